@@ -1,0 +1,67 @@
+"""What a dataset is: its manifest and the facts read off its bytes."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.contracts.base import Read, Request
+from app.contracts.targets import NAME, VERSION, Task
+
+DatasetFormat = Literal["npz", "image_folder", "parquet"]
+
+
+class DatasetManifest(Request):
+    """What must be said about a file of examples."""
+
+    name: str = NAME
+    version: str = VERSION
+    task: Task = Field(description="What the labels are for.")
+    split: Literal["train", "validation", "test"] = Field(default="test", description="Which split it is.")
+    columns: dict[str, str] | None = Field(
+        default=None,
+        max_length=20,
+        description="Where a table keeps what: `image` and `label` for images (defaults: columns of those names).",
+        examples=[{"image": "image", "label": "label"}],
+    )
+    labels: list[str] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=100_000,
+        description="Class names in the order of the label numbers, where the file has none.",
+    )
+
+
+class DatasetReference(Request):
+    """A dataset named by a path the operator allows, instead of an upload."""
+
+    manifest: DatasetManifest = Field(description="The manifest, as in an upload.")
+    path: str = Field(min_length=1, max_length=4096, description="File below an allowed folder.")
+
+
+class DatasetFacts(Read):
+    """What was read off the file before it was stored."""
+
+    format: DatasetFormat = Field(description="How the file is laid out.")
+    examples: int = Field(description="Number of labelled examples.")
+    classes: int = Field(description="Number of distinct labels, or the length of the label names when known.")
+    shape: list[int] | None = Field(
+        default=None, description="Channels, height, width of the images; null when they differ in size."
+    )
+    label_counts: dict[str, int] = Field(description="Examples per label number.")
+    labels: list[str] | None = Field(default=None, description="Class names, where the file or manifest has them.")
+
+
+class DatasetRead(Read):
+    """A stored dataset."""
+
+    id: str = Field(description="Identifier.", examples=["dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+    name: str = Field(description="Name.")
+    version: str = Field(description="Version.")
+    task: Task = Field(description="What the labels are for.")
+    split: str = Field(description="Which split it is.")
+    digest: str = Field(description="SHA-256 of the uploaded bytes.")
+    size_bytes: int = Field(description="Size of the uploaded bytes.")
+    facts: DatasetFacts = Field(description="What was read off the file.")
+    manifest: dict[str, Any] = Field(description="The manifest as uploaded.")
+    created_at: datetime = Field(description="When it was stored (UTC).")

@@ -1,0 +1,58 @@
+"""What every family reports: estimates with intervals, series, flags, counts."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+IntervalMethod = Literal["clopper-pearson", "wilson", "bootstrap", "exact", "none"]
+
+
+class Estimate(BaseModel):
+    """A number and the interval it is known to lie in, at 95 % unless the result says otherwise."""
+
+    value: float | None = Field(description="Point estimate, in the metric's unit; null when undefined on this sample.")
+    low: float | None = Field(description="Lower end of the interval; null when undefined.")
+    high: float | None = Field(description="Upper end of the interval; null when undefined.")
+    n: int = Field(ge=0, description="Examples the number rests on.")
+    method: IntervalMethod = Field(description="How the interval was made.")
+
+
+class Flag(BaseModel):
+    """Something the reader must know before trusting a number."""
+
+    code: str = Field(description="Snake-case name, stable across versions.", examples=["zero_gradients"])
+    severity: Literal["info", "warning", "error"] = Field(description="`error`: the numbers must not be relied on.")
+    message: str = Field(description="What it means and what to do.")
+
+
+class Result(BaseModel):
+    """The four parts every family's result has."""
+
+    estimates: dict[str, Estimate] = Field(description="By metric name, qualifiers in brackets: `s_ece[arm=over]`.")
+    series: dict[str, Any] = Field(default_factory=dict, description="Curves and histograms behind the figures.")
+    flags: list[Flag] = Field(default_factory=list, description="Doubts about the numbers, with what to do.")
+    counts: dict[str, int] = Field(description="Whole numbers every rate can be recomputed from.")
+
+
+class Metric(BaseModel):
+    """One metric of a family, as documentation and as the schema a gate checks names against."""
+
+    name: str = Field(description="Name without qualifiers.", examples=["s_ece"])
+    qualifiers: list[str] = Field(default_factory=list, description="Qualifier keys, in the order they are written.")
+    unit: str = Field(description="Unit of the value.", examples=["nat", "1"])
+    description: str = Field(description="One sentence, with the source.")
+    better: Literal["higher", "lower", "neither"] = Field(description="Which way is good for the model.")
+
+
+def metric_name(name: str, **qualifiers: object) -> str:
+    """Return a metric's name as published in ``estimates``.
+
+    >>> metric_name("s_ece", arm="over")
+    's_ece[arm=over]'
+    >>> metric_name("mus")
+    'mus'
+    """
+    inside = ",".join(
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in qualifiers.items()
+    )
+    return f"{name}[{inside}]" if inside else name

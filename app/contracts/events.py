@@ -1,0 +1,21 @@
+"""Events of an audit, read over SSE and resumable by sequence number."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.contracts.base import Read
+
+EventKind = Literal["audit", "check", "progress"]
+
+
+class EventRead(Read):
+    """One thing that happened to an audit."""
+
+    seq: int = Field(description="Position in this audit's history, from 1 without gaps.")
+    kind: EventKind = Field(description="`audit` and `check` tell a change of state, `progress` how far a stage is.")
+    data: dict[str, Any] = Field(
+        description="`audit`: state; `check`: check, state; `progress`: check, stage, done, total."
+    )
+    created_at: datetime = Field(description="When it was recorded (UTC).")

@@ -1,0 +1,26 @@
+"""The states of everything that takes time."""
+
+from enum import StrEnum
+
+
+class ModelState(StrEnum):
+    """Whether a model may be audited: the worker's checks decide."""
+
+    CHECKING = "checking"
+    READY = "ready"
+    REJECTED = "rejected"
+
+
+class RunState(StrEnum):
+    """The state of an audit, a check or a shard."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
+"""States nothing leaves by itself; only a retry leaves ``failed``."""

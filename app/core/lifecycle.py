@@ -1,0 +1,338 @@
+"""What happens to an audit between its states: shards close, checks settle, audits end; cancel, retry, reap.
+
+Locking: a transaction that changes an audit, its checks or its shards locks the audit's row first, so two of them on
+one audit queue up instead of deadlocking. Claims and heartbeats touch one row only and lock nothing else.
+"""
+
+from typing import Any
+
+from sqlalchemy import Select, func, select, update
+from sqlalchemy.orm import Session
+
+from app.contracts.problems import StoredProblem
+from app.contracts.states import TERMINAL, ModelState, RunState
+from app.core.database import epoch_now
+from app.core.events import record_event
+from app.core.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow
+from app.core.tables.base import utc_now
+from app.core.transitions import claim, holds, is_free, lock, move
+
+ACTIVE = (RunState.QUEUED, RunState.RUNNING)
+
+
+def claim_model(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
+    """Take a model that waits for its checks."""
+    waiting = select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)).order_by(ModelRow.id)
+    return claim(session, ModelRow, waiting, lease_s=lease_s, worker=worker)
+
+
+def advanceable() -> Select[Any]:
+    """Select the checks whose present stage is over and whose model has been checked."""
+    return (
+        select(CheckRow.id)
+        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+        .join(ModelRow, ModelRow.id == AuditRow.model_id)
+        .where(
+            CheckRow.state.in_(ACTIVE),
+            CheckRow.open_shards == 0,
+            is_free(CheckRow),
+            ModelRow.state != ModelState.CHECKING,
+        )
+        .order_by(CheckRow.id)
+    )
+
+
+def claim_check(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
+    """Take a check that can be advanced to its next stage or to its result."""
+    return claim(session, CheckRow, advanceable(), lease_s=lease_s, worker=worker)
+
+
+def claim_shard(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
+    """Take the oldest queued shard."""
+    queued = select(ShardRow.id).where(ShardRow.state == RunState.QUEUED).order_by(ShardRow.id)
+    return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
+
+
+def has_work(session: Session) -> bool:
+    """Return whether anything could be claimed now."""
+    return any(
+        session.scalar(query.limit(1)) is not None
+        for query in (
+            select(ShardRow.id).where(ShardRow.state == RunState.QUEUED),
+            select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)),
+            advanceable(),
+        )
+    )
+
+
+def audit_of_check(session: Session, check_id: str) -> str | None:
+    """Return the audit a check belongs to."""
+    return session.scalar(select(CheckRow.audit_id).where(CheckRow.id == check_id))
+
+
+def open_stage(
+    session: Session, check_id: str, token: str, *, name: str, source: str, examples: int, shards: list[ShardRow]
+) -> bool:
+    """Begin a stage: its row, its shards, the check running on them; False when the claim was lost or cancelled."""
+    audit_id = audit_of_check(session, check_id)
+    if audit_id is None or lock(session, AuditRow, audit_id) is None:
+        return False
+    moved = move(
+        session,
+        CheckRow,
+        RunState.RUNNING,
+        *holds(CheckRow, check_id, token),
+        sources={RunState.QUEUED},
+        started_at=utc_now(),
+    )
+    still_ours = session.scalar(
+        select(CheckRow.id).where(*holds(CheckRow, check_id, token), CheckRow.state == RunState.RUNNING)
+    )
+    if still_ours is None:
+        return False
+    ordinal = session.scalar(select(func.count()).select_from(StageRow).where(StageRow.check_id == check_id)) or 0
+    session.add(
+        StageRow(check_id=check_id, name=name, ordinal=ordinal, source=source, examples=examples, shards=len(shards))
+    )
+    session.add_all(shards)
+    session.execute(
+        update(CheckRow)
+        .where(CheckRow.id == check_id)
+        .values(stage=name, open_shards=len(shards), token=None, lease_until=None, attempts=0)
+        .execution_options(synchronize_session=False)
+    )
+    if move(
+        session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.QUEUED}, started_at=utc_now()
+    ):
+        record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
+    if moved:
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
+    record_event(session, audit_id, "progress", {"check": check_id, "stage": name, "done": 0, "total": examples})
+    return True
+
+
+def close_shard(session: Session, shard_id: str, token: str | None, state: RunState, **values: Any) -> bool:
+    """End a shard once; False when it is no longer the caller's, and then nothing is written.
+
+    Args:
+        session: An open write transaction.
+        shard_id: Which shard.
+        token: The worker's claim; None for the reaper, which ends what nobody holds any more.
+        state: A terminal state.
+        values: Result columns, stored in the same statement.
+    """
+    owner = session.execute(
+        select(ShardRow.check_id, CheckRow.audit_id)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .where(ShardRow.id == shard_id)
+    ).one_or_none()
+    if owner is None or lock(session, AuditRow, owner.audit_id) is None:
+        return False
+    mine = holds(ShardRow, shard_id, token) if token else (ShardRow.id == shard_id, ShardRow.lease_until < epoch_now())
+    if not move(session, ShardRow, state, *mine, token=None, lease_until=None, **values):
+        return False
+    _count_closed(session, owner.check_id, 1)
+    _record_progress(session, owner.audit_id, owner.check_id)
+    _settle_cancelled(session, owner.audit_id)
+    return True
+
+
+def _count_closed(session: Session, check_id: str, closed: int) -> None:
+    session.execute(
+        update(CheckRow)
+        .where(CheckRow.id == check_id)
+        .values(open_shards=CheckRow.open_shards - closed)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _record_progress(session: Session, audit_id: str, check_id: str) -> None:
+    stage = session.scalar(select(CheckRow.stage).where(CheckRow.id == check_id))
+    done, total = session.execute(
+        select(
+            func.coalesce(func.sum(ShardRow.done), 0), func.coalesce(func.sum(ShardRow.stop - ShardRow.start), 0)
+        ).where(ShardRow.check_id == check_id, ShardRow.stage == stage)
+    ).one()
+    record_event(
+        session, audit_id, "progress", {"check": check_id, "stage": stage, "done": int(done), "total": int(total)}
+    )
+
+
+def report_progress(session: Session, shard_id: str, token: str, done: int, *, lease_s: float) -> bool:
+    """Store how far a shard is and prolong its lease; False when it is no longer the caller's."""
+    owner = session.execute(
+        select(ShardRow.check_id, CheckRow.audit_id)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .where(ShardRow.id == shard_id)
+    ).one_or_none()
+    if owner is None or lock(session, AuditRow, owner.audit_id) is None:
+        return False
+    kept = session.execute(
+        update(ShardRow)
+        .where(*holds(ShardRow, shard_id, token))
+        .values(done=done, lease_until=epoch_now() + lease_s)
+        .execution_options(synchronize_session=False)
+    ).rowcount  # type: ignore[attr-defined]
+    if kept:
+        _record_progress(session, owner.audit_id, owner.check_id)
+    return bool(kept)
+
+
+def close_check(session: Session, check_id: str, token: str | None, state: RunState, **values: Any) -> bool:
+    """End a check that has no open shards; False when it is no longer the caller's."""
+    audit_id = audit_of_check(session, check_id)
+    if audit_id is None or lock(session, AuditRow, audit_id) is None:
+        return False
+    mine = holds(CheckRow, check_id, token) if token else (CheckRow.id == check_id, CheckRow.lease_until < epoch_now())
+    if not move(session, CheckRow, state, *mine, CheckRow.open_shards == 0, token=None, lease_until=None, **values):
+        return False
+    record_event(session, audit_id, "check", {"check": check_id, "state": state})
+    settle_audit(session, audit_id)
+    return True
+
+
+def settle_audit(session: Session, audit_id: str) -> None:
+    """End an audit whose checks have all ended. The caller holds the audit's row."""
+    states = set(session.scalars(select(CheckRow.state).where(CheckRow.audit_id == audit_id)))
+    if not states <= TERMINAL:
+        return
+    audit_state = session.scalar(select(AuditRow.state).where(AuditRow.id == audit_id))
+    if RunState.FAILED in states:
+        end = RunState.FAILED
+    elif audit_state == RunState.CANCELLING or RunState.CANCELLED in states:
+        end = RunState.CANCELLED
+    else:
+        end = RunState.SUCCEEDED
+    if move(session, AuditRow, end, AuditRow.id == audit_id):
+        record_event(session, audit_id, "audit", {"state": end})
+
+
+def cancel_audit(session: Session, audit_id: str) -> bool:
+    """Ask an audit to stop: what waits is cancelled now, what runs stops at its next batch. False when it has ended."""
+    if lock(session, AuditRow, audit_id) is None:
+        return False
+    if not move(session, AuditRow, RunState.CANCELLING, AuditRow.id == audit_id):
+        return session.scalar(select(AuditRow.state).where(AuditRow.id == audit_id)) == RunState.CANCELLING
+    record_event(session, audit_id, "audit", {"state": RunState.CANCELLING})
+    checks = session.scalars(select(CheckRow.id).where(CheckRow.audit_id == audit_id, CheckRow.state.in_(ACTIVE))).all()
+    for check_id in checks:
+        move(session, CheckRow, RunState.CANCELLING, CheckRow.id == check_id)
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.CANCELLING})
+        waiting = move(session, ShardRow, RunState.CANCELLED, ShardRow.check_id == check_id, sources={RunState.QUEUED})
+        _count_closed(session, check_id, waiting)
+    _settle_cancelled(session, audit_id)
+    return True
+
+
+def _settle_cancelled(session: Session, audit_id: str) -> None:
+    """End the checks that were being cancelled and have nothing running any more."""
+    idle = select(CheckRow.id).where(
+        CheckRow.audit_id == audit_id, CheckRow.state == RunState.CANCELLING, CheckRow.open_shards == 0
+    )
+    for check_id in session.scalars(idle).all():
+        # Whoever was advancing it loses the claim here and writes nothing.
+        move(session, CheckRow, RunState.CANCELLED, CheckRow.id == check_id, token=None, lease_until=None)
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.CANCELLED})
+    settle_audit(session, audit_id)
+
+
+def retry_audit(session: Session, audit_id: str) -> bool:
+    """Queue a failed audit's failed shards again; those that succeeded keep their records. False when not failed."""
+    if lock(session, AuditRow, audit_id) is None:
+        return False
+    if not move(session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.FAILED}, error=None):
+        return False
+    record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
+    failed = select(CheckRow.id).where(CheckRow.audit_id == audit_id, CheckRow.state == RunState.FAILED)
+    for check_id in session.scalars(failed).all():
+        queued = move(
+            session,
+            ShardRow,
+            RunState.QUEUED,
+            ShardRow.check_id == check_id,
+            sources={RunState.FAILED},
+            attempts=0,
+            error=None,
+            done=0,
+            finished_at=None,
+        )
+        move(
+            session,
+            CheckRow,
+            RunState.RUNNING,
+            CheckRow.id == check_id,
+            sources={RunState.FAILED},
+            open_shards=CheckRow.open_shards + queued,
+            attempts=0,
+            error=None,
+        )
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
+    return True
+
+
+def give_back(session: Session, shard_id: str, token: str, *, counts: bool, **values: Any) -> bool:
+    """Queue a shard again: its worker stops (the attempt does not count) or stumbled (it does)."""
+    if not counts:
+        values["attempts"] = ShardRow.attempts - 1
+    return bool(
+        move(
+            session,
+            ShardRow,
+            RunState.QUEUED,
+            *holds(ShardRow, shard_id, token),
+            token=None,
+            lease_until=None,
+            done=0,
+            **values,
+        )
+    )
+
+
+def reap(session: Session, *, max_attempts: int) -> int:
+    """Take back everything whose lease has run out; what was tried too often ends with a reason. Return how much."""
+    taken = 0
+    expired = session.execute(
+        select(ShardRow.id, ShardRow.attempts, ShardRow.worker, CheckRow.state, CheckRow.audit_id)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .where(ShardRow.state == RunState.RUNNING, ShardRow.lease_until < epoch_now())
+        .order_by(CheckRow.audit_id)
+    ).all()
+    for row in expired:
+        if row.state == RunState.CANCELLING:
+            taken += close_shard(session, row.id, None, RunState.CANCELLED)
+        elif row.attempts >= max_attempts:
+            problem = _died(f"its worker ({row.worker}) died or hung {row.attempts} times while running it")
+            taken += close_shard(session, row.id, None, RunState.FAILED, error=problem)
+        else:
+            lock(session, AuditRow, row.audit_id)
+            taken += move(
+                session,
+                ShardRow,
+                RunState.QUEUED,
+                ShardRow.id == row.id,
+                ShardRow.lease_until < epoch_now(),
+                sources={RunState.RUNNING},
+                token=None,
+                lease_until=None,
+                done=0,
+            )
+    exhausted_checks = select(CheckRow.id).where(
+        CheckRow.state.in_(ACTIVE), CheckRow.lease_until < epoch_now(), CheckRow.attempts >= max_attempts
+    )
+    for check_id in session.scalars(exhausted_checks).all():
+        taken += close_check(session, check_id, None, RunState.FAILED, error=_died("its worker died while reducing it"))
+    taken += move(
+        session,
+        ModelRow,
+        ModelState.REJECTED,
+        ModelRow.lease_until < epoch_now(),
+        ModelRow.attempts >= max_attempts,
+        token=None,
+        lease_until=None,
+        problem=_died("every worker that loaded the model died; it may need more memory than the workers have"),
+    )
+    return taken
+
+
+def _died(detail: str) -> dict[str, Any]:
+    return StoredProblem(code="worker-died", title="The work killed its worker", detail=detail).model_dump()

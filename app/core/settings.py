@@ -1,0 +1,97 @@
+"""Settings, all from the environment (prefix ``SEATRIAL_``)."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB = 2**20
+
+
+class Settings(BaseSettings):
+    """Everything an operator may set. Each field is ``SEATRIAL_<NAME>`` in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="SEATRIAL_", extra="ignore")
+
+    home: Path = Field(default=Path(".seatrial"), description="Folder everything is written under.")
+    database_url: str = Field(default="", description="SQLAlchemy URL; default: SQLite under home.")
+    broker_url: str = Field(
+        default="", description="Redis URL of the Celery broker; default: none, workers poll the database."
+    )
+    artifacts_url: str = Field(
+        default="", description="Folder or fsspec URL (s3://...) of stored files; default: home/artifacts."
+    )
+
+    require_keys: bool = Field(
+        default=True, description="Refuse requests without an API key. `seatrial serve` on loopback sets it to false."
+    )
+    bootstrap_key: SecretStr | None = Field(
+        default=None, description="An admin key accepted from the start, at least 32 characters."
+    )
+    allowed_paths: list[Path] = Field(
+        default=[], description="Folders models and datasets may be referenced from, as JSON list."
+    )
+
+    max_model_bytes: int = Field(default=8 * 1024 * MIB, gt=0, description="Largest model upload, bytes.")
+    max_dataset_bytes: int = Field(default=4 * 1024 * MIB, gt=0, description="Largest dataset upload, bytes.")
+    max_json_bytes: int = Field(default=1 * MIB, gt=0, description="Largest JSON body, bytes.")
+    max_archive_entries: int = Field(default=200_000, gt=0, description="Most files in an archive.")
+    max_archive_bytes: int = Field(default=16 * 1024 * MIB, gt=0, description="Most bytes an archive may unpack to.")
+    max_compression_ratio: float = Field(
+        default=200.0, gt=1, description="Largest unpacked to packed ratio of an archive entry."
+    )
+    max_examples: int = Field(default=5_000_000, gt=0, description="Most examples in a dataset.")
+
+    lease_s: float = Field(default=60.0, gt=0, description="Seconds a shard stays claimed without a heartbeat.")
+    heartbeat_s: float = Field(default=15.0, gt=0, description="Seconds between heartbeats of a running shard.")
+    reap_s: float = Field(default=10.0, gt=0, description="Seconds between sweeps for expired leases.")
+    poll_s: float = Field(
+        default=0.25, gt=0, description="Seconds between looks at the database of an idle local worker."
+    )
+    max_attempts: int = Field(default=3, ge=1, description="Times a shard is tried before it fails.")
+    shard_s: float = Field(default=60.0, gt=0, description="Seconds a shard should take.")
+    local_workers: int = Field(default=1, ge=0, le=64, description="Worker processes `seatrial serve` starts.")
+    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
+    torch_threads: int = Field(
+        default=0, ge=0, description="CPU threads per worker; 0: all cores. Part of what makes a run repeatable."
+    )
+    retention_days: int = Field(default=0, ge=0, description="Days finished audits are kept; 0: for ever.")
+
+    log_level: str = Field(default="info", description="debug, info, warning or error.")
+    log_json: bool = Field(default=False, description="Log JSON lines.")
+
+    @field_validator("heartbeat_s")
+    @classmethod
+    def _heartbeat_fits_into_the_lease(cls, heartbeat_s: float, info: object) -> float:
+        lease_s = getattr(info, "data", {}).get("lease_s", 60.0)
+        if heartbeat_s * 2 > lease_s:
+            raise ValueError(
+                f"heartbeat_s ({heartbeat_s:g}) must be at most half of lease_s ({lease_s:g}): one beat may be missed"
+            )
+        return heartbeat_s
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The database URL, SQLite under ``home`` by default, Postgres always through psycopg 3."""
+        url = self.database_url or f"sqlite:///{self.home.absolute() / 'seatrial.db'}"
+        for plain in ("postgres://", "postgresql://"):
+            if url.startswith(plain):
+                return "postgresql+psycopg://" + url.removeprefix(plain)
+        return url
+
+    @property
+    def resolved_artifacts_url(self) -> str:
+        """Where files are stored."""
+        return self.artifacts_url or str(self.home.absolute() / "artifacts")
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether a broker carries wake-ups."""
+        return bool(self.broker_url)
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """Return the process's settings, read from the environment once."""
+    return Settings()

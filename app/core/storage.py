@@ -1,0 +1,194 @@
+"""Content-addressed files: put bytes, get a SHA-256; the same bytes are stored once.
+
+A local folder by default; any fsspec URL (``s3://bucket/prefix``) where workers and API do not share a disk.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import fsspec
+
+from app.core.settings import Settings
+
+CHUNK_BYTES = 2**20
+
+
+class ArtifactMissingError(LookupError):
+    """A row names bytes the store does not have."""
+
+
+class ArtifactStore(Protocol):
+    """Where files live, by digest (``sha256:<hex>``)."""
+
+    def put_file(self, path: Path, digest: str) -> None:
+        """Store the file at ``path`` under ``digest``; the file may be moved away. Atomic and idempotent."""
+        ...
+
+    def put_bytes(self, data: bytes) -> str:
+        """Store bytes and return their digest."""
+        ...
+
+    def local_path(self, digest: str) -> Path:
+        """Return a path on this machine with the bytes; never write to it.
+
+        Raises:
+            ArtifactMissingError: There is no such file.
+        """
+        ...
+
+    def staging(self) -> Path:
+        """Return a folder on this machine for files on their way in."""
+        ...
+
+    def delete(self, digest: str) -> None:
+        """Remove the bytes, if they are there."""
+        ...
+
+
+def digest_of(path: Path) -> str:
+    """Return ``sha256:<hex>`` of a file, read in chunks."""
+    with path.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _key(digest: str) -> str:
+    algorithm, _, value = digest.partition(":")
+    if algorithm != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(f"not a digest: {digest!r}")
+    return f"{value[:2]}/{value}"
+
+
+class LocalStore:
+    """Files below one folder; a rename makes them appear whole."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._staging = root / "staging"
+
+    def put_file(self, path: Path, digest: str) -> None:
+        """Store the file at ``path`` under ``digest``; see :class:`ArtifactStore`."""
+        target = self._root / _key(digest)
+        if target.exists():
+            path.unlink()
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb") as file:
+            # The row that names the digest is committed after this: the bytes must survive the same power cut.
+            os.fsync(file.fileno())
+        shutil.move(path, target)
+
+    def put_bytes(self, data: bytes) -> str:
+        """Store bytes and return their digest."""
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        with temporary_file(self.staging()) as path:
+            path.write_bytes(data)
+            self.put_file(path, digest)
+        return digest
+
+    def local_path(self, digest: str) -> Path:
+        """Return the path of the bytes; see :class:`ArtifactStore`."""
+        path = self._root / _key(digest)
+        if not path.exists():
+            raise ArtifactMissingError(f"{digest} is not in {self._root}")
+        return path
+
+    def staging(self) -> Path:
+        """Return the folder for files on their way in, on the same disk as the store."""
+        self._staging.mkdir(parents=True, exist_ok=True)
+        return self._staging
+
+    def delete(self, digest: str) -> None:
+        """Remove the bytes, if they are there."""
+        (self._root / _key(digest)).unlink(missing_ok=True)
+
+
+class RemoteStore:
+    """Files behind an fsspec URL, with a cache folder of those read here."""
+
+    def __init__(self, url: str, cache: Path) -> None:
+        self._fs, self._prefix = fsspec.core.url_to_fs(url)
+        self._cache = LocalStore(cache)
+
+    def _remote(self, digest: str) -> str:
+        return f"{self._prefix}/{_key(digest)}"
+
+    def put_file(self, path: Path, digest: str) -> None:
+        """Store the file at ``path`` under ``digest``; see :class:`ArtifactStore`."""
+        remote = self._remote(digest)
+        if not self._fs.exists(remote):
+            # Object stores make an object visible only when it is whole, so a fixed name is safe; a second writer
+            # stores the same bytes.
+            self._fs.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
+            self._fs.put_file(str(path), remote)
+        self._cache.put_file(path, digest)
+
+    def put_bytes(self, data: bytes) -> str:
+        """Store bytes and return their digest."""
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        with temporary_file(self.staging()) as path:
+            path.write_bytes(data)
+            self.put_file(path, digest)
+        return digest
+
+    def local_path(self, digest: str) -> Path:
+        """Return a cached copy of the bytes, fetched and verified the first time; see :class:`ArtifactStore`."""
+        try:
+            return self._cache.local_path(digest)
+        except ArtifactMissingError:
+            pass
+        with temporary_file(self._cache.staging()) as path:
+            try:
+                self._fs.get_file(self._remote(digest), str(path))
+            except FileNotFoundError as error:
+                raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
+            if digest_of(path) != digest:
+                raise ArtifactMissingError(f"{digest}: the stored bytes have another digest")
+            self._cache.put_file(path, digest)
+        return self._cache.local_path(digest)
+
+    def staging(self) -> Path:
+        """Return the folder for files on their way in."""
+        return self._cache.staging()
+
+    def delete(self, digest: str) -> None:
+        """Remove the bytes, if they are there."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._remote(digest))
+        self._cache.delete(digest)
+
+
+@contextmanager
+def temporary_file(folder: Path) -> Iterator[Path]:
+    """Yield the path of a new empty file in ``folder``; whatever is left of it is removed at the end."""
+    handle, name = tempfile.mkstemp(dir=folder)
+    os.close(handle)
+    path = Path(name)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def copy_hashed(source: BinaryIO, target: Path) -> tuple[str, int]:
+    """Copy a stream to a file and return its digest and size in bytes."""
+    sha, size = hashlib.sha256(), 0
+    with target.open("wb") as file:
+        while chunk := source.read(CHUNK_BYTES):
+            sha.update(chunk)
+            file.write(chunk)
+            size += len(chunk)
+    return "sha256:" + sha.hexdigest(), size
+
+
+def open_store(settings: Settings) -> ArtifactStore:
+    """Return the store of the settings."""
+    url = settings.resolved_artifacts_url
+    if "://" in url and not url.startswith("file://"):
+        return RemoteStore(url, settings.home.absolute() / "cache")
+    return LocalStore(Path(url.removeprefix("file://")))

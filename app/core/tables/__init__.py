@@ -1,0 +1,22 @@
+"""The rows. ``state`` columns are written by :mod:`app.core.transitions` alone."""
+
+from app.core.tables.access import IdempotencyRow, KeyRow, ProjectRow
+from app.core.tables.audits import AuditRow, CheckRow, EventRow, ShardRow, StageRow
+from app.core.tables.base import Base
+from app.core.tables.resources import DatasetRow, ModelRow
+from app.core.tables.workers import WorkerRow
+
+__all__ = [
+    "AuditRow",
+    "Base",
+    "CheckRow",
+    "DatasetRow",
+    "EventRow",
+    "IdempotencyRow",
+    "KeyRow",
+    "ModelRow",
+    "ProjectRow",
+    "ShardRow",
+    "StageRow",
+    "WorkerRow",
+]

@@ -1,0 +1,50 @@
+"""Projects, API keys, idempotent responses."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.core.tables.base import Base, utc_now
+
+
+class ProjectRow(Base):
+    """Everything belongs to a project; a key sees its own only."""
+
+    __tablename__ = "projects"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class KeyRow(Base):
+    """An API key: only its SHA-256 is kept (the secret itself has 256 random bits, so no slow hash is needed)."""
+
+    __tablename__ = "keys"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
+    name: Mapped[str]
+    prefix: Mapped[str]
+    digest: Mapped[str] = mapped_column(unique=True)
+    scope: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    revoked_at: Mapped[datetime | None]
+
+
+class IdempotencyRow(Base):
+    """The first response to an Idempotency-Key, kept a day."""
+
+    __tablename__ = "idempotency"
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str]
+    status: Mapped[int]
+    headers: Mapped[dict[str, str]]
+    body: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+    __table_args__ = (Index("ix_idempotency_created_at", "created_at"),)

@@ -1,0 +1,1 @@
+"""Audit families: one room each. They know neither Celery nor SQL nor each other."""

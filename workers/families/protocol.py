@@ -1,0 +1,143 @@
+"""What a family is, and what it is given.
+
+A family is a library: it says which stages it needs, runs one shard of a stage, and reduces all records to a result. The
+runtime cuts stages into shards of whole batches, so a family never sees how many workers there are.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from app.contracts.estimates import Result
+from workers.targets import Classifier
+
+Records = pa.Table
+"""One row per example, in the order of the stage's source; never only an average."""
+
+SAMPLE = "sample"
+"""The source of a stage that runs over the audit's own sample."""
+
+ParamsT = TypeVar("ParamsT", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A pass over one source of examples.
+
+    Attributes:
+        name: Unique within the check; also the name of its table of records.
+        source: ``SAMPLE``, or the parameter naming a further dataset (``outliers/dataset``).
+        limit: At most so many examples of the source (its first ones; a sample is stratified at every length).
+    """
+
+    name: str
+    source: str = SAMPLE
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part of a stage to run: positions ``start`` to ``stop`` of its source, whole batches."""
+
+    stage: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """What is known of the model before an attack."""
+
+    classes: int
+    labels: list[str] | None
+    input_shape: tuple[int, int, int]
+    has_gradients: bool = True
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """What is known of the data before an attack."""
+
+    examples: int
+    classes: int
+    clean_accuracy: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples that go through the model together.
+
+    Attributes:
+        example_ids: Position of each example in its dataset.
+        images: (batch, channels, height, width) in [0, 1], on the classifier's device.
+        labels: (batch,) int64, on the classifier's device.
+    """
+
+    example_ids: list[int]
+    images: Tensor
+    labels: Tensor
+
+
+class RunContext(Protocol):
+    """What a shard is given. Every method may raise :class:`Interrupted`; let it through."""
+
+    @property
+    def classifier(self) -> Classifier:
+        """The model under audit."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the classifier computes."""
+        ...
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the shard's batches in order; looks for cancellation before each and counts each as progress after."""
+        ...
+
+    def tick(self) -> None:
+        """Look for cancellation (cheap: call it at every gradient step)."""
+        ...
+
+    def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
+        """Return one CPU generator per example, seeded by (audit seed, family, purpose, example id) alone."""
+        ...
+
+    def model(self, parameter: str) -> Classifier:
+        """Return the further model a parameter names (``transfer_model``)."""
+        ...
+
+
+class Family(Protocol[ParamsT]):
+    """One audit family."""
+
+    def preflight(self, target: TargetInfo, data: DataInfo, params: ParamsT) -> None:
+        """Raise ``PreflightError`` naming the field when the method cannot work on this model and data."""
+        ...
+
+    def next_stage(self, params: ParamsT, done: Mapping[str, Records]) -> Stage | None:
+        """Return the stage after those done, or None when finished. Pure: the same records give the same stage."""
+        ...
+
+    def run(self, params: ParamsT, shard: Shard, context: RunContext) -> Records:
+        """Run one shard and return one row per example, in order.
+
+        The first columns are ``example_id`` (int64), ``label`` (int64) and ``errored`` (bool); an example whose
+        outputs are not finite is errored and is never counted as robust.
+        """
+        ...
+
+    def reduce(self, params: ParamsT, done: Mapping[str, Records], seed: int) -> Result:
+        """Turn all records into numbers. Pure and seeded: a second call gives the same bytes."""
+        ...
+
+    def figures(self, params: ParamsT, result: Result) -> Mapping[str, str]:
+        """Draw the figures of a result: SVG text by name."""
+        ...
+
+
+AnyFamily = Family[Any]
