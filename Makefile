@@ -1,0 +1,25 @@
+# The scripts do the work and can be read and run by themselves.
+.PHONY: demo test check serve setup bench clean
+
+demo:
+	scripts/demo
+
+test:
+	scripts/test
+
+check:
+	scripts/setup dev
+	scripts/check
+
+serve:
+	scripts/serve
+
+setup:
+	scripts/setup dev
+
+bench:
+	scripts/setup bench
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; .venv/bin/python "$$script" || exit 1; done
+
+clean:
+	rm -rf .venv .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
