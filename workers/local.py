@@ -1,0 +1,36 @@
+"""The embedded worker: one process that polls the database; no broker. Run as ``python -m workers.local``."""
+
+import logging
+import signal
+import threading
+from types import FrameType
+
+from app.core.database import connect
+from app.core.settings import get_settings
+from app.core.storage import open_store
+from workers.runtime.worker import Worker, work_until
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Work until SIGTERM or SIGINT; a shard in hand is given back at its next batch or gradient step."""
+    settings = get_settings()
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stopping = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    database = connect(settings, pool_size=2)
+    worker = Worker(database, open_store(settings), settings, is_stopping=stopping.is_set)
+    log.info("worker %s on %s is ready", worker.name, worker.device)
+    work_until(worker, stopping.is_set, lambda: stopping.wait(settings.poll_s) and None)
+    worker.leave()
+    database.dispose()
+
+
+if __name__ == "__main__":
+    main()

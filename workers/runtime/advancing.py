@@ -1,0 +1,185 @@
+"""Advancing a check: to its next stage while there is one, then to its result and figures."""
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+from sqlalchemy import select
+
+from app.contracts.estimates import Flag, Result
+from app.contracts.families import params_contract
+from app.contracts.problems import StoredProblem
+from app.contracts.states import ModelState, RunState
+from app.core.database import Database
+from app.core.lifecycle import close_check, open_stage
+from app.core.records import read_parquet
+from app.core.settings import Settings
+from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from app.core.transitions import heartbeat, release
+from workers.errors import WorkError
+from workers.families.protocol import SAMPLE, AnyFamily, Records, Stage
+from workers.runtime.claims import Claim
+from workers.runtime.families import find_family
+from workers.runtime.interruptions import Interrupted
+from workers.runtime.resources import Resources, parse_manifest
+from workers.runtime.running import store_patiently, unexpected
+from workers.runtime.seeds import derive_seed
+from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES, cut, make_shards
+
+log = logging.getLogger(__name__)
+
+_POSTPONED_S = 1.0
+
+
+@dataclass(frozen=True)
+class CheckJob:
+    """Everything about a check that the database says."""
+
+    check: CheckRow
+    audit: AuditRow
+    models: dict[str, ModelRow]
+    """The audit's model under "model", and further ones by the parameter naming them."""
+    datasets: dict[str, DatasetRow]
+    """The audit's dataset under ``SAMPLE``, and further ones by the parameter naming them."""
+    stages: list[StageRow]
+    shards: list[ShardRow]
+
+
+def advance(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
+    """Advance a claimed check by one stage, or end it."""
+    job = read_check(database, claim.row_id)
+    states = {model.state for model in job.models.values()}
+    if ModelState.CHECKING in states and ModelState.REJECTED not in states:
+        with database.write() as session:
+            # A further model is still being checked: the short lease is the time until the next look.
+            heartbeat(session, CheckRow, claim.row_id, claim.token, lease_s=_POSTPONED_S, attempts=0)
+        return
+    try:
+        problem = _reason_to_fail(job)
+        if problem is None:
+            done = _read_records(job, resources)
+            problem = _too_many_errors(job, done)
+        if problem is None:
+            family = find_family(job.check.kind)
+            params = parse_manifest(params_contract(job.check.kind), job.check.params)
+            stage = family.next_stage(params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
+            if stage is not None:
+                _open(database, settings, claim, job, stage)
+                return
+            values = _reduce(family, params, job, done, resources)
+            end, outcome = RunState.SUCCEEDED, values
+        else:
+            end, outcome = RunState.FAILED, {"error": problem.model_dump()}
+        claim.tick()
+    except Interrupted:
+        with database.write() as session:
+            release(session, CheckRow, claim.row_id, claim.token, attempts=job.check.attempts - 1)
+        return
+    except WorkError as error:
+        end, outcome = RunState.FAILED, {"error": error.problem.model_dump()}
+    except Exception as error:
+        log.exception("advancing check %s failed at attempt %d", claim.row_id, job.check.attempts)
+        if job.check.attempts < settings.max_attempts:
+            with database.write() as session:
+                release(session, CheckRow, claim.row_id, claim.token)
+            return
+        end, outcome = RunState.FAILED, {"error": unexpected(error).model_dump()}
+    store_patiently(
+        database,
+        lambda session: close_check(session, claim.row_id, claim.token, end, **outcome),
+        patience_s=settings.lease_s,
+    )
+
+
+def read_check(database: Database, check_id: str) -> CheckJob:
+    """Return everything the database says about a check."""
+    with database.read() as session:
+        check = session.get_one(CheckRow, check_id)
+        audit = session.get_one(AuditRow, check.audit_id)
+        references = parse_manifest(params_contract(check.kind), check.params).references()
+        models = {"model": audit.model_id} | {k: v for k, v in references.items() if v.startswith("mdl_")}
+        datasets = {SAMPLE: audit.dataset_id} | {k: v for k, v in references.items() if v.startswith("dat_")}
+        return CheckJob(
+            check=check,
+            audit=audit,
+            models={name: session.get_one(ModelRow, row_id) for name, row_id in models.items()},
+            datasets={name: session.get_one(DatasetRow, row_id) for name, row_id in datasets.items()},
+            stages=list(
+                session.scalars(select(StageRow).where(StageRow.check_id == check_id).order_by(StageRow.ordinal))
+            ),
+            shards=list(
+                session.scalars(select(ShardRow).where(ShardRow.check_id == check_id).order_by(ShardRow.ordinal))
+            ),
+        )
+
+
+def _reason_to_fail(job: CheckJob) -> StoredProblem | None:
+    for name, model in job.models.items():
+        if model.state == ModelState.REJECTED:
+            reason = StoredProblem.model_validate(model.problem)
+            return reason.model_copy(update={"title": f"The {name.replace('_', ' ')} was rejected: {reason.title}"})
+    failed = [shard for shard in job.shards if shard.state == RunState.FAILED]
+    if not failed:
+        return None
+    first = StoredProblem.model_validate(failed[0].error)
+    if len(job.shards) == 1 or failed[0].stage == PREFLIGHT:
+        return first
+    counted = f"{len(failed)} of {len(job.shards)} shards failed; the first, in stage {failed[0].stage}: {first.detail}"
+    return first.model_copy(update={"detail": counted})
+
+
+def _read_records(job: CheckJob, resources: Resources) -> dict[str, Records]:
+    return {
+        stage.name: read_parquet(
+            resources.store.local_path(shard.records_digest)
+            for shard in job.shards
+            if shard.stage == stage.name and shard.records_digest
+        )
+        for stage in job.stages
+    }
+
+
+def _too_many_errors(job: CheckJob, done: dict[str, Records]) -> StoredProblem | None:
+    allowed = job.audit.spec["max_error_rate"]
+    for name, records in done.items():
+        errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
+        if errored > allowed * records.num_rows:
+            return StoredProblem(
+                code="too-many-errors",
+                title="Too many examples errored",
+                detail=f"{errored} of {records.num_rows} examples of stage {name} gave outputs that are not finite; "
+                f"max_error_rate allows {allowed:.0%}. An errored example is never counted as robust.",
+                field="/max_error_rate",
+            )
+    return None
+
+
+def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> None:
+    available = job.datasets[stage.source].facts["examples"]
+    examples = min(job.audit.samples, available, stage.limit or available)
+    spec = job.audit.spec
+    wanted = spec.get("shards") or math.ceil((job.check.estimated_s or 0.0) / settings.shard_s)
+    # The preflight judges the sample as a whole, so it is one shard.
+    pieces = cut(examples, spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
+    shards = make_shards(claim.row_id, stage.name, pieces)
+    store_patiently(
+        database,
+        lambda session: open_stage(
+            session, claim.row_id, claim.token, name=stage.name, source=stage.source, examples=examples, shards=shards
+        ),
+        patience_s=settings.lease_s,
+    )
+
+
+def _reduce(
+    family: AnyFamily, params: Any, job: CheckJob, done: dict[str, Records], resources: Resources
+) -> dict[str, Any]:
+    result: Result = family.reduce(params, done, derive_seed(job.audit.seed, job.check.kind, "reduce"))
+    noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
+    result = result.model_copy(update={"flags": [*noted, *result.flags]})
+    figures = {
+        name: resources.store.put_bytes(svg.encode()) for name, svg in sorted(family.figures(params, result).items())
+    }
+    return {"result": result.model_dump(mode="json"), "figures": figures}

@@ -1,0 +1,134 @@
+"""Holding a claim while working on it: heartbeats, cancellation, progress."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.contracts.states import RunState
+from app.core.database import Database
+from app.core.lifecycle import report_progress
+from app.core.settings import Settings
+from app.core.tables import CheckRow, ModelRow, ShardRow
+from app.core.transitions import heartbeat, holds
+from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
+
+log = logging.getLogger(__name__)
+
+WATCH_S = 1.0
+"""Seconds between looks at the cancel flag while a batch computes."""
+
+PROGRESS_S = 1.0
+"""Seconds between progress events of one shard."""
+
+
+class Claim:
+    """A row this worker holds, kept alive by a thread until the ``with`` block ends.
+
+    The thread only prolongs the lease and raises flags; it is the working thread that stops, at :meth:`look` or
+    :meth:`tick`. A process that was frozen beyond its lease finds the flag raised, and if it does not look in time, the
+    token in every write keeps it from storing anything.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        table: type[ModelRow] | type[CheckRow] | type[ShardRow],
+        row_id: str,
+        token: str,
+        *,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self.row_id = row_id
+        self.token = token
+        self._database = database
+        self._settings = settings
+        self._table = table
+        self._is_stopping = is_stopping
+        self._ended = threading.Event()
+        self._lost = False
+        self._cancelled = False
+        self._reported_at = 0.0
+        self._thread = threading.Thread(target=self._keep, name=f"keep-{row_id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def tick(self) -> None:
+        """Stop here if the thread saw a reason to. Costs nothing: call it at every gradient step.
+
+        Raises:
+            Interrupted: The shard was cancelled, its lease lost, or the process is stopping.
+        """
+        if self._lost:
+            raise LeaseLost(self.row_id)
+        if self._cancelled:
+            raise ShardCancelled(self.row_id)
+        if self._is_stopping():
+            raise ShuttingDown(self.row_id)
+
+    def look(self) -> None:
+        """Ask the database whether to go on, then :meth:`tick`. One small query: call it at every batch."""
+        self._watch()
+        self.tick()
+
+    def progress(self, done: int) -> None:
+        """Tell how many of the shard's examples are done; stored at most every second."""
+        if time.monotonic() - self._reported_at < PROGRESS_S:
+            return
+        self._reported_at = time.monotonic()
+        try:
+            with self._database.write() as session:
+                if not report_progress(session, self.row_id, self.token, done, lease_s=self._settings.lease_s):
+                    self._lost = True
+        except SQLAlchemyError as error:
+            log.warning("progress of %s is not stored: %s", self.row_id, error)
+
+    def _keep(self) -> None:
+        beat_at = time.monotonic() + self._settings.heartbeat_s
+        while not self._ended.wait(min(WATCH_S, self._settings.heartbeat_s)):
+            self._watch()
+            if time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + self._settings.heartbeat_s
+                self._beat()
+
+    def _beat(self) -> None:
+        try:
+            with self._database.write() as session:
+                if not heartbeat(session, self._table, self.row_id, self.token, lease_s=self._settings.lease_s):
+                    self._lost = True
+        except SQLAlchemyError as error:
+            # The database may be back before the lease is over; the token decides in the end.
+            log.warning("no heartbeat for %s: %s", self.row_id, error)
+
+    def _watch(self) -> None:
+        if self._table is not ShardRow:
+            return
+        query = (
+            select(CheckRow.state)
+            .join(ShardRow, ShardRow.check_id == CheckRow.id)
+            .where(*holds(ShardRow, self.row_id, self.token))
+        )
+        try:
+            with self._database.read() as session:
+                state = session.scalar(query)
+        except SQLAlchemyError as error:
+            log.warning("cannot look after %s: %s", self.row_id, error)
+            return
+        if state is None:
+            self._lost = True
+        elif state == RunState.CANCELLING:
+            self._cancelled = True

@@ -1,0 +1,94 @@
+"""What a family sees while it runs one shard."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app.core.tables import DatasetRow, ModelRow
+from workers.data import ImageDataset
+from workers.data.sampling import stratified_sample
+from workers.families.protocol import Batch, Shard
+from workers.runtime.claims import Claim
+from workers.runtime.resources import Resources
+from workers.runtime.seeds import example_generators
+from workers.targets.loading import LoadedClassifier
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """Everything about one shard that the database says.
+
+    Attributes:
+        source: The dataset the stage runs over: the audit's own or a further one.
+        further_models: Other models by the parameter naming them.
+    """
+
+    check_id: str
+    kind: str
+    params: dict[str, object]
+    shard: Shard
+    seed: int
+    samples: int
+    batch_size: int
+    attempts: int
+    model: ModelRow
+    source: DatasetRow
+    further_models: dict[str, ModelRow]
+
+
+class ShardContext:
+    """Gives a family its batches, its randomness and its models; see :class:`workers.families.protocol.RunContext`."""
+
+    def __init__(self, job: ShardJob, resources: Resources, claim: Claim) -> None:
+        self._job = job
+        self._resources = resources
+        self._claim = claim
+
+    @property
+    def classifier(self) -> LoadedClassifier:
+        """The model under audit."""
+        return self._resources.classifier(self._job.model)
+
+    @property
+    def dataset(self) -> ImageDataset:
+        """The dataset the stage runs over."""
+        return self._resources.dataset(self._job.source)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the classifier computes."""
+        return self._resources.device
+
+    def positions(self) -> NDArray[np.int64]:
+        """Return the dataset positions of this shard's examples, in order."""
+        sample = stratified_sample(self.dataset.labels, self._job.samples, self._job.seed)
+        return sample[self._job.shard.start : self._job.shard.stop]
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the shard's batches; see :class:`workers.families.protocol.RunContext`."""
+        positions = self.positions()
+        for first in range(0, len(positions), self._job.batch_size):
+            self._claim.look()
+            chosen = positions[first : first + self._job.batch_size]
+            ids = [int(position) for position in chosen]
+            yield Batch(
+                example_ids=ids,
+                images=self.dataset.images(ids).to(self.device),
+                labels=torch.as_tensor(self.dataset.labels[chosen], dtype=torch.int64, device=self.device),
+            )
+            self._claim.progress(first + len(ids))
+
+    def tick(self) -> None:
+        """Stop here if there is a reason to."""
+        self._claim.tick()
+
+    def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
+        """Return one generator per example."""
+        return example_generators(self._job.seed, self._job.kind, purpose, example_ids)
+
+    def model(self, parameter: str) -> LoadedClassifier:
+        """Return the further model a parameter names."""
+        return self._resources.classifier(self._job.further_models[parameter])

@@ -1,0 +1,147 @@
+"""Running one claimed shard and storing what came of it, once."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+
+from app.contracts.estimates import Flag
+from app.contracts.families import params_contract
+from app.contracts.problems import StoredProblem
+from app.contracts.states import RunState
+from app.core.database import Database
+from app.core.lifecycle import close_shard, give_back
+from app.core.records import to_parquet
+from app.core.settings import Settings
+from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from workers.errors import WorkError
+from workers.families.protocol import SAMPLE, Records, Shard
+from workers.runtime.claims import Claim
+from workers.runtime.context import ShardContext, ShardJob
+from workers.runtime.families import find_family
+from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
+from workers.runtime.preflight import run_preflight
+from workers.runtime.resources import Resources, parse_manifest
+from workers.runtime.stages import PREFLIGHT
+
+log = logging.getLogger(__name__)
+
+
+def run_shard(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
+    """Run a claimed shard to one of its ends: succeeded, failed, cancelled, or queued again."""
+    started = time.monotonic()
+    job = read_job(database, claim.row_id)
+    try:
+        records, flags = _measure(job, resources, claim)
+        digest = resources.store.put_bytes(to_parquet(records))
+        end = _ending(
+            RunState.SUCCEEDED,
+            records_digest=digest,
+            flags=[flag.model_dump() for flag in flags],
+            done=job.shard.stop - job.shard.start,
+            error=None,
+            seconds=time.monotonic() - started,
+        )
+    except ShardCancelled:
+        end = _ending(RunState.CANCELLED)
+    except ShuttingDown:
+        end = _queued_again(counts=False)
+    except LeaseLost:
+        log.warning("lost %s to another worker; nothing is written", claim.row_id)
+        return
+    except WorkError as error:
+        end = _ending(RunState.FAILED, error=error.problem.model_dump())
+    except Exception as error:
+        log.exception("shard %s failed at attempt %d", claim.row_id, job.attempts)
+        problem = unexpected(error).model_dump()
+        if job.attempts >= settings.max_attempts:
+            end = _ending(RunState.FAILED, error=problem)
+        else:
+            end = _queued_again(counts=True, error=problem)
+    if not store_patiently(database, lambda session: end(session, claim), patience_s=settings.lease_s):
+        log.warning("%s is no longer ours; nothing is written", claim.row_id)
+
+
+def read_job(database: Database, shard_id: str) -> ShardJob:
+    """Return everything the database says about a shard."""
+    with database.read() as session:
+        shard, check, audit, stage = (
+            session.execute(
+                select(ShardRow, CheckRow, AuditRow, StageRow)
+                .join(CheckRow, CheckRow.id == ShardRow.check_id)
+                .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+                .join(StageRow, (StageRow.check_id == ShardRow.check_id) & (StageRow.name == ShardRow.stage))
+                .where(ShardRow.id == shard_id)
+            )
+            .one()
+            ._tuple()
+        )
+        references = parse_manifest(params_contract(check.kind), check.params).references()
+        source = audit.dataset_id if stage.source == SAMPLE else references[stage.source]
+        return ShardJob(
+            check_id=check.id,
+            kind=check.kind,
+            params=check.params,
+            shard=Shard(shard.stage, shard.start, shard.stop),
+            seed=audit.seed,
+            samples=audit.samples,
+            batch_size=audit.spec["batch_size"],
+            attempts=shard.attempts,
+            model=session.get_one(ModelRow, audit.model_id),
+            source=session.get_one(DatasetRow, source),
+            further_models={
+                parameter: session.get_one(ModelRow, row_id)
+                for parameter, row_id in references.items()
+                if row_id.startswith("mdl_")
+            },
+        )
+
+
+def _measure(job: ShardJob, resources: Resources, claim: Claim) -> tuple[Records, list[Flag]]:
+    claim.look()
+    context = ShardContext(job, resources, claim)
+    params = parse_manifest(params_contract(job.kind), job.params)
+    family = find_family(job.kind)
+    if job.shard.stage == PREFLIGHT:
+        return run_preflight(family, params, job, context)
+    records = family.run(params, job.shard, context)
+    expected = job.shard.stop - job.shard.start
+    if records.num_rows != expected:
+        raise RuntimeError(f"{job.kind} returned {records.num_rows} records for {expected} examples")
+    return records, []
+
+
+def _ending(state: RunState, **values: Any) -> Callable[[Any, Claim], bool]:
+    return lambda session, claim: close_shard(session, claim.row_id, claim.token, state, **values)
+
+
+def _queued_again(*, counts: bool, **values: Any) -> Callable[[Any, Claim], bool]:
+    return lambda session, claim: give_back(session, claim.row_id, claim.token, counts=counts, **values)
+
+
+def store_patiently(database: Database, write: Callable[[Any], bool], *, patience_s: float) -> bool:
+    """Write in one transaction, waiting for a database that is away; return what ``write`` returns.
+
+    Raises:
+        OperationalError: The database did not come back within ``patience_s``; the lease has run out by then.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            with database.write() as session:
+                return write(session)
+        except OperationalError as error:
+            if time.monotonic() >= deadline:
+                raise
+            log.warning("the database does not answer, the result is kept and tried again: %s", error)
+            time.sleep(0.5)
+
+
+def unexpected(error: Exception) -> StoredProblem:
+    """Return an error nobody foresaw as a problem for the person who asked."""
+    return StoredProblem(
+        code="unexpected-error", title="An unexpected error", detail=f"{type(error).__name__}: {error}"[:2000]
+    )

@@ -1,0 +1,73 @@
+"""The Celery tasks: what happens when the bell rings. The database holds the truth; a message carries nothing."""
+
+import logging
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from celery.signals import worker_shutting_down
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.contracts.wakeups import HOUSEKEEP, WAKE
+from app.core.database import Database, connect
+from app.core.lifecycle import has_work, reap
+from app.core.queue import Bell
+from app.core.retention import sweep_old
+from app.core.settings import get_settings
+from app.core.storage import open_store
+from workers.celery_app import app
+
+if TYPE_CHECKING:
+    from workers.runtime.worker import Worker
+
+log = logging.getLogger(__name__)
+
+_stopping = threading.Event()
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _stop(**_: Any) -> None:
+    # The solo pool runs the task in the main thread; the signal handler only raises the flag, and the shard in hand is
+    # given back at its next batch or gradient step.
+    _stopping.set()
+
+
+@lru_cache(maxsize=1)
+def _database() -> Database:
+    return connect(get_settings(), pool_size=2)
+
+
+@lru_cache(maxsize=1)
+def _worker() -> "Worker":
+    # torch is imported here, in the process that measures, and never in the scheduler.
+    from workers.runtime.worker import Worker
+
+    return Worker(_database(), open_store(get_settings()), get_settings(), is_stopping=_stopping.is_set)
+
+
+@app.task(name=WAKE)  # type: ignore[untyped-decorator]
+def wake() -> None:
+    """Drain what can be claimed. A second message for the same work finds nothing and returns."""
+    try:
+        done = _worker().drain()
+    except SQLAlchemyError as error:
+        log.warning("the database does not answer; the next wake-up tries again: %s", error)
+    else:
+        log.info("drained %d claims", done)
+
+
+@app.task(name=HOUSEKEEP)  # type: ignore[untyped-decorator]
+def housekeep() -> None:
+    """Take back expired leases, drop what is too old, and ring when there is something to claim."""
+    settings = get_settings()
+    try:
+        with _database().write() as session:
+            reap(session, max_attempts=settings.max_attempts)
+        sweep_old(_database(), settings)
+        with _database().read() as session:
+            work = has_work(session)
+    except SQLAlchemyError as error:
+        log.warning("the database does not answer; the next sweep tries again: %s", error)
+        return
+    if work:
+        Bell(settings).ring()
