@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.contracts.base import Read, Real, Request
+from app.contracts.estimates import Flag
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
 
@@ -222,6 +223,7 @@ class ModelFacts(Read):
     device: str = Field(description="Where it was measured.", examples=["cpu", "NVIDIA H200"])
     forward_s: float = Field(description="Seconds per example of a forward pass, in a batch.")
     backward_s: float = Field(description="Seconds per example of a forward and a backward pass, in a batch.")
+    flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
     memory_bytes_per_example: int | None = Field(
         default=None, description="Device memory per example of a backward pass, where known."
     )

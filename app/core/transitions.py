@@ -131,7 +131,13 @@ def claim(
 
 
 def heartbeat(
-    session: Session, table: type[LeasedRow], row_id: str, token: str, *, lease_s: float, **values: Any
+    session: Session,
+    table: type[ModelRow | CheckRow | ShardRow],
+    row_id: str,
+    token: str,
+    *,
+    lease_s: float,
+    **values: Any,
 ) -> bool:
     """Prolong a claim and return whether it is still ours."""
     statement = (
@@ -155,7 +161,9 @@ def is_free(table: type[LeasedRow]) -> ColumnElement[bool]:
     return (table.token.is_(None)) | (table.lease_until < epoch_now())
 
 
-def holds(table: type[LeasedRow], row_id: str, token: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def holds(
+    table: type[ModelRow | CheckRow | ShardRow], row_id: str, token: str
+) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the condition that a claim is still ours: the compare of every worker's compare-and-set."""
     return table.id == row_id, table.token == token
 

@@ -6,7 +6,7 @@ runtime cuts stages into shards of whole batches, so a family never sees how man
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from app.contracts.estimates import Result
 from workers.targets import Classifier
 
-Records = pa.Table
+Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""
 
 SAMPLE = "sample"

@@ -39,7 +39,7 @@ class Claim:
         self,
         database: Database,
         settings: Settings,
-        table: type[ModelRow] | type[CheckRow] | type[ShardRow],
+        table: type[ModelRow | CheckRow | ShardRow],
         row_id: str,
         token: str,
         *,

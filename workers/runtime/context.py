@@ -14,7 +14,7 @@ from workers.families.protocol import Batch, Shard
 from workers.runtime.claims import Claim
 from workers.runtime.resources import Resources
 from workers.runtime.seeds import example_generators
-from workers.targets.loading import LoadedClassifier
+from workers.targets.image_classifier import ImageClassifier
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ShardContext:
         self._claim = claim
 
     @property
-    def classifier(self) -> LoadedClassifier:
+    def classifier(self) -> ImageClassifier:
         """The model under audit."""
         return self._resources.classifier(self._job.model)
 
@@ -89,6 +89,6 @@ class ShardContext:
         """Return one generator per example."""
         return example_generators(self._job.seed, self._job.kind, purpose, example_ids)
 
-    def model(self, parameter: str) -> LoadedClassifier:
+    def model(self, parameter: str) -> ImageClassifier:
         """Return the further model a parameter names."""
         return self._resources.classifier(self._job.further_models[parameter])

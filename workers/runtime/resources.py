@@ -12,7 +12,8 @@ from app.core.storage import ArtifactStore
 from app.core.tables import DatasetRow, ModelRow
 from workers.data import ImageDataset
 from workers.data.loading import load_image_dataset
-from workers.targets.loading import LoadedClassifier, load_image_classifier
+from workers.targets.image_classifier import ImageClassifier
+from workers.targets.loading import load_image_classifier
 
 T = TypeVar("T")
 
@@ -41,10 +42,10 @@ class Resources:
     def __init__(self, store: ArtifactStore, device: torch.device) -> None:
         self.store = store
         self.device = device
-        self._models: _Recent[LoadedClassifier] = _Recent()
+        self._models: _Recent[ImageClassifier] = _Recent()
         self._datasets: _Recent[ImageDataset] = _Recent()
 
-    def classifier(self, row: ModelRow) -> LoadedClassifier:
+    def classifier(self, row: ModelRow) -> ImageClassifier:
         """Return the model of a row.
 
         Raises:

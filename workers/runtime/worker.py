@@ -122,7 +122,8 @@ class Worker:
             row = session.get_one(ModelRow, claim.row_id)
         try:
             classifier = self.resources.classifier(row)
-            facts = check_target(classifier, parse_manifest(ModelManifest, row.manifest))
+            report = check_target(classifier, parse_manifest(ModelManifest, row.manifest))
+            facts = report.facts.model_copy(update={"flags": report.flags})
             state, values = ModelState.READY, {"facts": facts.model_dump(mode="json"), "problem": None}
         except WorkError as error:
             state, values = ModelState.REJECTED, {"problem": error.problem.model_dump()}
@@ -151,7 +152,7 @@ class Worker:
         running.run_shard(self._database, self.resources, self._settings, claim)
 
 
-def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[], None]) -> None:
+def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[], object]) -> None:
     """Drain, wait, and drain again until the process stops. Survives a database that is away for a while."""
     while not is_stopping():
         try:

@@ -1,0 +1,160 @@
+"""A whole deployment in a folder: the API in this process, workers as real processes, short leases."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from app.main import create_app
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from app.core.database import Database, connect
+from app.core.migrations import upgrade
+from app.core.settings import Settings
+from app.core.tables import CheckRow, EventRow, ShardRow
+from tests import assets
+from tests.servers import Process, celery_worker, eventually, local_worker
+
+LEASE_S = 3.0
+
+ENDED = {"succeeded", "failed", "cancelled"}
+
+
+class Deployment:
+    """Embedded (SQLite, polling workers) or distributed (Postgres, broker, Celery workers and a scheduler)."""
+
+    def __init__(self, home: Path, *, database_url: str = "", broker_url: str = "") -> None:
+        self.home = home
+        self.is_distributed = bool(broker_url)
+        self.environment = {
+            "SEATRIAL_HOME": str(home),
+            "SEATRIAL_DATABASE_URL": database_url,
+            "SEATRIAL_BROKER_URL": broker_url,
+            "SEATRIAL_LEASE_S": str(LEASE_S),
+            "SEATRIAL_HEARTBEAT_S": "0.5",
+            "SEATRIAL_REAP_S": "0.5",
+            "SEATRIAL_POLL_S": "0.05",
+            "SEATRIAL_TORCH_THREADS": "1",
+            "SEATRIAL_REQUIRE_KEYS": "false",
+            "OMP_NUM_THREADS": "1",
+        }
+        self.settings = Settings(
+            home=home,
+            database_url=database_url,
+            broker_url=broker_url,
+            require_keys=False,
+            lease_s=LEASE_S,
+            heartbeat_s=0.5,
+        )
+        self.database: Database = connect(self.settings)
+        upgrade(self.database)
+        self.processes: list[Process] = []
+        self.client = TestClient(create_app(self.settings), base_url="http://127.0.0.1")
+
+    def __enter__(self) -> Self:
+        self.client.__enter__()
+        if self.is_distributed:
+            self._start(celery_worker(self.environment, self.home / "scheduler.log", queues="cpu", beat=True))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            print(self.logs())
+        for process in self.processes:
+            process.stop()
+        self.client.__exit__(kind, error, trace)
+        self.database.dispose()
+
+    def logs(self) -> str:
+        """Return the end of every process's output."""
+        return "\n".join(f"--- {p.log.name}\n{p.log.read_text()[-4000:]}" for p in self.processes)
+
+    def _start(self, process: Process) -> Process:
+        self.processes.append(process)
+        return process
+
+    def add_worker(self) -> Process:
+        """Start one more worker."""
+        log = self.home / f"worker-{len(self.processes)}.log"
+        start = celery_worker if self.is_distributed else local_worker
+        return self._start(start(self.environment, log))
+
+    def upload(self, *, scale: float = 1.0, name: str = "digits") -> tuple[str, str]:
+        """Upload the digits classifier and the held-out digits; return their ids."""
+        model = self.client.post(
+            "/v1/models", **assets.multipart(assets.model_manifest(name), "m.safetensors", assets.weights(scale))
+        )
+        assert model.status_code == 201, model.text
+        data = self.client.post(
+            "/v1/datasets", **assets.multipart(assets.dataset_manifest(name), "d.npz", assets.npz())
+        )
+        assert data.status_code == 201, data.text
+        return model.json()["id"], data.json()["id"]
+
+    def submit(self, model: str, dataset: str, **more: Any) -> str:
+        """Submit an audit whose shards take about a second, and return its id."""
+        check = {
+            "kind": "uncertainty_span",
+            "epsilon": 0.1,
+            "steps": 200,
+            "random_start": True,
+            **more.pop("params", {}),
+        }
+        body = {
+            "model": model,
+            "dataset": dataset,
+            "seed": 7,
+            "samples": 70,
+            "batch_size": 10,
+            "shards": 7,
+            "checks": [check],
+            **more,
+        }
+        answer = self.client.post("/v1/audits", json=body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def audit(self, audit_id: str) -> dict[str, Any]:
+        """Read an audit."""
+        answer = self.client.get(f"/v1/audits/{audit_id}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def wait(self, audit_id: str, *, timeout_s: float = 120.0) -> dict[str, Any]:
+        """Wait until an audit has ended and return it."""
+        eventually(lambda: self.audit(audit_id)["state"] in ENDED, timeout_s=timeout_s, what=f"the end of {audit_id}")
+        return self.audit(audit_id)
+
+    def records(self, audit_id: str, stage: str = "attack") -> bytes:
+        """Read the records of an audit's first check."""
+        answer = self.client.get(f"/v1/audits/{audit_id}/records/0", params={"stage": stage, "format": "parquet"})
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    def shards(self, audit_id: str, stage: str = "attack") -> list[ShardRow]:
+        """Read the rows of a stage's shards."""
+        query = (
+            select(ShardRow)
+            .join(CheckRow, CheckRow.id == ShardRow.check_id)
+            .where(CheckRow.audit_id == audit_id, ShardRow.stage == stage)
+            .order_by(CheckRow.ordinal, ShardRow.ordinal)
+        )
+        with self.database.read() as session:
+            return list(session.scalars(query))
+
+    def until_shard(self, audit_id: str, condition: Callable[[list[ShardRow]], object]) -> None:
+        """Wait until the shards of the attack are as wanted."""
+        eventually(lambda: (shards := self.shards(audit_id)) and condition(shards), timeout_s=60, every_s=0.01)
+
+    def events(self, audit_id: str) -> list[EventRow]:
+        """Read the history of an audit."""
+        with self.database.read() as session:
+            return list(session.scalars(select(EventRow).where(EventRow.audit_id == audit_id).order_by(EventRow.seq)))
+
+    def settle(self, seconds: float = 1.0) -> None:
+        """Give a process that should do nothing the time to do something."""
+        time.sleep(seconds)

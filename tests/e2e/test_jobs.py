@@ -1,0 +1,169 @@
+"""Jobs do not get lost: real workers killed, frozen, doubled and cancelled, on both set-ups."""
+
+import signal
+import time
+
+import pytest
+
+from app.contracts.states import RunState
+from app.core.queue import Bell
+from tests.e2e.deployment import LEASE_S, Deployment
+from tests.servers import Valkey, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def undisturbed(deployment: Deployment, model: str, dataset: str) -> bytes:
+    """Run the audit with nothing in its way, in one shard, and return its records."""
+    audit_id = deployment.submit(model, dataset, shards=1)
+    assert deployment.wait(audit_id)["state"] == "succeeded"
+    return deployment.records(audit_id)
+
+
+def test_a_killed_worker_costs_one_shard_and_no_number(deployment: Deployment) -> None:
+    model, dataset = deployment.upload()
+    worker = deployment.add_worker()
+    audit_id = deployment.submit(model, dataset)
+    deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards[1:]))
+    worker.signal(signal.SIGKILL)
+    worker.wait()
+    deployment.add_worker()
+    assert deployment.wait(audit_id)["state"] == "succeeded"
+    # Exactly the shard in hand was begun twice.
+    assert sorted(shard.attempts for shard in deployment.shards(audit_id)) == [1] * 6 + [2]
+    assert deployment.records(audit_id) == undisturbed(deployment, model, dataset)
+
+
+def test_neither_shards_nor_workers_change_a_record(deployment: Deployment) -> None:
+    model, dataset = deployment.upload()
+    deployment.add_worker()
+    expected = undisturbed(deployment, model, dataset)
+    seven = deployment.submit(model, dataset, shards=7)
+    assert deployment.wait(seven)["state"] == "succeeded"
+    assert deployment.records(seven) == expected
+    deployment.add_worker()
+    pair = deployment.submit(model, dataset, shards=7, params={"bins": 14})
+    assert deployment.wait(pair)["state"] == "succeeded"
+    assert len({shard.worker for shard in deployment.shards(pair)}) == 2
+    assert deployment.records(pair) == expected
+
+
+def test_a_frozen_worker_wakes_up_and_writes_nothing(deployment: Deployment) -> None:
+    model, dataset = deployment.upload()
+    frozen = deployment.add_worker()
+    audit_id = deployment.submit(model, dataset)
+    deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards[1:]))
+    frozen.signal(signal.SIGSTOP)
+    deployment.add_worker()
+    time.sleep(LEASE_S)
+    assert deployment.wait(audit_id)["state"] == "succeeded"
+    before = [(s.id, s.token, s.records_digest, s.finished_at, s.worker) for s in deployment.shards(audit_id)]
+    history = [(event.seq, event.data) for event in deployment.events(audit_id)]
+    frozen.signal(signal.SIGCONT)
+    deployment.settle(2.0)
+    assert frozen.is_running()
+    assert [(s.id, s.token, s.records_digest, s.finished_at, s.worker) for s in deployment.shards(audit_id)] == before
+    assert [(event.seq, event.data) for event in deployment.events(audit_id)] == history
+    assert deployment.records(audit_id) == undisturbed(deployment, model, dataset)
+
+
+def test_a_worker_asked_to_stop_gives_its_shard_back(deployment: Deployment) -> None:
+    model, dataset = deployment.upload()
+    worker = deployment.add_worker()
+    audit_id = deployment.submit(model, dataset, params={"steps": 2000})
+    deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards))
+    worker.signal(signal.SIGTERM)
+    worker.wait(15)
+    shards = deployment.shards(audit_id)
+    assert {shard.state for shard in shards} <= {"queued", "succeeded"}
+    assert all(shard.attempts == 0 for shard in shards if shard.state == "queued")
+
+
+def test_cancel_stops_within_a_batch(deployment: Deployment) -> None:
+    model, dataset = deployment.upload()
+    deployment.add_worker()
+    # One shard of seven batches of several seconds each.
+    audit_id = deployment.submit(model, dataset, shards=1, params={"steps": 3000})
+    deployment.until_shard(audit_id, lambda shards: shards[0].state == "running")
+    assert deployment.client.post(f"/v1/audits/{audit_id}/cancel").status_code == 202
+    began = time.monotonic()
+    ended = deployment.wait(audit_id, timeout_s=15)
+    assert ended["state"] == "cancelled"
+    assert ended["checks"][0]["state"] == "cancelled"
+    assert time.monotonic() - began < 10
+    assert deployment.shards(audit_id)[0].done <= 10
+
+
+def test_what_kills_its_worker_three_times_fails_with_its_reason(embedded: Deployment) -> None:
+    model, dataset = embedded.upload()
+    audit_id = embedded.submit(model, dataset, shards=1, params={"steps": 3000})
+    for _ in range(3):
+        worker = embedded.add_worker()
+        embedded.until_shard(audit_id, lambda shards: shards[0].state == "running")
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+    embedded.add_worker()
+    ended = embedded.wait(audit_id)
+    assert ended["state"] == "failed"
+    assert ended["checks"][0]["error"]["code"] == "worker-died"
+    # A retry gives it another three attempts.
+    assert embedded.client.post(f"/v1/audits/{audit_id}/retry").status_code == 202
+    embedded.until_shard(audit_id, lambda shards: shards[0].state == "running")
+    assert embedded.shards(audit_id)[0].attempts == 1
+    embedded.client.post(f"/v1/audits/{audit_id}/cancel")
+
+
+def test_one_failing_check_does_not_lose_the_other(embedded: Deployment) -> None:
+    model, dataset = embedded.upload()
+    other, _ = embedded.upload(scale=1.5, name="other")
+    embedded.add_worker()
+    eventually(lambda: embedded.client.get(f"/v1/models/{other}").json()["state"] == "ready")
+    # The second model's bytes vanish under a running service.
+    digest = embedded.client.get(f"/v1/models/{other}").json()["digest"]
+    for process in embedded.processes:
+        process.stop()
+    next(embedded.home.rglob(digest.removeprefix("sha256:"))).unlink()
+    embedded.add_worker()
+    good = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 20}
+    audit_id = embedded.submit(model, dataset, checks=[{**good, "transfer_model": other}, good])
+    ended = embedded.wait(audit_id)
+    assert ended["state"] == "failed"
+    bad, fine = ended["checks"]
+    assert bad["state"] == "failed"
+    assert "ArtifactMissingError" in bad["error"]["detail"]
+    assert fine["state"] == "succeeded"
+    assert fine["result"]["estimates"]["mus"]["value"] > 0
+
+
+def test_a_message_delivered_twice_does_the_work_once(distributed: Deployment) -> None:
+    model, dataset = distributed.upload()
+    distributed.add_worker()
+    distributed.add_worker()
+    audit_id = distributed.submit(model, dataset)
+    bell = Bell(distributed.settings)
+    for _ in range(10):
+        bell.ring()
+    assert distributed.wait(audit_id)["state"] == "succeeded"
+    assert [shard.attempts for shard in distributed.shards(audit_id)] == [1] * 7
+    ends = [event for event in distributed.events(audit_id) if event.data.get("state") == RunState.SUCCEEDED]
+    assert len(ends) == 2  # the check's and the audit's
+    assert distributed.records(audit_id) == undisturbed(distributed, model, dataset)
+
+
+def test_a_broker_killed_and_restarted_loses_nothing(distributed: Deployment, valkey: Valkey) -> None:
+    model, dataset = distributed.upload()
+    distributed.add_worker()
+    busy = distributed.submit(model, dataset)
+    distributed.until_shard(busy, lambda shards: any(s.state == "running" for s in shards))
+    valkey.stop()
+    # Submitted while no broker answers: accepted, stored, and found when the bell rings again.
+    meanwhile = distributed.submit(model, dataset, params={"bins": 14})
+    assert distributed.wait(busy)["state"] == "succeeded"
+    valkey.start()
+    assert distributed.wait(meanwhile)["state"] == "succeeded"
+    # And idle: killed, restarted, then new work.
+    valkey.stop()
+    valkey.start()
+    later = distributed.submit(model, dataset, params={"bins": 13})
+    assert distributed.wait(later)["state"] == "succeeded"
+    assert distributed.records(busy) == distributed.records(later)
