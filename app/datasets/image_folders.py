@@ -1,0 +1,68 @@
+"""Inspecting an archive of class folders of images."""
+
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.core.archives import drain, walk_archive
+from app.core.inspection.errors import ContentError, UnsafeArchiveError, UploadTooLargeError
+from app.core.inspection.image_layout import IMAGE_SUFFIXES, TEXT_SUFFIXES, index_image_folder
+from app.core.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
+from app.core.inspection.pickles import HEAD_BYTES
+from app.core.settings import Settings
+from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
+from app.datasets.labels import LabelCounter
+
+
+def inspect_image_folder(path: Path, manifest: DatasetManifest, limits: Settings) -> DatasetFacts:
+    """Return the facts of a ``.zip``, ``.tar`` or ``.tar.gz`` of class folders.
+
+    Raises:
+        InspectionError: With the entry and what would be right.
+    """
+    shapes: dict[str, tuple[int, int, int]] = {}
+    with walk_archive(path, limits) as walk:
+        for entry, stream in walk:
+            where = f"The archive entry {entry.name!r:.300}"
+            if PurePosixPath(entry.name).suffix.lower() not in IMAGE_SUFFIXES:
+                head = stream.read(HEAD_BYTES)
+                _refuse_unless_text(entry.name, sniff(head, entry.size))
+                drain(stream)
+                continue
+            if entry.size > MAX_IMAGE_BYTES:
+                raise ContentError(
+                    f"{where} has {entry.size:,} bytes; images of at most {MAX_IMAGE_BYTES:,} are accepted"
+                )
+            if len(shapes) >= limits.max_examples:
+                raise UploadTooLargeError(f"The archive holds more than {limits.max_examples:,} images")
+            data = stream.read(entry.size)
+            refuse_impostor(sniff(data[:HEAD_BYTES], len(data)), where, "an image")
+            shapes[entry.name] = read_image_shape(data, where)
+    index = index_image_folder(list(shapes), manifest)
+    counter, summary = LabelCounter(index.names), ShapeSummary()
+    counter.add(np.asarray(index.labels))
+    for name in index.paths:
+        summary.add(shapes[name])
+    return DatasetFacts(
+        format="image_folder",
+        examples=counter.examples,
+        classes=counter.classes,
+        shape=summary.shape,
+        label_counts=counter.counts,
+        labels=index.names,
+    )
+
+
+def _refuse_unless_text(name: str, kind: Kind) -> None:
+    where = f"The archive entry {name!r:.300}"
+    if kind is Kind.EMPTY:
+        return
+    refuse_impostor(kind, where, "images")
+    if kind in ARCHIVES:
+        raise UnsafeArchiveError(f"{where} is itself an archive: send its images as they are")
+    if kind is not Kind.TEXT or PurePosixPath(name).suffix.lower() not in TEXT_SUFFIXES:
+        raise ContentError(
+            f"{where} is neither an image nor a note: class folders of {', '.join(sorted(IMAGE_SUFFIXES))} files "
+            f"are expected"
+        )

@@ -1,0 +1,68 @@
+"""Checks an uploaded dataset before it is stored, and says what it holds."""
+
+from pathlib import Path
+
+from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.core.archives import walk_archive
+from app.core.inspection.errors import ContentError, UnsupportedFormatError, UploadTooLargeError
+from app.core.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
+from app.core.inspection.pickles import HEAD_BYTES
+from app.core.settings import Settings
+from app.datasets.arrays import inspect_arrays
+from app.datasets.image_folders import inspect_image_folder
+from app.datasets.parquet import inspect_parquet
+
+WANTED = (
+    "an .npz with images and labels, a .zip or .tar of class folders of images, "
+    "or a Parquet file with images and labels"
+)
+
+
+def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits: Settings) -> DatasetFacts:
+    """Return the facts of an uploaded dataset after reading all of it once, in pieces.
+
+    The file is judged by its bytes; its name only appears in messages. Every value is looked at: numbers are finite and
+    in range, labels count from 0, images have readable headers.
+
+    Args:
+        path: The upload on disk.
+        filename: What its sender called it.
+        manifest: What its sender said of it.
+        limits: Sizes and counts the operator allows.
+
+    Raises:
+        InspectionError: With the reason, the field to blame and what would be right.
+    """
+    size = path.stat().st_size
+    where = repr(filename[:200])
+    if size > limits.max_dataset_bytes:
+        raise UploadTooLargeError(
+            f"{where} has {size:,} bytes; datasets of at most {limits.max_dataset_bytes:,} are accepted"
+        )
+    if manifest.task != "image-classification":
+        raise UnsupportedFormatError(
+            f"Datasets for {manifest.task} cannot be read by this version: task must be image-classification",
+            field="/manifest/task",
+        )
+    with path.open("rb") as file:
+        kind = sniff(file.read(HEAD_BYTES), size)
+    refuse_impostor(kind, where, WANTED)
+    if kind is Kind.PARQUET:
+        facts = inspect_parquet(path, manifest, limits)
+    elif kind is Kind.ZIP and _holds_arrays(path, limits):
+        facts = inspect_arrays(path, manifest, limits)
+    elif kind in ARCHIVES:
+        facts = inspect_image_folder(path, manifest, limits)
+    else:
+        raise UnsupportedFormatError(
+            f"{where} is not a dataset of images: its bytes look like {kind.value}; send {WANTED}"
+        )
+    if facts.examples == 0:
+        raise ContentError(f"{where} holds no examples")
+    return facts
+
+
+def _holds_arrays(path: Path, limits: Settings) -> bool:
+    """Return whether a zip is an ``.npz``: its first file is an array."""
+    with walk_archive(path, limits) as walk:
+        return any(entry.name.endswith(".npy") for entry, _ in walk)

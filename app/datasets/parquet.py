@@ -1,0 +1,170 @@
+"""Inspecting a Parquet file of encoded images and labels, as the Hugging Face datasets library writes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.core.inspection.errors import ContentError, MalformedFileError, ManifestMismatchError, UploadTooLargeError
+from app.core.inspection.magic import refuse_impostor, sniff
+from app.core.inspection.pickles import HEAD_BYTES
+from app.core.settings import Settings
+from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
+from app.datasets.labels import MAX_CLASSES, LabelCounter, agree_on_names
+
+BATCH_ROWS = 64
+MAX_METADATA_BYTES = 64 * 2**20
+
+
+def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> DatasetFacts:
+    """Return the facts of a Parquet file: an image column (bytes, or a struct with ``bytes``) and a label column.
+
+    String labels are numbered in the order of the class names the manifest gives, else in sorted order.
+
+    Raises:
+        InspectionError: With the column, the first bad row and what would be right.
+    """
+    columns = manifest.columns or {}
+    image, label = columns.get("image", "image"), columns.get("label", "label")
+    try:
+        with pq.ParquetFile(
+            path,
+            pre_buffer=False,
+            buffer_size=2**20,
+            thrift_string_size_limit=MAX_METADATA_BYTES,
+            thrift_container_size_limit=1_000_000,
+        ) as file:
+            _check_sizes(file, limits)
+            schema = file.schema_arrow
+            image_path = _image_column(schema, image, columns)
+            label_type = _label_type(schema, label, columns)
+            names = agree_on_names(_names_in_schema(schema, label), manifest)
+            return _read_rows(file, (image, image_path, label), label_type, names)
+    except (pa.ArrowException, OSError, OverflowError) as error:
+        raise MalformedFileError(f"The Parquet file is truncated or damaged: {str(error)[:300]}") from error
+
+
+def _check_sizes(file: Any, limits: Settings) -> None:
+    metadata = file.metadata
+    if metadata.num_rows > limits.max_examples:
+        raise UploadTooLargeError(
+            f"The file has {metadata.num_rows:,} rows; at most {limits.max_examples:,} are accepted"
+        )
+    unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if unpacked > limits.max_archive_bytes:
+        raise UploadTooLargeError(f"The file unpacks to {unpacked:,} bytes; the limit is {limits.max_archive_bytes:,}")
+
+
+def _column(schema: Any, name: str, role: str, columns: dict[str, str]) -> Any:
+    if schema.names.count(name) != 1:
+        raise ContentError(
+            f"The file has no column {name!r}; it has: {', '.join(schema.names)[:300]}. Set columns.{role} to the "
+            f"right one",
+            field=f"/manifest/columns/{role}",
+        )
+    return schema.field(name).type
+
+
+def _image_column(schema: Any, name: str, columns: dict[str, str]) -> str:
+    kind = _column(schema, name, "image", columns)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return name
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        inner = kind.field("bytes").type
+        if pa.types.is_binary(inner) or pa.types.is_large_binary(inner):
+            return f"{name}.bytes"
+    raise ContentError(
+        f"The column {name!r} has type {str(kind)[:200]}: images are encoded PNG or JPEG bytes, or a struct with a "
+        f"field `bytes`",
+        field="/manifest/columns/image",
+    )
+
+
+def _label_type(schema: Any, name: str, columns: dict[str, str]) -> str:
+    kind = _column(schema, name, "label", columns)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind):
+        return "number"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "name"
+    raise ContentError(
+        f"The column {name!r} has type {str(kind)[:200]}: labels are class numbers from 0 or class names",
+        field="/manifest/columns/label",
+    )
+
+
+def _names_in_schema(schema: Any, label: str) -> list[str] | None:
+    """Return the class names that the Hugging Face datasets library stores beside the schema."""
+    try:
+        stored = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        names = stored["info"]["features"][label]["names"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return (
+        names if isinstance(names, list) and len(names) >= 2 and all(isinstance(name, str) for name in names) else None
+    )
+
+
+def _read_rows(file: Any, columns: tuple[str, str, str], label_type: str, names: list[str] | None) -> DatasetFacts:
+    image, image_path, label = columns
+    summary = ShapeSummary()
+    counter = LabelCounter(names)
+    by_name: dict[str, int] = {}
+    row = 0
+    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=[image_path, label], use_threads=False):
+        images = batch.column(image)
+        encoded = images.field("bytes") if pa.types.is_struct(images.type) else images
+        if images.null_count or encoded.null_count or batch.column(label).null_count:
+            raise ContentError(
+                f"Rows {row} to {row + len(batch) - 1} have an empty image or label: every row needs both"
+            )
+        for offset, value in enumerate(encoded):
+            summary.add(_check_image(value.as_buffer(), f"The image in row {row + offset}"))
+        labels = batch.column(label)
+        if pa.types.is_dictionary(labels.type):
+            labels = labels.dictionary_decode()
+        if label_type == "number":
+            counter.add(labels.to_numpy(zero_copy_only=False))
+        else:
+            _count_names(by_name, labels.to_pylist(), names, row)
+        row += len(batch)
+    if label_type == "name":
+        names = names or sorted(by_name)
+        counter = LabelCounter(names)
+        numbers = {name: number for number, name in enumerate(names)}
+        for name, count in by_name.items():
+            counter.add(np.full(count, numbers[name]))
+    return DatasetFacts(
+        format="parquet",
+        examples=row,
+        classes=counter.classes,
+        shape=summary.shape,
+        label_counts=counter.counts,
+        labels=names,
+    )
+
+
+def _check_image(buffer: Any, where: str) -> tuple[int, int, int]:
+    if buffer.size > MAX_IMAGE_BYTES:
+        raise ContentError(f"{where} has {buffer.size:,} bytes; images of at most {MAX_IMAGE_BYTES:,} are accepted")
+    data = buffer.to_pybytes()
+    refuse_impostor(sniff(data[:HEAD_BYTES], len(data)), where, "an encoded image")
+    return read_image_shape(data, where)
+
+
+def _count_names(by_name: dict[str, int], labels: list[str], names: list[str] | None, row: int) -> None:
+    known = None if names is None else set(names)
+    for offset, name in enumerate(labels):
+        if known is not None and name not in known:
+            raise ManifestMismatchError(
+                f"Row {row + offset} has the label {name!r:.200}, which is not among the class names",
+                field="/manifest/labels",
+            )
+        by_name[name] = by_name.get(name, 0) + 1
+    if len(by_name) > MAX_CLASSES:
+        raise ContentError(f"The labels are more than {MAX_CLASSES:,} different names: is this the right column?")

@@ -1,0 +1,91 @@
+"""Checks an uploaded model file before it is stored, without running or loading any of it."""
+
+from pathlib import Path
+
+from app.contracts.targets import ModelManifest
+from app.core.archives import ArchiveEntry, drain, walk_archive
+from app.core.inspection.errors import (
+    ManifestMismatchError,
+    UnsafeArchiveError,
+    UnsupportedFormatError,
+    UploadTooLargeError,
+)
+from app.core.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
+from app.core.inspection.pickles import HEAD_BYTES
+from app.core.inspection.safetensors_header import read_safetensors_header
+from app.core.settings import Settings
+from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
+
+WANTED = "safetensors weights, or a .zip, .tar or .tar.gz of a Hugging Face folder"
+
+
+def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Settings) -> str:
+    """Return the format of an uploaded model, ``safetensors`` or ``archive``, after checking all but the weights.
+
+    The file is judged by its bytes; its name only appears in messages. Memory stays bounded, whatever its size.
+
+    Args:
+        path: The upload on disk.
+        filename: What its sender called it.
+        manifest: What its sender said of it.
+        limits: Sizes and counts the operator allows.
+
+    Raises:
+        InspectionError: With the reason, the field to blame and what would be right.
+    """
+    size = path.stat().st_size
+    where = repr(filename[:200])
+    if size > limits.max_model_bytes:
+        raise UploadTooLargeError(
+            f"{where} has {size:,} bytes; models of at most {limits.max_model_bytes:,} are accepted"
+        )
+    with path.open("rb") as file:
+        kind = sniff(file.read(HEAD_BYTES), size)
+        refuse_impostor(kind, where, WANTED)
+        if kind is Kind.SAFETENSORS:
+            file.seek(0)
+            read_safetensors_header(file, size, where)
+    if kind is Kind.SAFETENSORS:
+        if manifest.architecture.kind == "huggingface":
+            raise ManifestMismatchError(
+                f"{where} is one safetensors file; architecture huggingface needs an archive of the whole folder: "
+                f"config.json, "
+                "weights and preprocessor or tokenizer",
+                field="/manifest/architecture",
+            )
+        return "safetensors"
+    if kind not in ARCHIVES:
+        raise UnsupportedFormatError(f"{where} is not a model: its bytes look like {kind.value}; send {WANTED}")
+    _inspect_archive(path, manifest, limits)
+    return "archive"
+
+
+def _inspect_archive(path: Path, manifest: ModelManifest, limits: Settings) -> None:
+    contents = FolderContents()
+    with walk_archive(path, limits) as walk:
+        for entry, stream in walk:
+            head = stream.read(min(HEAD_BYTES, entry.size))
+            kind = sniff(head, entry.size)
+            _refuse_entry(entry, kind)
+            contents.add(entry, kind, head, stream)
+            drain(stream)
+    if manifest.architecture.kind == "huggingface":
+        check_huggingface_folder(contents, manifest)
+    else:
+        weights = contents.weights
+        if len(weights) != 1:
+            raise ManifestMismatchError(
+                f"The archive holds {len(weights)} safetensors files; architecture {manifest.architecture.kind} takes "
+                "exactly one. For a Hugging Face folder the architecture kind is huggingface",
+                field="/manifest/architecture",
+            )
+
+
+def _refuse_entry(entry: ArchiveEntry, kind: Kind) -> None:
+    where = f"The archive entry {entry.name!r}"
+    if kind is not Kind.EMPTY:
+        refuse_impostor(kind, where, "safetensors weights")
+    if kind in ARCHIVES or kind in (Kind.GZIP, Kind.BZIP2, Kind.XZ, Kind.ZSTD, Kind.SEVEN_ZIP, Kind.RAR):
+        hint = " (`torch.save` writes such zip files: they hold a pickle)" if kind is Kind.ZIP else ""
+        raise UnsafeArchiveError(f"{where} is itself compressed or an archive{hint}: send its contents as they are")
+    refuse_unwanted_file(entry.name, kind)

@@ -1,0 +1,76 @@
+"""Grey and colour."""
+
+import io
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from workers.errors import DataError
+
+# ITU-R BT.601, as Pillow converts RGB to L.
+LUMA = (0.299, 0.587, 0.114)
+
+
+def to_channels(images: Tensor, channels: int) -> Tensor:
+    """Return images (n, channels, height, width) from images with 1 or 3 channels.
+
+    Raises:
+        DataError: There is no way from one number of channels to the other.
+
+    >>> to_channels(torch.ones(2, 1, 4, 4), 3).shape
+    torch.Size([2, 3, 4, 4])
+    """
+    have = images.shape[1]
+    if have == channels:
+        return images
+    if have == 1:
+        return images.expand(-1, channels, -1, -1)
+    if have == 3 and channels == 1:
+        return (images * images.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    raise DataError(
+        "channel-mismatch",
+        "The images have other channels than the model takes",
+        f"images have {have} channels, the model takes {channels}",
+        field="/dataset",
+    )
+
+
+def decode_image(data: bytes, channels: int, where: str) -> Tensor:
+    """Return one encoded image as uint8 (channels, height, width).
+
+    Raises:
+        DataError: It does not decode.
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "WEBP", "BMP", "PPM")) as image:
+            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    except Exception as error:
+        # Pillow's decoders let through whatever they stumble over: struct.error, SyntaxError, OSError, ...
+        raise DataError(
+            "image-undecodable",
+            "An image does not decode",
+            f"{where}: {type(error).__name__}: {str(error)[:200]}",
+            field="/dataset",
+        ) from error
+    values = torch.from_numpy(np.array(pixels))
+    return values.unsqueeze(0) if channels == 1 else values.permute(2, 0, 1)
+
+
+def stack_images(images: list[Tensor], where: str) -> Tensor:
+    """Return decoded images as one float32 batch in [0, 1].
+
+    Raises:
+        DataError: They differ in size.
+    """
+    sizes = {tuple(image.shape[1:]) for image in images}
+    if len(sizes) > 1:
+        shown = ", ".join(f"{height}x{width}" for height, width in sorted(sizes)[:3])
+        raise DataError(
+            "image-sizes-differ",
+            "The images differ in size",
+            f"{where} holds images of {shown} pixels: bring all to the size the model takes",
+            field="/dataset",
+        )
+    return torch.stack(images).to(torch.float32) / 255

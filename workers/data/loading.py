@@ -1,0 +1,43 @@
+"""From a stored file to a dataset: the one way in."""
+
+from pathlib import Path
+
+from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.core.inspection.errors import InspectionError
+from app.core.settings import Settings, get_settings
+from workers.data import ImageDataset
+from workers.data.arrays import ArrayImages
+from workers.data.image_folder import FolderImages
+from workers.data.parquet import ParquetImages
+from workers.errors import DataError
+
+
+def load_image_dataset(
+    manifest: DatasetManifest,
+    facts: DatasetFacts,
+    path: Path,
+    *,
+    channels: int | None = None,
+    limits: Settings | None = None,
+) -> ImageDataset:
+    """Return the images and labels of a stored dataset.
+
+    Args:
+        manifest: As uploaded.
+        facts: As found by the API when it was uploaded.
+        path: The stored file.
+        channels: Channels wanted: 1 turns colour to grey (ITU-R 601 luma), 3 repeats grey. The file's own by default.
+        limits: What an archive may unpack to; the process's settings by default.
+
+    Raises:
+        DataError: The file is not what its facts say.
+    """
+    wanted = channels or (facts.shape[0] if facts.shape else 3)
+    try:
+        if facts.format == "npz":
+            return ArrayImages(manifest, facts, path, wanted, limits or get_settings())
+        if facts.format == "parquet":
+            return ParquetImages(manifest, facts, path, wanted)
+        return FolderImages(manifest, facts, path, wanted, limits or get_settings())
+    except InspectionError as error:
+        raise DataError(error.code, error.title, error.detail, field=error.field) from error

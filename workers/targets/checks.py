@@ -1,0 +1,357 @@
+"""What only running the model can show: at upload (:func:`check_target`) and before an audit (:func:`preflight`)."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import beta
+from torch import Tensor
+
+from app.contracts.estimates import Estimate, Flag
+from app.contracts.targets import ModelFacts, ModelManifest
+from workers.data import ImageDataset
+from workers.errors import PreflightError, TargetError
+from workers.targets.image_classifier import ImageClassifier
+
+PROBE_EXAMPLES = 8
+# Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
+REPEAT_TOLERANCE = 1e-4
+RANGE_TOLERANCE = 1e-6
+ALPHA = 0.05
+CHANCE_EXAMPLES = 50
+"""From so many examples on, an accuracy that cannot be told from chance is refused; below, it is a warning."""
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """What was measured when a model was first loaded."""
+
+    facts: ModelFacts
+    flags: list[Flag] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PreflightReport:
+    """What was measured on an audit's sample before anything was attacked.
+
+    Attributes:
+        predictions: Predicted class (n,) int64 of each position.
+        clean_accuracy: With its exact 95 % interval.
+        flags: Doubts that do not stop the audit.
+    """
+
+    predictions: NDArray[np.int64]
+    clean_accuracy: Estimate
+    flags: list[Flag]
+
+
+def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> TargetReport:
+    """Run the model on synthetic images and return what was measured.
+
+    Raises:
+        TargetError: The outputs are not one finite logit per label and example, or do not depend on the image.
+    """
+    images = _probe_images(classifier.input_shape).to(classifier.device)
+    with torch.no_grad():
+        try:
+            first, second = classifier.logits(images), classifier.logits(images)
+        except RuntimeError as error:
+            raise TargetError(
+                "forward-failed",
+                "The model does not take its own input",
+                f"a batch of shape {tuple(images.shape)} fails: {str(error)[:300]}",
+                field="/manifest/input/shape",
+            ) from error
+    _check_logits(first, classifier, len(images))
+    flags = [*_repeat_flags(first, second), *_probability_flags(first)]
+    forward_s, backward_s, memory = _measure(classifier, images)
+    facts = ModelFacts(
+        parameters=classifier.parameters,
+        classes=classifier.classes,
+        device=_device_name(classifier.device),
+        forward_s=forward_s,
+        backward_s=backward_s,
+        memory_bytes_per_example=memory,
+    )
+    return TargetReport(facts, flags)
+
+
+def preflight(
+    classifier: ImageClassifier,
+    dataset: ImageDataset,
+    positions: Sequence[int] | NDArray[np.int64],
+    *,
+    manifest: ModelManifest,
+    batch_size: int = 64,
+    tick: Callable[[], None] = lambda: None,
+) -> PreflightReport:
+    """Run the sample through the model once, its first batch twice, and refuse what cannot be audited.
+
+    Args:
+        classifier: The model under audit.
+        dataset: The dataset under audit.
+        positions: The sample.
+        manifest: The model's, for the accuracy its owner states.
+        batch_size: Examples per forward pass.
+        tick: Called before every batch; may raise to cancel.
+
+    Raises:
+        PreflightError: Image shape or range, label numbers or label order do not fit the model; outputs are not finite
+            or constant; accuracy is at chance.
+        DataError: An image does not decode.
+    """
+    chosen = [int(position) for position in positions]
+    if not chosen:
+        raise PreflightError(
+            "empty-sample", "There is nothing to audit", "the sample has no examples", field="/dataset"
+        )
+    labels = dataset.labels[np.asarray(chosen)]
+    _check_labels(labels, dataset.label_names, classifier)
+    flags = _name_flags(dataset.label_names, classifier.labels)
+    predictions = np.empty(len(chosen), dtype=np.int64)
+    for start in range(0, len(chosen), batch_size):
+        tick()
+        images = dataset.images(chosen[start : start + batch_size])
+        _check_images(images, classifier.input_shape)
+        images = images.to(classifier.device)
+        with torch.no_grad():
+            logits = classifier.logits(images)
+            if start == 0:
+                flags += _repeat_flags(logits, classifier.logits(images))
+                flags += _probability_flags(logits)
+        if not bool(torch.isfinite(logits).all()):
+            raise PreflightError(
+                "outputs-not-finite",
+                "The model gives NaN or infinity",
+                f"among the {len(images)} images from example {chosen[start]} on",
+                field="/model",
+            )
+        predictions[start : start + len(images)] = logits.argmax(1).cpu().numpy()
+    _check_constant(predictions, labels)
+    accuracy = _clean_accuracy(predictions, labels)
+    flags += _chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes)
+    flags += _claim_flags(accuracy, manifest.clean_accuracy)
+    return PreflightReport(predictions, accuracy, flags)
+
+
+def _probe_images(shape: tuple[int, int, int]) -> Tensor:
+    """Return varied images in [0, 1]: noise at several contrasts, black, white."""
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.rand((PROBE_EXAMPLES - 2, *shape), generator=draw)
+    contrast = torch.linspace(0.1, 1.0, len(noise)).view(-1, 1, 1, 1)
+    return torch.cat([noise * contrast, torch.zeros(1, *shape), torch.ones(1, *shape)])
+
+
+def _check_logits(logits: Tensor, classifier: ImageClassifier, examples: int) -> None:
+    if logits.ndim != 2 or logits.shape != (examples, classifier.classes):
+        raise TargetError(
+            "class-count-mismatch",
+            "Logits and labels differ in number",
+            f"{examples} images give outputs of shape {tuple(logits.shape)}; {classifier.classes} labels are named",
+            field="/manifest/labels",
+        )
+    if not bool(torch.isfinite(logits).all()):
+        raise TargetError(
+            "outputs-not-finite",
+            "The model gives NaN or infinity",
+            "random images in [0, 1] give logits that are not finite: check mean and std, and the weights",
+            field="/file",
+        )
+    if bool((logits == logits[:1]).all()):
+        raise TargetError(
+            "constant-outputs",
+            "The model gives the same output for every image",
+            f"{examples} different images give the same logits: the weights are dead, or not the ones meant",
+            field="/file",
+        )
+
+
+def _repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
+    difference = float((first - second).abs().max())
+    if difference <= REPEAT_TOLERANCE * max(1.0, float(first.abs().max())):
+        return []
+    return [
+        Flag(
+            code="non_deterministic",
+            severity="warning",
+            message=f"The same batch gave logits that differ by up to {difference:.3g}: the model draws random "
+            f"numbers in eval "
+            "mode. Gradients are noisy and a single success may be luck: fix the randomness, or read every rate as "
+            "one draw.",
+        )
+    ]
+
+
+def _probability_flags(logits: Tensor) -> list[Flag]:
+    is_simplex = bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() < 1e-4).all())
+    if not is_simplex:
+        return []
+    return [
+        Flag(
+            code="probabilities_instead_of_logits",
+            severity="warning",
+            message="Every row of outputs is non-negative and sums to 1: these are probabilities, and a second "
+            "softmax over them "
+            "makes every confidence wrong. Export the model without its softmax.",
+        )
+    ]
+
+
+def _measure(classifier: ImageClassifier, images: Tensor) -> tuple[float, float, int | None]:
+    """Return seconds per example of a forward pass and of forward and backward, and bytes per example where known."""
+    is_cuda = classifier.device.type == "cuda"
+
+    def backward() -> None:
+        leaf = images.clone().requires_grad_(True)
+        torch.autograd.grad(classifier.logits(leaf).logsumexp(1).sum(), leaf)
+
+    def forward() -> None:
+        with torch.no_grad():
+            classifier.logits(images)
+
+    memory = None
+    if is_cuda:
+        torch.cuda.synchronize(classifier.device)
+        before = torch.cuda.memory_allocated(classifier.device)
+        torch.cuda.reset_peak_memory_stats(classifier.device)
+        backward()
+        torch.cuda.synchronize(classifier.device)
+        memory = (torch.cuda.max_memory_allocated(classifier.device) - before) // len(images)
+    return (
+        _seconds(forward, classifier.device) / len(images),
+        _seconds(backward, classifier.device) / len(images),
+        memory,
+    )
+
+
+def _seconds(run: Callable[[], None], device: torch.device) -> float:
+    """Return the shorter of two runs after a warm-up."""
+    best = float("inf")
+    for attempt in range(3):
+        started = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        if attempt:
+            best = min(best, time.perf_counter() - started)
+    return best
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _check_labels(labels: NDArray[np.int64], names: list[str] | None, classifier: ImageClassifier) -> None:
+    if int(labels.max()) >= classifier.classes or int(labels.min()) < 0:
+        raise PreflightError(
+            "label-out-of-range",
+            "The dataset has labels the model does not know",
+            f"labels go from {int(labels.min())} to {int(labels.max())}, the model has classes 0 to "
+            f"{classifier.classes - 1}",
+            field="/dataset",
+        )
+    numbers = {name.strip().casefold(): number for number, name in enumerate(classifier.labels)}
+    for number, name in enumerate(names or []):
+        other = numbers.get(name.strip().casefold(), number)
+        if other != number:
+            raise PreflightError(
+                "label-order-mismatch",
+                "Model and dataset number the classes differently",
+                f"label {number} is {name!r} in the dataset, but in the model {name!r} is {other}: every accuracy "
+                f"would be "
+                "wrong. Reorder the labels of one of them",
+                field="/dataset",
+            )
+
+
+def _name_flags(names: list[str] | None, labels: list[str]) -> list[Flag]:
+    if names is None or {name.strip().casefold() for name in names} <= {label.strip().casefold() for label in labels}:
+        return []
+    return [
+        Flag(
+            code="label_names_differ",
+            severity="info",
+            message=f"The dataset names its classes {', '.join(names[:3])}, ..., the model {', '.join(labels[:3])}, "
+            f"...: their "
+            "order could not be compared. Give both the same names to have it checked.",
+        )
+    ]
+
+
+def _check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
+    if tuple(images.shape[1:]) != input_shape:
+        raise PreflightError(
+            "image-shape-mismatch",
+            "The images have another shape than the model takes",
+            f"images are {tuple(images.shape[1:])} (channels, height, width), the model takes {input_shape}",
+            field="/dataset",
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= -RANGE_TOLERANCE and high <= 1 + RANGE_TOLERANCE):
+        raise PreflightError(
+            "image-range",
+            "The images are not in [0, 1]",
+            f"values go from {low:g} to {high:g}: normalisation belongs into the model's manifest",
+            field="/dataset",
+        )
+
+
+def _check_constant(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
+    # One class in the sample may rightly give one prediction; a handful of examples may do so by luck.
+    if len(predictions) >= 10 and len(set(labels.tolist())) > 1 and len(set(predictions.tolist())) == 1:
+        raise PreflightError(
+            "constant-predictions",
+            "The model predicts one class for everything",
+            f"all {len(predictions)} examples are predicted as class {int(predictions[0])}: check input range, mean "
+            f"and std",
+            field="/model",
+        )
+
+
+def _clean_accuracy(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> Estimate:
+    correct, n = int((predictions == labels).sum()), len(labels)
+    low = float(beta.ppf(ALPHA / 2, correct, n - correct + 1)) if correct else 0.0
+    high = float(beta.ppf(1 - ALPHA / 2, correct + 1, n - correct)) if correct < n else 1.0
+    return Estimate(value=correct / n, low=low, high=high, n=n, method="clopper-pearson")
+
+
+def _chance_flags(correct: int, n: int, classes: int) -> list[Flag]:
+    """Compare accuracy with guessing (1 / classes) by exact one-sided 95 % bounds."""
+    chance = 1 / classes
+    low = float(beta.ppf(ALPHA, correct, n - correct + 1)) if correct else 0.0
+    high = float(beta.ppf(1 - ALPHA, correct + 1, n - correct)) if correct < n else 1.0
+    if low > chance:
+        return []
+    facts = f"{correct} of {n} examples are classified correctly; guessing among {classes} classes gives {chance:.3g}"
+    if high <= chance or n >= CHANCE_EXAMPLES:
+        raise PreflightError(
+            "accuracy-at-chance",
+            "The model is not better than guessing",
+            f"{facts}. Check mean and std, the image range, the architecture and the order of the labels",
+            field="/model",
+        )
+    return [
+        Flag(
+            code="accuracy_near_chance",
+            severity="warning",
+            message=f"{facts}: too few examples to tell the two apart. Audit at least {CHANCE_EXAMPLES}.",
+        )
+    ]
+
+
+def _claim_flags(accuracy: Estimate, stated: float | None) -> list[Flag]:
+    if stated is None or accuracy.low is None or accuracy.high is None or accuracy.low <= stated <= accuracy.high:
+        return []
+    return [
+        Flag(
+            code="clean_accuracy_differs",
+            severity="warning",
+            message=f"The manifest states a clean accuracy of {stated:.4g}; on these {accuracy.n} examples it is "
+            f"{accuracy.value:.4g}, 95 % interval {accuracy.low:.4g} to {accuracy.high:.4g}. Mean, std, image range "
+            f"or the "
+            "dataset may not be the ones it was measured with.",
+        )
+    ]

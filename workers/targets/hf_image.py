@@ -1,0 +1,212 @@
+"""Loading Hugging Face image classification folders: local files only, safetensors only, no code of theirs."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from app.contracts.targets import ModelManifest
+from workers.errors import TargetError
+from workers.targets.image_classifier import ImageClassifier
+
+
+class PixelLogits(nn.Module):
+    """A transformers model reduced to images in, logits out."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (batch, classes) of normalised images."""
+        logits: Tensor = self.model(pixel_values=images).logits
+        return logits
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a folder does to an image before its network sees it, on the [0, 1] scale.
+
+    Attributes:
+        size: Height and width the network works at.
+        mean: Channel means.
+        std: Channel standard deviations.
+    """
+
+    size: tuple[int, int] | None
+    mean: list[float]
+    std: list[float]
+
+
+def load_huggingface_image(manifest: ModelManifest, folder: Path, device: torch.device) -> ImageClassifier:
+    """Return the classifier of a Hugging Face folder.
+
+    The manifest's ``input`` and ``labels`` win over the folder's; a different input size is resized inside the target.
+
+    Raises:
+        TargetError: The folder is no image classifier, its weights are incomplete, or manifest and folder disagree.
+    """
+    config, model = _load_model(folder)
+    labels = _labels(config, manifest)
+    stated = _preprocessing(_read_json(folder / "preprocessor_config.json"), config)
+    network_size = stated.size
+    if manifest.input is not None:
+        channels, height, width = manifest.input.shape
+        mean, std = list(manifest.input.mean), list(manifest.input.std)
+        _check_normalisation(mean, std, stated, has_file=(folder / "preprocessor_config.json").exists())
+    else:
+        if network_size is None:
+            raise TargetError(
+                "input-missing",
+                "Nothing says how large the images are",
+                "neither preprocessor_config.json nor config.json gives an image size: add input to the manifest",
+                field="/manifest/input",
+            )
+        channels, (height, width) = int(getattr(config, "num_channels", 3)), network_size
+        mean, std = stated.mean, stated.std
+    return ImageClassifier(
+        PixelLogits(model),
+        labels=labels,
+        input_shape=(channels, height, width),
+        mean=mean,
+        std=std,
+        device=device,
+        network_size=network_size,
+    )
+
+
+def _load_model(folder: Path) -> tuple[Any, nn.Module]:
+    # Read when huggingface_hub is first imported: a folder that lacks a file must fail here, not reach for the network.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from transformers import AutoConfig, AutoModelForImageClassification
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model, report = AutoModelForImageClassification.from_pretrained(
+            folder,
+            config=config,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    except Exception as error:
+        # transformers raises whatever a hostile or broken config leads it to: TypeError, ImportError, ...
+        raise TargetError(
+            "huggingface-folder-unusable",
+            "transformers cannot load the folder as an image classifier",
+            f"{type(error).__name__}: {str(error)[:500]}",
+            field="/file",
+        ) from error
+    # transformers fills missing tensors with random numbers and goes on.
+    if report["missing_keys"] or report["mismatched_keys"]:
+        missing = sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"]))
+        raise TargetError(
+            "state-dict-mismatch",
+            "The folder's weights are incomplete",
+            f"{len(missing)} tensors of the model are not in the weights: {', '.join(missing[:5])}"
+            + (" (a classifier needs its head: fine-tune the base model first)" if len(missing) <= 4 else ""),
+            field="/file",
+        )
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise TargetError(
+                "weights-not-finite",
+                "Some weights are not finite",
+                f"tensor {name} holds NaN or infinity: training has diverged, or the file is damaged",
+                field="/file",
+            )
+    return config, model
+
+
+def _labels(config: Any, manifest: ModelManifest) -> list[str]:
+    by_number: Mapping[int, str] = config.id2label
+    in_folder = [str(by_number[number]) for number in sorted(by_number)]
+    has_names = not all(name == f"LABEL_{number}" for number, name in enumerate(in_folder))
+    if manifest.labels is None:
+        return in_folder
+    if has_names and manifest.labels != in_folder and sorted(manifest.labels) == sorted(in_folder):
+        raise TargetError(
+            "label-order-mismatch",
+            "Manifest and folder order the labels differently",
+            f"config.json says {', '.join(in_folder[:5])}, ...; the manifest says {', '.join(manifest.labels[:5])}, "
+            f"...: "
+            "give them in the order of the logits, or leave labels out",
+            field="/manifest/labels",
+        )
+    return manifest.labels
+
+
+def _preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
+    channels = int(getattr(config, "num_channels", 3))
+    mean = _channel_values(stated.get("image_mean"), channels, 0.0)
+    std = _channel_values(stated.get("image_std"), channels, 1.0)
+    if not stated.get("do_normalize", "image_mean" in stated):
+        mean, std = [0.0] * channels, [1.0] * channels
+    # Images come in [0, 1]; the folder may scale bytes by another factor than 1/255, or not at all.
+    scale = 255.0 * float(stated.get("rescale_factor", 1 / 255)) if stated.get("do_rescale", True) else 255.0
+    return Preprocessing(_size(stated, config), [value / scale for value in mean], [value / scale for value in std])
+
+
+def _size(stated: Mapping[str, Any], config: Any) -> tuple[int, int] | None:
+    candidates = [getattr(config, "image_size", None)]
+    candidates.insert(0, stated.get("crop_size") if stated.get("do_center_crop") else None)
+    candidates.insert(1, stated.get("size") if stated.get("do_resize", True) else None)
+    for size in candidates:
+        if isinstance(size, int):
+            return (size, size)
+        if isinstance(size, list) and len(size) == 2:
+            return (int(size[0]), int(size[1]))
+        if isinstance(size, dict) and "height" in size and "width" in size:
+            return (int(size["height"]), int(size["width"]))
+        if isinstance(size, dict) and "shortest_edge" in size:
+            return (int(size["shortest_edge"]), int(size["shortest_edge"]))
+    return None
+
+
+def _channel_values(values: Any, channels: int, default: float) -> list[float]:
+    if values is None:
+        return [default] * channels
+    found = [float(value) for value in values] if isinstance(values, list) else [float(values)]
+    return found if len(found) in (1, channels) else [default] * channels
+
+
+def _check_normalisation(mean: list[float], std: list[float], stated: Preprocessing, *, has_file: bool) -> None:
+    if not has_file:
+        return
+    for name, given, wanted in (("mean", mean, stated.mean), ("std", std, stated.std)):
+        spread = torch.tensor(given).expand(len(wanted)) if len(given) == 1 else torch.tensor(given)
+        if len(spread) != len(wanted) or not torch.allclose(spread, torch.tensor(wanted), atol=2e-3):
+            raise TargetError(
+                "normalisation-mismatch",
+                "Manifest and folder normalise differently",
+                f"preprocessor_config.json amounts to a {name} of {_rounded(wanted)} on the [0, 1] scale, the "
+                f"manifest says "
+                f"{_rounded(given)}",
+                field=f"/manifest/input/{name}",
+            )
+
+
+def _rounded(values: list[float]) -> list[float]:
+    return [round(value, 4) for value in values]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise TargetError(
+            "malformed-file", "A file of the folder is damaged", f"{path.name}: {error}", field="/file"
+        ) from error
+    return document if isinstance(document, dict) else {}

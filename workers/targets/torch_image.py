@@ -1,0 +1,38 @@
+"""Loading safetensors weights into a built-in architecture."""
+
+from pathlib import Path
+from typing import cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from app.contracts.targets import InputSpec, ModelManifest
+from workers.errors import TargetError
+from workers.targets.architectures import build_architecture, check_shapes
+from workers.targets.image_classifier import ImageClassifier
+from workers.targets.state_dicts import fit_state, strip_prefixes
+
+
+def load_torch_image(manifest: ModelManifest, path: Path, device: torch.device) -> ImageClassifier:
+    """Return the classifier a safetensors file and its manifest describe.
+
+    Raises:
+        TargetError: The weights do not fit the architecture, the input or the labels.
+    """
+    try:
+        state = strip_prefixes(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise TargetError(
+            "weights-unreadable", "The weights cannot be read", f"not a safetensors file: {error}", field="/file"
+        ) from error
+    with torch.device("meta"):
+        module = build_architecture(manifest, set(state))
+    check_shapes(module, manifest)
+    fit_state(module, state, manifest.architecture.kind)
+    # build_architecture has refused a manifest without them.
+    spec, labels = cast(InputSpec, manifest.input), cast(list[str], manifest.labels)
+    channels, height, width = spec.shape
+    return ImageClassifier(
+        module, labels=labels, input_shape=(channels, height, width), mean=spec.mean, std=spec.std, device=device
+    )
