@@ -1,0 +1,75 @@
+"""``seatrial models`` and ``seatrial datasets``: upload and list."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli.remote import BadRequestError, with_client
+from app.client import Client
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def models() -> None:
+    """Upload and list models."""
+
+
+@click.group()
+def datasets() -> None:
+    """Upload and list datasets."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, or end with a sentence."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        value = error
+    if isinstance(value, dict):
+        return value
+    found = value if isinstance(value, ValueError) else f"it holds a {type(value).__name__}"
+    raise BadRequestError(f"{path} must hold one JSON object: {found}")
+
+
+@models.command("add")
+@click.argument("file", type=_FILE)
+@click.option("--manifest", required=True, type=_FILE, help="JSON file saying what the weights are.")
+@click.option(
+    "--wait", default=30, show_default=True, type=click.IntRange(0, 60), help="Seconds to wait for the checks."
+)
+@with_client
+def add_model(client: Client, file: Path, manifest: Path, wait: int) -> None:
+    """Upload FILE (one .safetensors, or an archive of a folder) and print the model's id."""
+    model = client.add_model(file, read_json(manifest), wait_s=wait)
+    click.echo(model.id)
+    click.echo(f"{model.name} {model.version}: {model.state}", err=True)
+
+
+@models.command("list")
+@with_client
+def list_models(client: Client) -> None:
+    """List the project's models, newest first."""
+    for model in client.models():
+        click.echo(f"{model.id}  {model.state:<8}  {model.name} {model.version}")
+
+
+@datasets.command("add")
+@click.argument("file", type=_FILE)
+@click.option("--manifest", required=True, type=_FILE, help="JSON file saying what the examples are.")
+@with_client
+def add_dataset(client: Client, file: Path, manifest: Path) -> None:
+    """Upload FILE (.npz, .parquet, or an archive of image folders) and print the dataset's id."""
+    dataset = client.add_dataset(file, read_json(manifest))
+    click.echo(dataset.id)
+    click.echo(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)
+
+
+@datasets.command("list")
+@with_client
+def list_datasets(client: Client) -> None:
+    """List the project's datasets, newest first."""
+    for dataset in client.datasets():
+        click.echo(f"{dataset.id}  {dataset.facts.examples:>8}  {dataset.name} {dataset.version}")

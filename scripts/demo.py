@@ -1,0 +1,222 @@
+"""Two classifiers of handwritten digits, one trained in the ordinary way and one adversarially, audited over HTTP.
+
+Starts a service of its own in .demo/, trains and uploads both models, follows both audits, prints a comparison and
+writes the HTML reports. Needs no network and ends with status 0 when every check succeeded.
+"""
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from safetensors.torch import save_file
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+from app.cli.audits import progress_display
+from app.client import Client
+from app.contracts.audits import AuditRead
+from app.contracts.estimates import Estimate
+from app.contracts.states import RunState
+
+ROOT = Path(__file__).resolve().parents[1]
+EPSILON = 0.15
+TRAINING_DIGITS = 1200
+SAMPLES = 400
+LAYERS: list[list[Any]] = [
+    ["conv", 1, 32, 3, 1, 1],
+    ["relu"],
+    ["conv", 32, 64, 3, 2, 1],
+    ["relu"],
+    ["flatten"],
+    ["linear", 1024, 64],
+    ["relu"],
+    ["linear", 64, 10],
+]
+CHECK = {"kind": "uncertainty_span", "norm": "linf", "epsilon": EPSILON, "steps": 40}
+
+console = Console(width=None if sys.stdout.isatty() else 110)
+
+
+def network() -> nn.Sequential:
+    """Return the untrained network of ``LAYERS``."""
+    make = {"conv": nn.Conv2d, "relu": nn.ReLU, "flatten": nn.Flatten, "linear": nn.Linear}
+    return nn.Sequential(*(make[name](*numbers) for name, *numbers in LAYERS))
+
+
+def adversarial(model: nn.Module, images: Tensor, labels: Tensor, steps: int = 5) -> Tensor:
+    """Return images (batch, 1, 8, 8) within EPSILON (l_inf) that raise the loss: PGD from a random start."""
+    moved = (images + torch.empty_like(images).uniform_(-EPSILON, EPSILON)).clamp(0, 1)
+    for _ in range(steps):
+        moved.requires_grad_(True)
+        (slope,) = torch.autograd.grad(nn.functional.cross_entropy(model(moved), labels), moved)
+        moved = moved.detach() + 2.5 * EPSILON / steps * slope.sign()
+        moved = torch.clamp(torch.minimum(torch.maximum(moved, images - EPSILON), images + EPSILON), 0, 1)
+    return moved.detach()
+
+
+def train(images: Tensor, labels: Tensor, *, epochs: int, is_adversarial: bool) -> nn.Sequential:
+    """Return a network trained on the digits, or on the worst digits near them."""
+    torch.manual_seed(0)
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(images)).split(100):
+            inputs = adversarial(model, images[batch], labels[batch]) if is_adversarial else images[batch]
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs), labels[batch]).backward()
+            optimizer.step()
+    return model.eval()
+
+
+def manifest(name: str) -> dict[str, Any]:
+    """Return what the service must be told about the weights."""
+    return {
+        "name": name,
+        "version": "1",
+        "task": "image-classification",
+        "architecture": {"kind": "layers", "layers": LAYERS},
+        "input": {"shape": [1, 8, 8], "mean": [0.0], "std": [1.0]},
+        "labels": [str(digit) for digit in range(10)],
+    }
+
+
+def make_assets(folder: Path) -> tuple[dict[str, Path], Path, Path]:
+    """Train both models and write them, the held-out digits and a set of outliers; return the paths."""
+    digits = load_digits()
+    pixels = (digits.images * 255 / 16).round().astype(np.uint8)[:, None]
+    images, labels = torch.tensor(pixels).float() / 255, torch.tensor(digits.target).long()
+    shuffled = np.random.default_rng(0).permutation(len(images))
+    seen, held_out = shuffled[:TRAINING_DIGITS], shuffled[TRAINING_DIGITS:]
+    weights = {}
+    for name, epochs in (("ordinary", 20), ("adversarial", 40)):
+        began = time.monotonic()
+        model = train(images[seen], labels[seen], epochs=epochs, is_adversarial=name == "adversarial")
+        weights[name] = folder / f"{name}.safetensors"
+        save_file(model.state_dict(), weights[name])
+        console.print(f"Trained the {name} model in {time.monotonic() - began:.0f} s.")
+    data = folder / "digits.npz"
+    np.savez(data, images=pixels[held_out], labels=digits.target[held_out])
+    # Digits with their rows shuffled: the same grey values, no digit any more.
+    rows = np.random.default_rng(1).permuted(np.arange(8)[None].repeat(200, 0), axis=1)
+    outliers = folder / "shuffled.npz"
+    np.savez(
+        outliers,
+        images=np.take_along_axis(pixels[held_out][:200], rows[:, None, :, None], axis=2),
+        labels=digits.target[held_out][:200],
+    )
+    return weights, data, outliers
+
+
+@contextmanager
+def service(home: Path) -> Iterator[str]:
+    """Run ``seatrial serve`` on a free port for the length of the block and yield its address."""
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--home", str(home)]
+    with (home / "service.log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            yield address_in(process, home / "service.log")
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def address_in(process: subprocess.Popen[str], log: Path) -> str:
+    """Return the address a starting service prints."""
+    assert isinstance(process.stdout, io.TextIOBase)
+    for line in process.stdout:
+        if match := re.search(r"listens on (http://\S+)", line):
+            return match[1]
+    raise SystemExit(f"The service did not start:\n{log.read_text(encoding='utf-8')}")
+
+
+def written(estimate: Estimate | None) -> str:
+    """Return a number with its interval."""
+    if estimate is None or estimate.value is None:
+        return "-"
+    interval = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
+    return f"{estimate.value:.3f}{interval}"
+
+
+def comparison(audits: dict[str, AuditRead]) -> Table:
+    """Return both models side by side."""
+    rows = {
+        "clean accuracy": "clean_accuracy",
+        "uncertainty span (nat)": "mus",
+        "entropy, unattacked": "entropy[arm=clean]",
+        "entropy, over-confidence attack": "entropy[arm=over]",
+        "entropy, under-confidence attack": "entropy[arm=under]",
+        "ECE, unattacked": "ece[arm=clean]",
+        "ECE, over-confidence attack": "ece[arm=over]",
+        "ECE, under-confidence attack": "ece[arm=under]",
+        "signed ECE, over-confidence attack": "s_ece[arm=over]",
+        "signed ECE, under-confidence attack": "s_ece[arm=under]",
+        "outlier AUROC, unattacked": "auroc[epsilon=0]",
+        f"outlier AUROC, attacked at {EPSILON:g}": f"auroc[epsilon={EPSILON:g}]",
+    }
+    table = Table("", *audits, title=f"uncertainty_span, l_inf {EPSILON:g}, 95 % intervals")
+    results = [audit.checks[0].result for audit in audits.values()]
+    for label, name in rows.items():
+        table.add_row(label, *(written(result.estimates.get(name) if result else None) for result in results))
+    table.add_row(
+        "flags", *(", ".join(f.code for f in result.flags) or "none" if result else "-" for result in results)
+    )
+    return table
+
+
+def main() -> int:
+    """Run the demo and return its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, default=ROOT / ".demo", help="folder for everything; emptied first")
+    home = parser.parse_args().home.absolute()
+    began = time.monotonic()
+    if home.exists() and any(home.iterdir()) and not (home / "service.log").exists():
+        raise SystemExit(f"{home} holds something else than an earlier demo: name another folder")
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "reports").mkdir(parents=True)
+    with service(home) as url, Client(url) as client:
+        console.print(f"The service listens on {url}; its log is {home / 'service.log'}.")
+        weights, data, outliers = make_assets(home)
+        dataset = client.add_dataset(data, {"name": "digits", "version": "1", "task": "image-classification"})
+        others = client.add_dataset(outliers, {"name": "shuffled", "version": "1", "task": "image-classification"})
+        check = {**CHECK, "outliers": {"dataset": others.id, "kind": "ood", "epsilons": [EPSILON]}}
+        audits = {}
+        for name, path in weights.items():
+            model = client.add_model(path, manifest(f"digits-{name}"))
+            submitted = client.submit(model.id, dataset.id, [check], samples=SAMPLES)
+            console.print(f"Auditing {model.name}: {submitted.id}")
+            with progress_display() as show:
+                audits[name] = client.wait(submitted.id, progress=show)
+            report = home / "reports" / f"{name}.html"
+            report.write_bytes(client.report(submitted.id))
+    console.print(comparison(audits))
+    for name in audits:
+        console.print(f"Report: {home / 'reports' / f'{name}.html'}", soft_wrap=True, highlight=False)
+    console.print(f"Done in {time.monotonic() - began:.0f} s. `make serve` keeps a service running.")
+    failed = [check.error for audit in audits.values() for check in audit.checks if check.state != RunState.SUCCEEDED]
+    for error in failed:
+        console.print(f"A check failed: {error.title}: {error.detail}" if error else "A check did not succeed.")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
