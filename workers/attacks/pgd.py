@@ -1,0 +1,370 @@
+"""Projected gradient descent over a batch, for any objective, on one model or several at once."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from workers.attacks.memory import halving
+from workers.attacks.regions import Box, Norm, make_region, per_example
+
+Model = Callable[[Tensor], Tensor]
+"""Images (n, ...) to logits (n, classes)."""
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""(logits (n, classes) of one model, rows (n,)) to the value to descend (n,)."""
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""(logits (n, models, classes), rows (n,)) to (n,): lower is better."""
+
+Condition = Callable[[Tensor, Tensor], Tensor]
+"""(logits (n, models, classes), rows (n,)) to (n,) bool."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What an attack wants.
+
+    Every callable is given ``rows``, the positions of its examples in the batch the attack was started on: finished
+    examples leave, so what is known per example is looked up as ``labels[rows]``.
+
+    Attributes:
+        loss: Descended by the gradient. With several models their losses are added.
+        criterion: Ranks iterates. None: the last iterate is the best.
+        feasible: Iterates where it is false are never best.
+        stops_when_infeasible: An example that leaves the feasible set ends at its last feasible iterate.
+        until: Examples where it holds are finished and leave the batch.
+        floor: Least value the loss can have. A zero gradient there is an optimum, above it a masked gradient.
+    """
+
+    loss: Loss
+    criterion: Criterion | None = None
+    feasible: Condition | None = None
+    stops_when_infeasible: bool = False
+    until: Condition | None = None
+    floor: float = -math.inf
+
+
+@dataclass
+class Outcome:
+    """What an attack found, by example, on the device of the images.
+
+    Attributes:
+        final: (n, ...) last iterate, or the one at which the example left.
+        best: (n, ...) best feasible iterate of all, the clean image included; equal to ``final`` without a criterion.
+        start_logits: (n, models, classes) at the clean image.
+        final_logits: (n, models, classes) at ``final``.
+        best_logits: (n, models, classes) at ``best``.
+        start_value: (n,) criterion at the clean image, float64; NaN without a criterion, inf if infeasible.
+        best_value: (n,) criterion at ``best``, float64; NaN without a criterion.
+        steps: (n,) gradient steps taken over all restarts.
+        stuck: (n,) iterates at which every entry of the gradient was 0 although the loss was above its floor.
+        reached: (n,) bool, ``until`` held at ``final``.
+        unsound: (n,) bool, some output was not finite.
+    """
+
+    final: Tensor
+    best: Tensor
+    start_logits: Tensor
+    final_logits: Tensor
+    best_logits: Tensor
+    start_value: Tensor
+    best_value: Tensor
+    steps: Tensor
+    stuck: Tensor
+    reached: Tensor
+    unsound: Tensor
+
+    @property
+    def improved(self) -> Tensor:
+        """(n,) bool: the best iterate is strictly better than the clean image."""
+        return self.best_value < self.start_value
+
+
+@dataclass(frozen=True)
+class PGD:
+    """A search; it holds no state and no randomness.
+
+    Guarantee: every returned image is in the norm ball around its original (to one rounding of its dtype) and in the
+    box. Limit: it is a lower bound on what an attacker can do; masked gradients make the bound loose.
+
+    Attributes:
+        norm: Of the perturbation.
+        epsilon: Radius of the ball, in pixels' units.
+        step_size: Length of a step in the same norm.
+        steps: Gradient steps of one run.
+        random_start: Start at a random point of the ball instead of the clean image.
+        restarts: Runs per example; examples finished in one run are not in the next.
+        box: Least and greatest valid pixel.
+
+    Raises:
+        ValueError: A number is out of range, or restarts could only repeat each other.
+    """
+
+    norm: Norm
+    epsilon: float
+    step_size: float
+    steps: int
+    random_start: bool = False
+    restarts: int = 1
+    box: Box = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= 0 and self.step_size > 0 and self.steps >= 0 and self.restarts >= 1):
+            raise ValueError(f"not a search: {self}")
+        if self.restarts > 1 and not self.random_start:
+            raise ValueError("restarts repeat the same run unless random_start is true")
+
+    def run(
+        self,
+        models: Sequence[Model],
+        images: Tensor,
+        objective: Objective,
+        *,
+        generators: Sequence[torch.Generator] | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """Attack a batch; a batch that does not fit in memory is halved.
+
+        Args:
+            models: One or several; all see the same perturbed image.
+            images: (n, ...) floating point, in the box; not changed.
+            objective: What to look for.
+            generators: One per example; needed for random starts.
+            tick: Called before every step; may raise to stop the attack.
+
+        Raises:
+            ValueError: No model, an empty batch, or random starts without one generator per example.
+        """
+        if not models or len(images) == 0:
+            raise ValueError(f"nothing to attack: {len(models)} models, {len(images)} images")
+        if self.random_start and len(generators or ()) != len(images):
+            raise ValueError(f"random starts need one generator per example: {len(images)} examples")
+
+        def piece(start: int, stop: int) -> Outcome:
+            rows = torch.arange(start, stop, device=images.device)
+            return _Run(
+                self, models, images[start:stop], rows, objective, (generators or ())[start:stop], tick
+            ).outcome()
+
+        pieces = halving(piece, 0, len(images), generators=generators if self.random_start else None)
+        if len(pieces) == 1:
+            return pieces[0]
+        return Outcome(*[torch.cat([getattr(piece, field.name) for piece in pieces]) for field in fields(Outcome)])
+
+
+@dataclass
+class _Live:
+    """The examples still in the batch; every field has one entry per example."""
+
+    position: Tensor
+    rows: Tensor
+    images: Tensor
+    logits: Tensor
+    best: Tensor
+    best_logits: Tensor
+    best_value: Tensor
+    steps: Tensor
+    stuck: Tensor
+    unsound: Tensor
+
+    def keep(self, mask: Tensor) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name)[mask])
+
+
+class _Run:
+    """One batch through all restarts of a search."""
+
+    def __init__(
+        self,
+        search: PGD,
+        models: Sequence[Model],
+        origin: Tensor,
+        rows: Tensor,
+        objective: Objective,
+        generators: Sequence[torch.Generator],
+        tick: Callable[[], None],
+    ) -> None:
+        self.search, self.models, self.origin, self.rows = search, models, origin.detach(), rows
+        self.objective, self.generators, self.tick = objective, generators, tick
+        self.out: Outcome | None = None
+
+    def outcome(self) -> Outcome:
+        if self.search.random_start:
+            # The clean image is a candidate too, and a random run does not pass through it.
+            self._descend(torch.arange(len(self.rows), device=self.rows.device), self.origin, steps=0)
+        for _ in range(self.search.restarts):
+            if self.out is None:
+                waiting = torch.arange(len(self.rows), device=self.rows.device)
+            else:
+                waiting = (~self.out.reached).nonzero().squeeze(1)
+            if len(waiting) == 0:
+                break
+            self._descend(waiting, None, steps=self.search.steps)
+        assert self.out is not None  # noqa: S101
+        return self.out
+
+    def _descend(self, position: Tensor, start: Tensor | None, *, steps: int) -> None:
+        """Run once from ``start`` (default: as the search says) over the examples at ``position`` of this batch."""
+        origin = self.origin if len(position) == len(self.origin) else self.origin[position]
+        region = make_region(self.search.norm, origin, self.search.epsilon, self.search.box)
+        if start is None:
+            start = region.draw([self.generators[i] for i in position.tolist()]) if self.search.random_start else origin
+        live: _Live | None = None
+        images = start
+        for step in range(steps + 1):
+            self.tick()
+            rows = self.rows[position] if live is None else live.rows
+            logits, gradient_of = self._forward(images, rows, with_gradient=step < steps)
+            if live is None:
+                live = self._enter(position, rows, images, logits)
+            leaving, reached = self._look(live, images, logits)
+            if leaving is not None and bool(leaving.any()):
+                self._leave(live, leaving, reached)
+                if len(live.rows) == int(leaving.sum()):
+                    return
+                staying = ~leaving
+                live.keep(staying)
+                region.keep(staying)
+            else:
+                staying = None
+            if step == steps:
+                break
+            loss, gradient = gradient_of()
+            if staying is not None:
+                loss, gradient = loss[staying], gradient[staying]
+            live.steps += 1
+            live.stuck += ~gradient.flatten(1).any(1) & (loss > self.objective.floor + 1e-6)
+            images = region.step(live.images, gradient, self.search.step_size)
+        if live is not None:
+            self._leave(live, None, None)
+
+    def _forward(
+        self, images: Tensor, rows: Tensor, *, with_gradient: bool
+    ) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
+        """Return logits (n, models, classes) and a call that finishes loss (n,) and gradient (n, ...).
+
+        Model by model, so that only one graph is held at a time; the last model's backward pass waits for the call,
+        since nobody may need it.
+        """
+        if not with_gradient:
+            with torch.no_grad():
+                return torch.stack([model(images) for model in self.models], 1), lambda: (images, images)
+        inputs = images.detach().requires_grad_()
+        outputs: list[Tensor] = []
+        done: list[tuple[Tensor, Tensor]] = []
+        loss = inputs
+        for i, model in enumerate(self.models):
+            with torch.enable_grad():
+                logits = model(inputs)
+                loss = self.objective.loss(logits, rows)
+            outputs.append(logits.detach())
+            if i < len(self.models) - 1:
+                done.append((loss.detach(), _input_gradient(loss, inputs)))
+        last = loss
+
+        def finish() -> tuple[Tensor, Tensor]:
+            value, gradient = last.detach(), _input_gradient(last, inputs)
+            for earlier_value, earlier_gradient in done:
+                value = value + earlier_value
+                gradient += earlier_gradient
+            return value, gradient
+
+        return torch.stack(outputs, 1), finish
+
+    def _enter(self, position: Tensor, rows: Tensor, images: Tensor, logits: Tensor) -> _Live:
+        """Return the live state at a run's first iterate; the very first one is the clean image."""
+        n = len(position)
+        if self.out is None:
+            counts = torch.zeros(n, dtype=torch.int64, device=images.device)
+            never = torch.zeros(n, dtype=torch.bool, device=images.device)
+            value = self._value(logits, rows)
+            self.out = Outcome(
+                final=images.clone(),
+                best=images.clone(),
+                start_logits=logits,
+                final_logits=logits.clone(),
+                best_logits=logits.clone(),
+                start_value=value,
+                best_value=value.clone(),
+                steps=counts,
+                stuck=counts.clone(),
+                reached=never,
+                unsound=never.clone(),
+            )
+        out = self.out
+        return _Live(
+            position=position,
+            rows=rows,
+            # What a run stops at that is infeasible from its first iterate on.
+            images=self.origin[position],
+            logits=out.start_logits[position],
+            best=out.best[position],
+            best_logits=out.best_logits[position],
+            best_value=out.best_value[position],
+            steps=out.steps[position],
+            stuck=out.stuck[position],
+            unsound=out.unsound[position],
+        )
+
+    def _value(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Return the criterion (n,) with inf for iterates that cannot be best; NaN without a criterion."""
+        if self.objective.criterion is None:
+            return torch.full((len(rows),), math.nan, dtype=torch.float64, device=logits.device)
+        value = self.objective.criterion(logits, rows).double()
+        allowed = logits.isfinite().flatten(1).all(1) & ~value.isnan()
+        if self.objective.feasible is not None:
+            allowed &= self.objective.feasible(logits, rows)
+        return value.where(allowed, math.inf)
+
+    def _look(self, live: _Live, images: Tensor, logits: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Take in one iterate; return which examples leave at it (None: nobody can) and which because of ``until``."""
+        objective = self.objective
+        live.unsound = live.unsound | ~logits.isfinite().flatten(1).all(1)
+        leaving = reached = None
+        if objective.feasible is not None and objective.stops_when_infeasible:
+            leaving = ~objective.feasible(logits, live.rows)
+            live.images = torch.where(per_example(leaving, images), live.images, images)
+            live.logits = torch.where(per_example(leaving, logits), live.logits, logits)
+        else:
+            live.images, live.logits = images, logits
+        if objective.criterion is not None:
+            value = self._value(logits, live.rows)
+            better = value < live.best_value
+            live.best_value = torch.where(better, value, live.best_value)
+            live.best = torch.where(per_example(better, images), images, live.best)
+            live.best_logits = torch.where(per_example(better, logits), logits, live.best_logits)
+        if objective.until is not None:
+            reached = objective.until(logits, live.rows)
+            leaving = reached if leaving is None else leaving | reached
+        return leaving, reached
+
+    def _leave(self, live: _Live, leaving: Tensor | None, reached: Tensor | None) -> None:
+        """Write the examples where ``leaving`` is true (None: all) to the outcome."""
+        out = self.out
+        assert out is not None  # noqa: S101
+        take = slice(None) if leaving is None else leaving
+        at = live.position[take]
+        out.final[at], out.final_logits[at] = live.images[take], live.logits[take]
+        out.steps[at], out.stuck[at], out.unsound[at] = live.steps[take], live.stuck[take], live.unsound[take]
+        if self.objective.criterion is None:
+            out.best[at], out.best_logits[at] = live.images[take], live.logits[take]
+        else:
+            out.best[at], out.best_logits[at], out.best_value[at] = (
+                live.best[take],
+                live.best_logits[take],
+                live.best_value[take],
+            )
+        if reached is not None:
+            out.reached[at] = reached[take]
+
+
+def _input_gradient(loss: Tensor, inputs: Tensor) -> Tensor:
+    """Return the gradient of each example's loss at its own input (n, ...), zeros where the model has none."""
+    if not loss.requires_grad:
+        return torch.zeros_like(inputs)
+    (gradient,) = torch.autograd.grad(loss.sum(), inputs, allow_unused=True)
+    return torch.zeros_like(inputs) if gradient is None else gradient

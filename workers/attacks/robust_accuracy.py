@@ -1,0 +1,64 @@
+"""Untargeted PGD on accuracy: the attack behind every robust-accuracy number."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from workers.attacks.losses import cross_entropy
+from workers.attacks.pgd import PGD, Model, Objective, Outcome
+
+
+def pgd_untargeted(
+    search: PGD,
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    until_wrong: bool = True,
+    generators: Sequence[torch.Generator] | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Raise the cross-entropy of the true labels (Madry et al. 2018, sec. 2.1).
+
+    Args:
+        search: Norm, radius, steps.
+        model: Images to logits.
+        images: (n, ...) in [0, 1].
+        labels: (n,) int64.
+        until_wrong: Examples leave the batch at their first misclassified iterate, ``outcome.reached``; False runs
+            every step on every example and returns the last iterate.
+        generators: One per example, for random starts.
+        tick: Called before every step.
+    """
+    objective = Objective(
+        loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
+        until=(lambda logits, rows: is_wrong(logits[:, 0], labels[rows])) if until_wrong else None,
+    )
+    return search.run([model], images, objective, generators=generators, tick=tick)
+
+
+def robust_accuracy(
+    search: PGD,
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    generators: Sequence[torch.Generator] | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> Tensor:
+    """Return (n,) bool: right at every iterate, the clean image included.
+
+    The mean is an upper bound of the true robust accuracy. An example whose output is not finite is not robust.
+    """
+    outcome = pgd_untargeted(search, model, images, labels, generators=generators, tick=tick)
+    return ~(outcome.reached | outcome.unsound)
+
+
+def is_wrong(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return (n,) bool: the prediction (first class on ties) is not the label, or the output is not finite.
+
+    >>> is_wrong(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 0])).tolist()
+    [False, True]
+    """
+    return (logits.argmax(1) != labels) | ~logits.isfinite().all(1)
