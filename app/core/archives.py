@@ -6,13 +6,10 @@ they come out, and the memory used does not depend on the archive's size.
 
 import gzip
 import io
-import lzma
 import re
 import stat
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -27,11 +24,9 @@ from app.core.inspection.errors import (
 )
 from app.core.inspection.magic import Kind, sniff
 from app.core.inspection.pickles import HEAD_BYTES
+from app.core.inspection.streams import CHUNK_BYTES, EntryStream, TarSource, ZipSource, readable_archive
 from app.core.settings import Settings
 
-CHUNK_BYTES = 2**20
-MAX_READ_BYTES = 64 * 2**20
-"""Most bytes a container library may ask for at once: a zip directory, a tar extension header."""
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
 # Small entries compress beyond any ratio (a class map, an empty mask) and add up to nothing within the count limit.
@@ -90,7 +85,7 @@ def walk_archive(path: Path, limits: Settings) -> Iterator[Walk]:
 
 def _guarded(walk: Walk) -> Walk:
     while True:
-        with _readable():
+        with readable_archive():
             step = next(walk, None)
         if step is None:
             return
@@ -143,31 +138,6 @@ def drain(stream: BinaryIO) -> int:
     while chunk := stream.read(CHUNK_BYTES):
         count += len(chunk)
     return count
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Turn what the container libraries raise over damaged bytes into one error."""
-    try:
-        yield
-    except (
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        gzip.BadGzipFile,
-        zlib.error,
-        lzma.LZMAError,
-        EOFError,
-        struct.error,
-        NotImplementedError,
-        RecursionError,
-        OverflowError,
-        UnicodeError,
-        ValueError,
-        KeyError,
-        IndexError,
-    ) as error:
-        reason = str(error) or type(error).__name__
-        raise MalformedFileError(f"The archive is truncated or damaged: {reason:.300}") from error
 
 
 class _Ledger:
@@ -227,7 +197,7 @@ def _is_junk(name: str) -> bool:
 
 
 def _walk_zip(file: BinaryIO, size: int, limits: Settings) -> Walk:
-    guarded = _ZipSource(file, size, limits.max_archive_entries)
+    guarded = ZipSource(file, size, limits.max_archive_entries)
     with zipfile.ZipFile(cast(BinaryIO, guarded)) as archive:
         ledger = _Ledger(limits)
         infos = archive.infolist()
@@ -236,7 +206,7 @@ def _walk_zip(file: BinaryIO, size: int, limits: Settings) -> Walk:
             if info.is_dir() or _is_junk(name):
                 continue
             with archive.open(info) as stream:
-                yield ArchiveEntry(name, info.file_size), cast(BinaryIO, _Whole(stream, info.file_size, name))
+                yield ArchiveEntry(name, info.file_size), cast(BinaryIO, EntryStream(stream, info.file_size, name))
 
 
 def _checked_zip_entry(info: zipfile.ZipInfo, ledger: _Ledger) -> str:
@@ -271,7 +241,7 @@ def _walk_tar(file: BinaryIO, kind: Kind, limits: Settings) -> Walk:
     with source as plain:
         most = limits.max_archive_bytes + 4096 * (limits.max_archive_entries + 1)
         ratio = limits.max_compression_ratio if kind is Kind.TAR_GZ else None
-        forward = _TarSource(plain, most, None if ratio is None else max(RATIO_FLOOR_BYTES, int(packed_bytes * ratio)))
+        forward = TarSource(plain, most, None if ratio is None else max(RATIO_FLOOR_BYTES, int(packed_bytes * ratio)))
         ledger = _Ledger(limits)
         with tarfile.open(fileobj=forward, mode="r:") as archive:
             while (info := archive.next()) is not None:
@@ -283,7 +253,8 @@ def _walk_tar(file: BinaryIO, kind: Kind, limits: Settings) -> Walk:
                 stream = archive.extractfile(info)
                 if stream is None:
                     raise MalformedFileError(f"The archive entry {name!r} has no bytes")
-                yield ArchiveEntry(name, info.size, info.offset_data), cast(BinaryIO, _Whole(stream, info.size, name))
+                entry = ArchiveEntry(name, info.size, info.offset_data)
+                yield entry, cast(BinaryIO, EntryStream(stream, info.size, name))
                 drain(cast(BinaryIO, stream))
         # TarFile takes a damaged or missing header for the end; a whole archive ends with a block of zeros.
         if forward.last_read != bytes(tarfile.BLOCKSIZE):
@@ -302,104 +273,3 @@ def _checked_tar_entry(info: tarfile.TarInfo, ledger: _Ledger) -> str:
             f"The archive entry {name!r} is a device, a pipe or sparse: only files and folders are accepted"
         )
     return name
-
-
-class _Whole(io.RawIOBase):
-    """A stream that must give exactly the bytes declared for it."""
-
-    def __init__(self, stream: io.BufferedIOBase | BinaryIO | object, size: int, name: str) -> None:
-        self._stream = cast(BinaryIO, stream)
-        self._left = size
-        self._name = name
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        wanted = self._left if size < 0 else size
-        with _readable():
-            chunk = self._stream.read(wanted) if wanted else b""
-        self._left -= len(chunk)
-        if self._left < 0 or (not chunk and wanted and self._left):
-            raise MalformedFileError(f"The archive entry {self._name!r} does not have the size it declares")
-        if not self._left:
-            # The checksum of a zip entry is compared when its end is reached.
-            with _readable():
-                self._stream.read(1)
-        return chunk
-
-
-class _ZipSource(io.RawIOBase):
-    """A zip file whose central directory is measured before ``zipfile`` turns it into objects."""
-
-    def __init__(self, file: BinaryIO, size: int, max_entries: int) -> None:
-        self._file = file
-        self._size = size
-        self._max_entries = max_entries
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def read(self, size: int = -1, /) -> bytes:
-        wanted = size if size >= 0 else max(self._size - self._file.tell(), 0)
-        if min(wanted, self._size) > MAX_READ_BYTES:
-            raise UnsafeArchiveError(f"The archive's directory alone claims {wanted:,} bytes")
-        data = self._file.read(wanted)
-        if wanted > CHUNK_BYTES and data.count(b"PK\x01\x02") > self._max_entries:
-            raise UploadTooLargeError(f"The archive has more than {self._max_entries:,} entries")
-        return data
-
-
-class _TarSource(io.RawIOBase):
-    """A tar stream read forwards only, in bounded pieces, up to a number of bytes."""
-
-    def __init__(self, file: BinaryIO, most: int, most_by_ratio: int | None) -> None:
-        self._file = file
-        self._most = most
-        self._most_by_ratio = most_by_ratio
-        self._position = 0
-        self.last_read = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        if whence != io.SEEK_SET or offset < self._position:
-            raise MalformedFileError("The archive's entries point backwards")
-        while self._position < offset and self.read(min(CHUNK_BYTES, offset - self._position)):
-            pass
-        return self._position
-
-    def read(self, size: int = -1, /) -> bytes:
-        if not 0 <= size <= MAX_READ_BYTES:
-            raise UnsafeArchiveError(f"The archive has an extension header of {size:,} bytes")
-        data = self._file.read(size)
-        self.last_read = data
-        self._position += len(data)
-        if self._position > self._most:
-            raise UploadTooLargeError(f"The archive unpacks to more than {self._most:,} bytes")
-        if self._most_by_ratio is not None and self._position > self._most_by_ratio:
-            raise UnsafeArchiveError(
-                "The archive unpacks to far more than its size: a compression bomb looks like this"
-            )
-        return data
-
-    def skip_to_end(self) -> None:
-        """Read what follows the last entry, so that a damaged gzip trailer is noticed."""
-        while self.read(CHUNK_BYTES):
-            pass

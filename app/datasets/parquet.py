@@ -44,7 +44,7 @@ def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> 
             label_type = _label_type(schema, label, columns)
             names = agree_on_names(_names_in_schema(schema, label), manifest)
             return _read_rows(file, (image, image_path, label), label_type, names)
-    except (pa.ArrowException, OSError, OverflowError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise MalformedFileError(f"The Parquet file is truncated or damaged: {str(error)[:300]}") from error
 
 

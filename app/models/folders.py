@@ -1,6 +1,7 @@
 """What a Hugging Face folder must hold, judged from file names, headers and its small JSON files."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -29,6 +30,9 @@ HEADS: dict[Task, str] = {
     "multi-label-classification": "ForSequenceClassification",
     "token-classification": "ForTokenClassification",
 }
+MAX_LAYERS = 1000
+"""Building a network of ten million layers, even without weights, would take a worker's memory."""
+_LAYER_COUNT = re.compile(r"(layers|depths?|blocks)$")
 # Any one of these sets is a tokenizer.
 TOKENIZERS: tuple[frozenset[str], ...] = (
     frozenset({"tokenizer.json"}),
@@ -165,6 +169,12 @@ def _check_config(config: Mapping[str, Any], manifest: ModelManifest) -> None:
         raise ContentError(
             "config.json describes quantised weights: gradients do not pass through them; send float weights"
         )
+    for key, value in config.items():
+        counts = value if isinstance(value, list) else [value]
+        if _LAYER_COUNT.search(key) and any(isinstance(count, int) and count > MAX_LAYERS for count in counts):
+            raise ContentError(
+                f"config.json: {key} is {value!r:.100}; models of at most {MAX_LAYERS:,} layers are loaded"
+            )
     architectures = config.get("architectures") or []
     head = HEADS[manifest.task]
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):

@@ -1,6 +1,6 @@
 """Checks an uploaded model file before it is stored, without running or loading any of it."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from app.contracts.targets import ModelManifest
 from app.core.archives import ArchiveEntry, drain, walk_archive
@@ -83,7 +83,8 @@ def _inspect_archive(path: Path, manifest: ModelManifest, limits: Settings) -> N
 
 def _refuse_entry(entry: ArchiveEntry, kind: Kind) -> None:
     where = f"The archive entry {entry.name!r}"
-    if kind is not Kind.EMPTY:
+    is_note = kind is Kind.HTML and PurePosixPath(entry.name).suffix.lower() in (".md", ".html", ".txt")
+    if kind is not Kind.EMPTY and not is_note:
         refuse_impostor(kind, where, "safetensors weights")
     if kind in ARCHIVES or kind in (Kind.GZIP, Kind.BZIP2, Kind.XZ, Kind.ZSTD, Kind.SEVEN_ZIP, Kind.RAR):
         hint = " (`torch.save` writes such zip files: they hold a pickle)" if kind is Kind.ZIP else ""

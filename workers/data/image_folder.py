@@ -4,6 +4,7 @@ import gzip
 import shutil
 import tempfile
 import threading
+import weakref
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -45,6 +46,7 @@ class FolderImages:
         self.labels: NDArray[np.int64] = np.asarray(index.labels, dtype=np.int64)
         self.label_names: list[str] | None = index.names
         self._source = _source(path, [found[name] for name in index.paths])
+        weakref.finalize(self, self._source.close)
         self._paths = index.paths
 
     def images(self, positions: Sequence[int]) -> Tensor:
@@ -69,6 +71,9 @@ class _ZipSource:
     def read(self, position: int) -> bytes:
         return self._archive.read(self._infos[position])
 
+    def close(self) -> None:
+        self._archive.close()
+
 
 class _TarSource:
     def __init__(self, file: BinaryIO, spans: list[tuple[int, int]]) -> None:
@@ -81,6 +86,9 @@ class _TarSource:
         with self._lock:
             self._file.seek(offset)
             return self._file.read(size)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _source(path: Path, entries: list[ArchiveEntry]) -> _ZipSource | _TarSource:

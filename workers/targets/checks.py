@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import beta
 from torch import Tensor
 
 from app.contracts.estimates import Estimate, Flag
 from app.contracts.targets import ModelFacts, ModelManifest
 from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError
+from workers.stats.intervals import clopper_pearson
 from workers.targets.image_classifier import ImageClassifier
 
 PROBE_EXAMPLES = 8
@@ -313,16 +313,14 @@ def _check_constant(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -
 
 def _clean_accuracy(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> Estimate:
     correct, n = int((predictions == labels).sum()), len(labels)
-    low = float(beta.ppf(ALPHA / 2, correct, n - correct + 1)) if correct else 0.0
-    high = float(beta.ppf(1 - ALPHA / 2, correct + 1, n - correct)) if correct < n else 1.0
+    low, high = clopper_pearson(correct, n, alpha=ALPHA)
     return Estimate(value=correct / n, low=low, high=high, n=n, method="clopper-pearson")
 
 
 def _chance_flags(correct: int, n: int, classes: int) -> list[Flag]:
     """Compare accuracy with guessing (1 / classes) by exact one-sided 95 % bounds."""
     chance = 1 / classes
-    low = float(beta.ppf(ALPHA, correct, n - correct + 1)) if correct else 0.0
-    high = float(beta.ppf(1 - ALPHA, correct + 1, n - correct)) if correct < n else 1.0
+    low, high = clopper_pearson(correct, n, alpha=2 * ALPHA)
     if low > chance:
         return []
     facts = f"{correct} of {n} examples are classified correctly; guessing among {classes} classes gives {chance:.3g}"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from app.contracts.targets import ModelManifest
+from app.core.inspection.safetensors_header import read_safetensors_header
 from workers.errors import TargetError
 from workers.targets.image_classifier import ImageClassifier
 
@@ -84,12 +85,17 @@ def _load_model(folder: Path) -> tuple[Any, nn.Module]:
     # Read when huggingface_hub is first imported: a folder that lacks a file must fail here, not reach for the network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoConfig, AutoModelForImageClassification
+    from transformers.modeling_utils import no_init_weights
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with torch.device("meta"), no_init_weights():
+            empty = AutoModelForImageClassification.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        described = sum(parameter.numel() for parameter in empty.parameters())
+        _check_size(described, folder)
         model, report = AutoModelForImageClassification.from_pretrained(
             folder,
             config=config,
@@ -99,6 +105,8 @@ def _load_model(folder: Path) -> tuple[Any, nn.Module]:
             dtype=torch.float32,
             output_loading_info=True,
         )
+    except TargetError:
+        raise
     except Exception as error:
         # transformers raises whatever a hostile or broken config leads it to: TypeError, ImportError, ...
         raise TargetError(
@@ -126,6 +134,23 @@ def _load_model(folder: Path) -> tuple[Any, nn.Module]:
                 field="/file",
             )
     return config, model
+
+
+def _check_size(described: int, folder: Path) -> None:
+    """Raise when the config describes more weights than the files hold, before transformers allocates them all."""
+    stored = 0
+    for path in sorted(folder.rglob("*.safetensors")):
+        with path.open("rb") as file:
+            header = read_safetensors_header(file, path.stat().st_size, path.name)
+        stored += sum(tensor.elements for tensor in header.values())
+    if described > stored:
+        raise TargetError(
+            "state-dict-mismatch",
+            "The folder's weights are incomplete",
+            f"config.json describes a model of {described:,} weights, the files hold {stored:,} numbers: "
+            "the head may be missing, or config.json belongs to another model",
+            field="/file",
+        )
 
 
 def _labels(config: Any, manifest: ModelManifest) -> list[str]:

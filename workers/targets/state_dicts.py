@@ -26,6 +26,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
 )
 # TRADES-style WideResNet code defines this group and never calls it.
 _UNUSED = re.compile(r"^sub_block1\.")
+_NORMALISATION = re.compile(r"(^|\.)(mean|std|mu|sigma)$")
 _COUNTER = "num_batches_tracked"
 _SHOWN = 5
 
@@ -119,6 +120,8 @@ def _describe(
     if reshaped:
         shown = [f"{name} is {list(given.shape)}, needs {list(wanted.shape)}" for name, wanted, given in reshaped]
         parts.append(f"{len(reshaped)} have another shape: {_some(shown)}")
+    if any(_NORMALISATION.search(name) for name in unexpected):
+        parts.append("mean and std belong into the manifest's input, not into the weights")
     return f"architecture {architecture}: " + "; ".join(parts)
 
 

@@ -73,7 +73,7 @@ def sniff(head: bytes, size: int) -> Kind:
     if size == 0:
         return Kind.EMPTY
     for magic, kind in _MAGIC:
-        if head.startswith(magic) and not (kind is Kind.BZIP2 and looks_like_pickle(head, size)):
+        if head.startswith(magic) and not (kind in (Kind.BZIP2, Kind.XZ) and looks_like_pickle(head, size)):
             return kind
     if is_safetensors(head):
         return Kind.SAFETENSORS
@@ -106,7 +106,10 @@ def _sniff_text(head: bytes) -> Kind:
     if head.startswith(b"version https://git-lfs"):
         return Kind.LFS_POINTER
     start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")) or b"<html" in start:
+    is_page = start.startswith((b"<!doctype html", b"<head", b"<body")) or (
+        start.startswith(b"<") and b"<html" in start
+    )
+    if is_page:
         return Kind.HTML
     try:
         # The head may end inside a character.

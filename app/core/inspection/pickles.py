@@ -60,7 +60,7 @@ def _opcodes_run_through(head: bytes, size: int) -> bool:
         if end is None or end > size:
             return False
         position = end
-    return size > len(head) and count >= _ENOUGH_OPCODES
+    return size > len(head) and (count >= _ENOUGH_OPCODES or position > len(head))
 
 
 def _end_of_argument(opcode: pickletools.OpcodeInfo, head: bytes, position: int) -> int | None:
