@@ -16,7 +16,10 @@ METRICS: dict[str, list[Metric]] = {"uncertainty_span": uncertainty_span.METRICS
 class Costed(Protocol):
     """What every family's parameters can say without running anything."""
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """The family."""
+        ...
 
     def references(self) -> dict[str, str]:
         """Return ids of further models and datasets by the parameter that names them."""

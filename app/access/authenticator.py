@@ -1,0 +1,74 @@
+"""From an Authorization header to a principal."""
+
+import hmac
+import threading
+import time
+
+from app.access import repository
+from app.access.schemas import DEFAULT_PROJECT, SCOPES, Principal
+from app.access.service import digest_of_secret, ensure_project
+from app.core.database import Database
+from app.core.settings import Settings
+
+# A revoked key works this long at most on the other API processes; on the one that revoked it, not at all.
+CACHE_S = 2.0
+CACHE_KEYS = 10_000
+BOOTSTRAP_LENGTH = 32
+
+
+class Authenticator:
+    """Knows keys, and remembers each for a moment."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
+        if bootstrap is not None and len(bootstrap) < BOOTSTRAP_LENGTH:
+            raise ValueError(f"SEATRIAL_BOOTSTRAP_KEY must have at least {BOOTSTRAP_LENGTH} characters")
+        self._bootstrap = digest_of_secret(bootstrap) if bootstrap else None
+        self._is_keyless = not settings.require_keys
+        self._database = database
+        self._default_project: str | None = None
+        self._known: dict[str, tuple[float, Principal]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_keyless(self) -> bool:
+        """Whether a request without a key is the operator's."""
+        return self._is_keyless
+
+    def recall(self, secret: str | None) -> Principal | None:
+        """Return who was known by this secret a moment ago, without asking the database."""
+        if secret is None:
+            return self._operator_if_known() if self._is_keyless else None
+        known = self._known.get(digest_of_secret(secret))
+        return known[1] if known is not None and known[0] > time.monotonic() else None
+
+    def identify(self, secret: str | None) -> Principal | None:
+        """Return who holds this secret; None when nobody (any more) does."""
+        if secret is None:
+            return self._operator() if self._is_keyless else None
+        digest = digest_of_secret(secret)
+        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
+            return self._operator()
+        with self._database.read() as session:
+            row = repository.find_by_digest(session, digest)
+        if row is None or row.revoked_at is not None or row.scope not in SCOPES:
+            return None
+        principal = Principal(row.project_id, row.scope)
+        with self._lock:
+            if len(self._known) >= CACHE_KEYS:
+                self._known.clear()
+            self._known[digest] = (time.monotonic() + CACHE_S, principal)
+        return principal
+
+    def forget(self, digest: str) -> None:
+        """Drop a key from memory: it has been revoked."""
+        with self._lock:
+            self._known.pop(digest, None)
+
+    def _operator_if_known(self) -> Principal | None:
+        return Principal(self._default_project, "admin", is_operator=True) if self._default_project else None
+
+    def _operator(self) -> Principal:
+        if self._default_project is None:
+            self._default_project = ensure_project(self._database, DEFAULT_PROJECT)
+        return Principal(self._default_project, "admin", is_operator=True)

@@ -1,0 +1,44 @@
+"""Who is asking, as a dependency: ``Reader``, ``Runner`` and ``Admin`` name the scope a route needs."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from app.access.schemas import Principal, ScopeName
+from app.web.problems import ForbiddenError, UnauthorizedError
+from app.web.services import Service
+
+
+def _secret(request: Request) -> str | None:
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise UnauthorizedError("Send the key as `Authorization: Bearer <key>`.")
+    return secret.strip()
+
+
+def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Principal]]:
+    """Return a dependency that lets a request through when its key has ``scope``."""
+
+    async def identify(request: Request, services: Service) -> Principal:
+        secret = _secret(request)
+        known = services.authenticator.recall(secret)
+        principal = known or await run_in_threadpool(services.authenticator.identify, secret)
+        if principal is None:
+            raise UnauthorizedError(
+                "This key is not valid (any more)." if secret else "Send a key as `Authorization: Bearer <key>`."
+            )
+        if not principal.may(scope):
+            raise ForbiddenError(f"This needs a key with scope {scope}; yours has {principal.scope}.")
+        return principal
+
+    return identify
+
+
+Reader = Annotated[Principal, Depends(requires("read"))]
+Runner = Annotated[Principal, Depends(requires("run"))]
+Admin = Annotated[Principal, Depends(requires("admin"))]

@@ -1,0 +1,79 @@
+"""Scopes, principals, and the bodies of the key routes."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from app.contracts.base import Read, Request
+
+ScopeName = Literal["read", "run", "admin"]
+
+# Each scope contains those before it.
+SCOPES: tuple[ScopeName, ...] = ("read", "run", "admin")
+
+PROJECT_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+DEFAULT_PROJECT = "default"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who is asking.
+
+    Attributes:
+        project_id: The project everything is read from and written to.
+        scope: What may be done there.
+        is_operator: Whether this is the bootstrap key or keyless loopback, which may act for any project.
+    """
+
+    project_id: str
+    scope: ScopeName
+    is_operator: bool = False
+
+    def may(self, scope: ScopeName) -> bool:
+        """Return whether the scope covers another.
+
+        >>> Principal("prj_1", "run").may("read"), Principal("prj_1", "run").may("admin")
+        (True, False)
+        """
+        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+
+
+class KeyCreate(Request):
+    """A key to make."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="What the key is for.",
+        examples=["ci"],
+    )
+    scope: ScopeName = Field(
+        default="run", description="`read` sees, `run` also uploads and audits, `admin` also makes keys."
+    )
+    project: str | None = Field(
+        default=None,
+        pattern=PROJECT_PATTERN,
+        description="Project of the key, created when new; default: one's own. Only the operator may name another.",
+        examples=["vision"],
+    )
+
+
+class KeyRead(Read):
+    """A key, without its secret."""
+
+    id: str = Field(description="Identifier.", examples=["key_..."])
+    name: str = Field(description="What it is for.")
+    project: str = Field(description="Its project.")
+    scope: ScopeName = Field(description="What it may do.")
+    prefix: str = Field(description="First characters of the secret, to tell keys apart.", examples=["sea_3fT9xQ2L"])
+    created_at: datetime = Field(description="When it was made (UTC).")
+    revoked_at: datetime | None = Field(default=None, description="When it stopped working (UTC).")
+
+
+class KeyCreated(KeyRead):
+    """A key and its secret, shown this once."""
+
+    secret: str = Field(description="Send as `Authorization: Bearer <secret>`. Only its SHA-256 is stored.")

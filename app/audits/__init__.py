@@ -1,0 +1,1 @@
+"""Audits: submitting them, following them, reading what came out."""

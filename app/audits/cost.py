@@ -1,0 +1,45 @@
+"""What a check costs, from its parameters and what was measured when the model was checked."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.contracts.families import Costed
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Upper bounds for one check.
+
+    Attributes:
+        kind: Its family.
+        forward: Single-example forward passes.
+        backward: Single-example forward and backward passes.
+        seconds: On one worker like the one that checked the model; None until it has.
+    """
+
+    kind: str
+    forward: int
+    backward: int
+    seconds: float | None
+
+
+def cost_of(check: Costed, samples: int, sizes: dict[str, int], facts: dict[str, Any] | None) -> Cost:
+    """Return what a check costs at most.
+
+    Args:
+        check: Its parameters.
+        samples: Examples audited.
+        sizes: Examples of each further dataset, by the parameter that names it.
+        facts: Seconds per pass, as measured when the model was checked.
+    """
+    forward, backward = check.passes(samples, sizes)
+    seconds = None
+    if facts is not None:
+        seconds = forward * facts["forward_s"] + backward * facts["backward_s"]
+    return Cost(check.kind, forward, backward, seconds)
+
+
+def total_seconds(costs: list[Cost]) -> float | None:
+    """Return the seconds of all checks one after the other; None when any is unknown."""
+    seconds = [cost.seconds for cost in costs if cost.seconds is not None]
+    return sum(seconds) if len(seconds) == len(costs) else None

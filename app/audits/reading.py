@@ -1,0 +1,114 @@
+"""From rows to what is told: plain dictionaries, since an audit is read far more often than anything else.
+
+The shape is that of :class:`app.contracts.audits.AuditRead`, which documents it and which a test holds it to.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from app.audits import repository
+from app.audits.repository import AuditParts, StageWork
+from app.contracts.states import TERMINAL
+from app.web.problems import NotFoundError
+
+PREFLIGHT = "preflight"
+
+
+def read_audit(session: Session, project_id: str, audit_id: str) -> dict[str, Any]:
+    """Return an audit as JSON.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+    """
+    parts = repository.find_parts(session, project_id, audit_id)
+    if parts is None:
+        raise not_found(audit_id)
+    return render_audit(parts, now=datetime.now(UTC))
+
+
+def not_found(audit_id: str) -> NotFoundError:
+    """Return the answer for an id the project does not have."""
+    return NotFoundError(f"There is no audit {audit_id} in this project.")
+
+
+def render_summary(audit: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+    """Return an audit without its checks."""
+    return {
+        "id": audit.id,
+        "state": audit.state,
+        "verdict": audit.verdict,
+        "model": audit.model_id,
+        "dataset": audit.dataset_id,
+        "seed": audit.seed,
+        "samples": audit.samples,
+        "kinds": [check["kind"] for check in audit.spec["checks"]],
+        "created_at": moment(audit.created_at),
+        "started_at": moment(audit.started_at),
+        "finished_at": moment(audit.finished_at),
+    }
+
+
+def render_audit(parts: AuditParts, *, now: datetime) -> dict[str, Any]:
+    """Return an audit with its checks."""
+    audit = parts.audit
+    return {
+        **render_summary(audit),
+        "checks": [_check(check, parts, now) for check in parts.checks],
+        "spec": audit.spec,
+        "spec_digest": audit.spec_digest,
+        "estimated_s": audit.estimated_s,
+        "error": audit.error,
+    }
+
+
+def _check(check: Row[*tuple[Any, ...]], parts: AuditParts, now: datetime) -> dict[str, Any]:
+    work = parts.work.get(check.id, StageWork())
+    return {
+        "id": check.id,
+        "kind": check.kind,
+        "params": check.params,
+        "state": check.state,
+        "progress": {
+            "stage": check.stage,
+            "done": work.done,
+            "total": work.total,
+            "remaining_s": remaining_s(check.state, check.stage, check.estimated_s, work, now=now),
+        },
+        "stages": parts.stages.get(check.id, []),
+        "result": check.result,
+        "figures": sorted(check.figures or ()),
+        "error": check.error,
+    }
+
+
+def remaining_s(
+    state: str, stage: str | None, estimated_s: float | None, work: StageWork, *, now: datetime
+) -> float | None:
+    """Return the seconds a check will still take; 0 when it has ended, None when nothing is known.
+
+    What was estimated at submission counts for the share of the stage that is not done, the speed seen so far for the
+    share that is. The preflight says nothing about the speed of the attack.
+    """
+    if state in TERMINAL:
+        return 0.0
+    spent = work.seconds + sum(max((now - began).total_seconds(), 0.0) for began in work.running)
+    if stage in (None, PREFLIGHT) or not work.worked or spent <= 0:
+        return estimated_s
+    by_speed = (work.total - work.done) * spent / work.worked / max(len(work.running), 1)
+    if estimated_s is None:
+        return round(by_speed, 1)
+    by_estimate = max(estimated_s - spent, 0.0)
+    share = work.done / work.total
+    return round(share * by_speed + (1 - share) * by_estimate, 1)
+
+
+def moment(value: datetime | None) -> str | None:
+    """Return a moment as JSON has it.
+
+    >>> moment(datetime(2026, 11, 21, 8, 0, tzinfo=UTC))
+    '2026-11-21T08:00:00Z'
+    """
+    return None if value is None else value.isoformat().replace("+00:00", "Z")

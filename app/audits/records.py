@@ -1,0 +1,147 @@
+"""The per-example table behind a check's numbers, one stage at a time."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Row
+from starlette.responses import Response, StreamingResponse
+
+from app.audits import repository
+from app.audits.reading import PREFLIGHT, not_found
+from app.core.records import read_parquet, to_parquet
+from app.web.problems import NotAcceptableError, NotFoundError
+from app.web.services import Services
+
+RecordsFormat = Literal["parquet", "jsonl"]
+
+PARQUET = "application/vnd.apache.parquet"
+JSONL = "application/x-ndjson"
+_ROWS = 1000
+_MEDIA_TYPES: dict[str, RecordsFormat] = {
+    PARQUET: "parquet",
+    "application/octet-stream": "parquet",
+    JSONL: "jsonl",
+    "application/jsonl": "jsonl",
+    "application/json": "jsonl",
+    "application/*": "parquet",
+    "*/*": "parquet",
+}
+
+
+class NoRecordsError(NotFoundError):
+    """The check has nothing to show (yet)."""
+
+    code = "no-records"
+    title = "There are no records yet"
+
+
+@dataclass(frozen=True)
+class RecordsTable:
+    """A stage's records so far.
+
+    Attributes:
+        stage: Which stage.
+        is_complete: Whether every shard of the stage has finished.
+        table: One row per example (a pyarrow Table), in the order of the stage's source.
+    """
+
+    stage: str
+    is_complete: bool
+    table: Any
+
+
+def choose_format(asked: RecordsFormat | None, accept: str | None) -> RecordsFormat:
+    """Return the format to answer in: the query's, else the first acceptable one of the Accept header.
+
+    Raises:
+        NotAcceptableError: Only other formats would do.
+
+    >>> choose_format(None, "application/x-ndjson;q=0.9, text/html"), choose_format(None, "*/*")
+    ('jsonl', 'parquet')
+    """
+    if asked is not None:
+        return asked
+    for part in (accept or "*/*").split(","):
+        media_type = part.partition(";")[0].strip().lower()
+        if media_type in _MEDIA_TYPES:
+            return _MEDIA_TYPES[media_type]
+    raise NotAcceptableError(f"Records come as {PARQUET} or {JSONL} (or ask with ?format=parquet or ?format=jsonl).")
+
+
+def pick_check(checks: Sequence[Row[*tuple[Any, ...]]], named: str, audit_id: str) -> Row[*tuple[Any, ...]]:
+    """Return the check of an audit by id, by position from 0, or by kind where there is one of that kind.
+
+    Raises:
+        NotFoundError: There is none, or there are several.
+    """
+    if not checks:
+        raise not_found(audit_id)
+    found = [check for check in checks if named in (check.id, str(check.ordinal))]
+    found = found or [check for check in checks if check.kind == named]
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(check.id for check in checks)
+    reason = f"has {len(found)} checks of kind {named}" if found else f"has no check {named}"
+    raise NotFoundError(f"Audit {audit_id} {reason}: name one by its id ({ids}) or its position from 0.")
+
+
+def read_records(services: Services, project_id: str, audit_id: str, named: str, stage: str | None) -> RecordsTable:
+    """Return the records of a stage that are stored so far.
+
+    Args:
+        services: Where rows and bytes are.
+        project_id: Whose audit it is.
+        audit_id: Which audit.
+        named: The check: its id, position or kind.
+        stage: Which stage; by default the first after the preflight.
+
+    Raises:
+        NotFoundError: No such audit, check or stage, or nothing stored yet.
+    """
+    with services.database.read() as session:
+        check = pick_check(repository.list_checks(session, project_id, audit_id), named, audit_id)
+        stages = repository.list_stages(session, check.id)
+        if stage is None:
+            wanted = next((one for one in stages if one.name != PREFLIGHT), None)
+        else:
+            wanted = next((one for one in stages if one.name == stage), None)
+        if wanted is None:
+            begun = ", ".join(one.name for one in stages) or "none"
+            raise NoRecordsError(f"Check {check.id} has not begun {stage or 'its first stage'}; begun so far: {begun}.")
+        digests = repository.list_record_digests(session, check.id, wanted.name)
+    if not digests:
+        raise NoRecordsError(f"Stage {wanted.name} of check {check.id} has no finished shard yet.")
+    table = read_parquet([services.store.local_path(digest) for digest in digests])
+    return RecordsTable(wanted.name, len(digests) == wanted.shards, table)
+
+
+def records_response(services: Services, records: RecordsTable, wanted: RecordsFormat, name: str) -> Response:
+    """Return the records for download."""
+    headers = {
+        "Seatrial-Complete": "true" if records.is_complete else "false",
+        "Seatrial-Stage": records.stage,
+        "Vary": "Accept",
+        "Content-Disposition": f'attachment; filename="{name}-{records.stage}.{wanted}"',
+    }
+    if wanted == "jsonl":
+        return StreamingResponse(_lines(records.table), media_type=JSONL, headers=headers)
+    return Response(to_parquet(records.table), media_type=PARQUET, headers=headers)
+
+
+def _lines(table: Any) -> Iterator[str]:
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        yield "".join(json.dumps(_finite(row), separators=(",", ":")) + "\n" for row in batch.to_pylist())
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no NaN; an example that errored has null.
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return value

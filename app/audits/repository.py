@@ -1,0 +1,185 @@
+"""SQL of audits: columns rather than objects where it is read often."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, func, select
+from sqlalchemy.orm import Session
+
+from app.contracts.states import RunState
+from app.core.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
+
+_SUMMARY = (
+    AuditRow.id,
+    AuditRow.state,
+    AuditRow.verdict,
+    AuditRow.model_id,
+    AuditRow.dataset_id,
+    AuditRow.seed,
+    AuditRow.samples,
+    AuditRow.spec,
+    AuditRow.created_at,
+    AuditRow.started_at,
+    AuditRow.finished_at,
+)
+_AUDIT = (*_SUMMARY, AuditRow.spec_digest, AuditRow.estimated_s, AuditRow.error)
+_CHECK = (
+    CheckRow.id,
+    CheckRow.ordinal,
+    CheckRow.kind,
+    CheckRow.params,
+    CheckRow.state,
+    CheckRow.stage,
+    CheckRow.result,
+    CheckRow.figures,
+    CheckRow.error,
+    CheckRow.estimated_s,
+)
+
+
+@dataclass
+class StageWork:
+    """How far a stage is: sums over its shards.
+
+    Attributes:
+        done: Examples finished.
+        total: Examples in all.
+        worked: Examples behind ``seconds``.
+        seconds: Time of the shards that ended.
+        running: When each running shard began.
+    """
+
+    done: int = 0
+    total: int = 0
+    worked: int = 0
+    seconds: float = 0.0
+    running: list[datetime] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AuditParts:
+    """An audit and what hangs on it, as read in one transaction."""
+
+    audit: Row[*tuple[Any, ...]]
+    checks: Sequence[Row[*tuple[Any, ...]]]
+    stages: dict[str, list[str]]
+    work: dict[str, StageWork]
+
+
+def exists(session: Session, project_id: str, audit_id: str) -> bool:
+    """Return whether the project has that audit."""
+    return session.scalar(select(AuditRow.id).where(*_own(project_id, audit_id))) is not None
+
+
+def _own(project_id: str, audit_id: str) -> tuple[Any, Any]:
+    return AuditRow.id == audit_id, AuditRow.project_id == project_id
+
+
+def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts | None:
+    """Return an audit with its checks, stages and progress: four queries, five while it runs."""
+    audit = session.execute(select(*_AUDIT).where(*_own(project_id, audit_id))).one_or_none()
+    if audit is None:
+        return None
+    checks = session.execute(select(*_CHECK).where(CheckRow.audit_id == audit_id).order_by(CheckRow.ordinal)).all()
+    ids = [check.id for check in checks]
+    stages: dict[str, list[str]] = {}
+    begun = select(StageRow.check_id, StageRow.name).where(StageRow.check_id.in_(ids)).order_by(StageRow.ordinal)
+    for check_id, name in session.execute(begun):
+        stages.setdefault(check_id, []).append(name)
+    return AuditParts(audit, checks, stages, _work(session, audit_id) if stages else {})
+
+
+def _work(session: Session, audit_id: str) -> dict[str, StageWork]:
+    present = (
+        select(
+            ShardRow.check_id,
+            ShardRow.state,
+            func.sum(ShardRow.done).label("done"),
+            func.sum(ShardRow.stop - ShardRow.start).label("total"),
+            func.coalesce(func.sum(ShardRow.seconds), 0.0).label("seconds"),
+        )
+        .join(CheckRow, (CheckRow.id == ShardRow.check_id) & (CheckRow.stage == ShardRow.stage))
+        .where(CheckRow.audit_id == audit_id)
+        .group_by(ShardRow.check_id, ShardRow.state)
+    )
+    work: dict[str, StageWork] = {}
+    is_running = False
+    for row in session.execute(present):
+        stage = work.setdefault(row.check_id, StageWork())
+        stage.done += int(row.done)
+        stage.total += int(row.total)
+        if row.state == RunState.SUCCEEDED:
+            stage.worked += int(row.done)
+            stage.seconds += float(row.seconds)
+        elif row.state == RunState.RUNNING:
+            stage.worked += int(row.done)
+            is_running = True
+    if is_running:
+        running = (
+            select(ShardRow.check_id, ShardRow.started_at)
+            .join(CheckRow, CheckRow.id == ShardRow.check_id)
+            .where(CheckRow.audit_id == audit_id, ShardRow.state == RunState.RUNNING)
+        )
+        for check_id, started_at in session.execute(running):
+            if started_at is not None and check_id in work:
+                work[check_id].running.append(started_at)
+    return work
+
+
+def list_audits(
+    session: Session,
+    project_id: str,
+    *,
+    state: str | None,
+    model: str | None,
+    verdict: str | None,
+    before: str | None,
+    limit: int,
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return audits without their checks, newest first."""
+    query = select(*_SUMMARY).where(AuditRow.project_id == project_id)
+    for column, wanted in ((AuditRow.state, state), (AuditRow.model_id, model), (AuditRow.verdict, verdict)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if before is not None:
+        query = query.where(AuditRow.id < before)
+    return session.execute(query.order_by(AuditRow.id.desc()).limit(limit)).all()
+
+
+def list_checks(session: Session, project_id: str, audit_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return the checks of an audit of the project, without their results."""
+    query = select(CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.figures).join(
+        AuditRow, AuditRow.id == CheckRow.audit_id
+    )
+    return session.execute(query.where(*_own(project_id, audit_id)).order_by(CheckRow.ordinal)).all()
+
+
+def list_stages(session: Session, check_id: str) -> Sequence[StageRow]:
+    """Return the stages a check has begun, in order."""
+    return session.scalars(select(StageRow).where(StageRow.check_id == check_id).order_by(StageRow.ordinal)).all()
+
+
+def list_record_digests(session: Session, check_id: str, stage: str) -> Sequence[str]:
+    """Return the records of a stage's finished shards, in order."""
+    query = select(ShardRow.records_digest).where(
+        ShardRow.check_id == check_id,
+        ShardRow.stage == stage,
+        ShardRow.state == RunState.SUCCEEDED,
+        ShardRow.records_digest.is_not(None),
+    )
+    return [digest for digest in session.scalars(query.order_by(ShardRow.ordinal)) if digest is not None]
+
+
+def list_events(
+    session: Session, project_id: str, audit_id: str, *, after: int, limit: int
+) -> tuple[Row[*tuple[Any, ...]], Sequence[Row[*tuple[Any, ...]]]] | None:
+    """Return an audit's state and number of events, and its events after ``after``; None when there is no audit."""
+    audit = session.execute(select(AuditRow.state, AuditRow.event_seq).where(*_own(project_id, audit_id))).one_or_none()
+    if audit is None:
+        return None
+    query = select(EventRow.seq, EventRow.kind, EventRow.data, EventRow.created_at).where(
+        EventRow.audit_id == audit_id, EventRow.seq > after
+    )
+    return audit, session.execute(query.order_by(EventRow.seq).limit(limit)).all()

@@ -1,0 +1,222 @@
+"""Routes of audits."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, StreamingResponse
+
+from app.access.principal import Reader, Runner
+from app.audits import repository, service
+from app.audits.events import read_events, stream_events
+from app.audits.reading import read_audit, render_summary
+from app.audits.records import (
+    JSONL,
+    PARQUET,
+    RecordsFormat,
+    choose_format,
+    pick_check,
+    read_records,
+    records_response,
+)
+from app.audits.schemas import AUDIT_EXAMPLES
+from app.audits.submitting import estimate, plan
+from app.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
+from app.contracts.states import RunState
+from app.web.bodies import accepts, json_body
+from app.web.files import StoredFile
+from app.web.idempotency import IdempotencyKey
+from app.web.pagination import Page, PageRequest, page_request, page_response
+from app.web.problems import NotFoundError, raises
+from app.web.services import Service
+
+router = APIRouter(prefix="/v1/audits", tags=["audits"], responses=raises(401, 403))
+
+_ID = r"^[A-Za-z0-9_-]{1,100}$"
+AuditId = Annotated[str, Path(pattern=_ID, description="Id of the audit.")]
+CheckName = Annotated[
+    str, Path(pattern=_ID, description="Id of the check, its position from 0, or its kind where only one has it.")
+]
+Submitted = Annotated[AuditCreate, Depends(json_body(AuditCreate))]
+SeqNumber = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only events after this sequence number.")]
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=AuditRead,
+    responses=raises(400, 413, 415, 422),
+    openapi_extra=accepts(AuditCreate, examples=AUDIT_EXAMPLES),
+    summary="Submit an audit",
+)
+def submit_audit(
+    body: Submitted, principal: Runner, services: Service, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Queue an audit of a model on a dataset; read it at `Location`.
+
+    It may be submitted while the model is still `checking`: it starts when the model is ready, and fails with the
+    model's problem if it is rejected. With an `Idempotency-Key` the same request twice is one audit.
+    """
+    answer, is_replay = service.submit(services, principal.project_id, body, idempotency_key)
+    return answer.response(replayed=is_replay)
+
+
+@router.get("", response_model=Page[AuditSummary], responses=raises(422), summary="List audits")
+def list_audits(
+    request: Request,
+    principal: Reader,
+    services: Service,
+    page: Annotated[PageRequest, Depends(page_request("aud"))],
+    state: Annotated[RunState | None, Query(description="Only in this state.")] = None,
+    model: Annotated[str | None, Query(pattern=_ID, description="Only of this model.")] = None,
+    verdict: Annotated[str | None, Query(pattern=r"^[a-z]{1,20}$", description="Only with this verdict.")] = None,
+) -> Response:
+    """List audits, newest first."""
+    with services.database.read() as session:
+        rows = repository.list_audits(
+            session,
+            principal.project_id,
+            state=state,
+            model=model,
+            verdict=verdict,
+            before=page.before,
+            limit=page.fetch,
+        )
+    return page_response(request, page, rows, render_summary)
+
+
+@router.post(
+    "/estimate",
+    response_model=AuditEstimate,
+    responses=raises(400, 413, 415, 422),
+    openapi_extra=accepts(AuditCreate, examples=AUDIT_EXAMPLES),
+    summary="Estimate an audit",
+)
+def estimate_audit(body: Submitted, principal: Reader, services: Service) -> AuditEstimate:
+    """Tell what an audit would cost, at most, without queueing it. Seconds are null until the model is checked."""
+    with services.database.read() as session:
+        return estimate(plan(session, principal.project_id, body))
+
+
+@router.get("/{audit_id}", response_model=AuditRead, responses=raises(404, 422), summary="Read an audit")
+def read_one_audit(audit_id: AuditId, principal: Reader, services: Service) -> Response:
+    """Read an audit: state, progress and remaining seconds of each check, results, errors."""
+    with services.database.read() as session:
+        return JSONResponse(read_audit(session, principal.project_id, audit_id))
+
+
+@router.post(
+    "/{audit_id}/cancel",
+    status_code=202,
+    response_model=AuditRead,
+    responses=raises(404, 409, 422),
+    summary="Cancel an audit",
+)
+def cancel_audit(audit_id: AuditId, principal: Runner, services: Service) -> Response:
+    """Ask an audit to stop: what waits is cancelled now, what runs stops at its next batch; records stay readable."""
+    return JSONResponse(service.cancel(services, principal.project_id, audit_id), status_code=202)
+
+
+@router.post(
+    "/{audit_id}/retry",
+    status_code=202,
+    response_model=AuditRead,
+    responses=raises(404, 409, 422),
+    summary="Retry what failed",
+)
+def retry_audit(audit_id: AuditId, principal: Runner, services: Service) -> Response:
+    """Run the failed shards of a failed audit again; those that succeeded keep their records."""
+    return JSONResponse(service.retry(services, principal.project_id, audit_id), status_code=202)
+
+
+@router.get(
+    "/{audit_id}/events",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "description": "Events as they happen.",
+        },
+        **raises(404, 422),
+    },
+    summary="Follow an audit",
+)
+async def follow_audit(
+    audit_id: AuditId,
+    principal: Reader,
+    services: Service,
+    last_event_id: Annotated[str | None, Header(description="`id` of the last event seen: go on after it.")] = None,
+    after: SeqNumber = None,
+) -> Response:
+    """Stream what happens (server-sent events): `id` is a sequence number, `event` is `audit`, `check` or `progress`.
+
+    The stream ends when the audit has. Send the last `id` as `Last-Event-ID` (or `?after=`) to go on where it broke.
+    """
+    resumed = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 10 else 0
+    since = after if after is not None else resumed
+    first = await run_in_threadpool(read_events, services.database, principal.project_id, audit_id, since)
+    return StreamingResponse(
+        stream_events(services.database, principal.project_id, audit_id, since, first),
+        media_type="text/event-stream",
+        # Proxies must pass each event on when it comes.
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+@router.get(
+    "/{audit_id}/records/{check}",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "One row per example, in the order of the stage's source; never depends on how the stage "
+            "was cut. `Seatrial-Complete: false` means the stage still runs and these are its finished shards.",
+            "content": {
+                PARQUET: {"schema": {"type": "string", "format": "binary"}},
+                JSONL: {"schema": {"type": "string"}},
+            },
+        },
+        **raises(404, 406, 410, 422),
+    },
+    summary="Read per-example records",
+)
+def read_audit_records(
+    audit_id: AuditId,
+    check: CheckName,
+    principal: Reader,
+    services: Service,
+    stage: Annotated[
+        str | None, Query(pattern=r"^[A-Za-z0-9_.-]{1,100}$", description="Which stage; the first by default.")
+    ] = None,
+    format: Annotated[RecordsFormat | None, Query(description="Wins over the Accept header.")] = None,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Response:
+    """Read the table behind a check's numbers: everything published can be recomputed from it."""
+    wanted = choose_format(format, accept)
+    records = read_records(services, principal.project_id, audit_id, check, stage)
+    return records_response(services, records, wanted, f"{audit_id}-{check}")
+
+
+@router.get(
+    "/{audit_id}/figures/{check}/{name}",
+    status_code=200,
+    response_class=StoredFile,
+    responses={200: {"content": {"image/svg+xml": {}}}, **raises(404, 410, 416, 422)},
+    summary="Read a figure",
+)
+def read_figure(
+    audit_id: AuditId,
+    check: CheckName,
+    name: Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,100}$", description="One of the check's `figures`.")],
+    principal: Reader,
+    services: Service,
+) -> Response:
+    """Read a figure as SVG."""
+    with services.database.read() as session:
+        found = pick_check(repository.list_checks(session, principal.project_id, audit_id), check, audit_id)
+    digest = (found.figures or {}).get(name.removesuffix(".svg"))
+    if digest is None:
+        raise NotFoundError(f"Check {found.id} has no figure {name}.")
+    policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+    return StoredFile(
+        services.store, digest, media_type="image/svg+xml", filename=f"{name.removesuffix('.svg')}.svg", **policy
+    )

@@ -1,0 +1,26 @@
+"""Working examples of the bodies of the audit routes."""
+
+from typing import Any
+
+_MODEL = "mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"
+_DATASET = "dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c12"
+
+AUDIT_EXAMPLES: dict[str, Any] = {
+    "How far can an attacker push the uncertainty?": {
+        "model": _MODEL,
+        "dataset": _DATASET,
+        "seed": 0,
+        "samples": 500,
+        "checks": [{"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.1, "steps": 50}],
+        "policy": None,
+    },
+    "Two radii, two norms, calibration attacks": {
+        "model": _MODEL,
+        "dataset": _DATASET,
+        "samples": 1000,
+        "checks": [
+            {"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.03, "attacks": ["ace", "max_miscalibration"]},
+            {"kind": "uncertainty_span", "norm": "l2", "epsilon": 1, "steps": 40, "random_start": True, "restarts": 2},
+        ],
+    },
+}

@@ -1,0 +1,199 @@
+"""From a request to rows: everything named must be there and fit together before anything is queued."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.audits.cost import Cost, cost_of, total_seconds
+from app.contracts.audits import AuditCreate, AuditEstimate
+from app.contracts.problems import StoredProblem
+from app.contracts.states import ModelState
+from app.core.events import record_event
+from app.core.ids import new_id
+from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
+from app.datasets import repository as datasets
+from app.models import repository as models
+from app.web.problems import InvalidRequestError, StoredProblemError
+
+
+class UnknownReferenceError(InvalidRequestError):
+    """The request names something this project does not have."""
+
+    code = "unknown-reference"
+    title = "The request names something that is not there"
+
+
+class TaskMismatchError(InvalidRequestError):
+    """Model and data are for different things."""
+
+    code = "task-mismatch"
+    title = "Model and data do not fit together"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A request whose names have been looked up.
+
+    Attributes:
+        request: What was asked.
+        model: The model audited.
+        dataset: The dataset it is audited on.
+        further: What else the checks name, by JSON pointer.
+        costs: What each check costs.
+    """
+
+    request: AuditCreate
+    model: ModelRow
+    dataset: DatasetRow
+    further: dict[str, ModelRow | DatasetRow]
+    costs: list[Cost]
+
+    @property
+    def examples(self) -> int:
+        """Examples that will be audited."""
+        return min(self.request.samples, int(self.dataset.facts["examples"]))
+
+
+def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
+    """Look up what a request names.
+
+    Raises:
+        InvalidRequestError: Something is not there or does not fit; ``errors`` points at it.
+        StoredProblemError: A model was rejected.
+    """
+    model = _model(session, project_id, request.model, "/model")
+    dataset = _dataset(session, project_id, request.dataset, "/dataset")
+    if model.task != dataset.task:
+        raise TaskMismatchError(f"The model does {model.task}, the dataset is for {dataset.task}.", pointer="/dataset")
+    _check_labels(model, dataset)
+    _check_shape(model, dataset, "/dataset")
+    further: dict[str, ModelRow | DatasetRow] = {}
+    costs = []
+    samples = min(request.samples, int(dataset.facts["examples"]))
+    for position, check in enumerate(request.checks):
+        sizes = {}
+        for parameter, named in check.references().items():
+            pointer = f"/checks/{position}/{parameter}"
+            found: ModelRow | DatasetRow
+            if named.startswith("mdl_"):
+                found = _model(session, project_id, named, pointer)
+            else:
+                found = _dataset(session, project_id, named, pointer)
+                _check_shape(model, found, pointer)
+                sizes[parameter] = int(found.facts["examples"])
+            if found.task != model.task:
+                raise TaskMismatchError(f"The model does {model.task}, {named} is for {found.task}.", pointer=pointer)
+            further[pointer] = found
+        costs.append(cost_of(check, samples, sizes, model.facts))
+    return Plan(request, model, dataset, further, costs)
+
+
+def _model(session: Session, project_id: str, model_id: str, pointer: str) -> ModelRow:
+    row = models.find(session, project_id, model_id) if "\0" not in model_id else None
+    if row is None:
+        raise UnknownReferenceError(f"There is no model {model_id} in this project.", pointer=pointer)
+    if row.state == ModelState.REJECTED and row.problem is not None:
+        problem = StoredProblem.model_validate(row.problem)
+        raise StoredProblemError(
+            problem.model_copy(update={"detail": f"Model {model_id} was rejected: {problem.detail}"}), pointer=pointer
+        )
+    return row
+
+
+def _dataset(session: Session, project_id: str, dataset_id: str, pointer: str) -> DatasetRow:
+    row = datasets.find(session, project_id, dataset_id) if "\0" not in dataset_id else None
+    if row is None:
+        raise UnknownReferenceError(f"There is no dataset {dataset_id} in this project.", pointer=pointer)
+    return row
+
+
+def _check_labels(model: ModelRow, dataset: DatasetRow) -> None:
+    labels = model.manifest.get("labels")
+    counts = dataset.facts.get("label_counts") or {}
+    largest = max((int(label) for label in counts), default=0)
+    if labels and largest >= len(labels):
+        raise TaskMismatchError(
+            f"The dataset has label {largest}, the model has {len(labels)} classes: labels count from 0.",
+            pointer="/dataset",
+        )
+
+
+def _check_shape(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
+    wanted = (model.manifest.get("input") or {}).get("shape")
+    shape = dataset.facts.get("shape")
+    if wanted and shape and wanted != shape:
+        raise TaskMismatchError(
+            f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
+            pointer=pointer,
+        )
+
+
+def estimate(planned: Plan) -> AuditEstimate:
+    """Return what an audit would cost."""
+    costs = planned.costs
+    return AuditEstimate(
+        examples=planned.examples,
+        forward_passes=sum(cost.forward for cost in costs),
+        backward_passes=sum(cost.backward for cost in costs),
+        # No family asks a black box yet.
+        queries=0,
+        seconds=total_seconds(costs),
+        checks=[
+            {
+                "kind": cost.kind,
+                "forward_passes": cost.forward,
+                "backward_passes": cost.backward,
+                "seconds": cost.seconds,
+            }
+            for cost in costs
+        ],
+    )
+
+
+def add_audit(session: Session, project_id: str, planned: Plan) -> str:
+    """Store the audit, its checks and its first event; return its id."""
+    request = planned.request
+    spec = request.model_dump(mode="json")
+    audit = AuditRow(
+        id=new_id("aud"),
+        project_id=project_id,
+        model_id=planned.model.id,
+        dataset_id=planned.dataset.id,
+        seed=request.seed,
+        samples=request.samples,
+        spec=spec,
+        spec_digest=_digest(planned, spec),
+        estimated_s=total_seconds(planned.costs),
+    )
+    session.add(audit)
+    session.flush()
+    for ordinal, (check, cost) in enumerate(zip(request.checks, planned.costs, strict=True)):
+        session.add(
+            CheckRow(
+                id=new_id("chk"),
+                audit_id=audit.id,
+                ordinal=ordinal,
+                kind=check.kind,
+                params=check.model_dump(mode="json"),
+                estimated_s=cost.seconds,
+            )
+        )
+    session.flush()
+    record_event(session, audit.id, "audit", {"state": "queued"})
+    return audit.id
+
+
+def _digest(planned: Plan, spec: dict[str, Any]) -> str:
+    """Return what identifies the computation: the request and the bytes behind every id it names."""
+    named = {
+        "spec": spec,
+        "model": planned.model.digest,
+        "manifest": planned.model.manifest,
+        "dataset": planned.dataset.digest,
+        "further": {pointer: row.digest for pointer, row in planned.further.items()},
+    }
+    canonical = json.dumps(named, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Datasets: labelled examples, inspected before they are stored."""

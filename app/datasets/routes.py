@@ -1,0 +1,91 @@
+"""Routes of datasets."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from app.access.principal import Reader, Runner
+from app.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference
+from app.contracts.targets import Task
+from app.datasets import repository
+from app.datasets.schemas import DATASET_REFERENCE
+from app.datasets.service import get_dataset, render_dataset, store_dataset
+from app.web.bodies import accepts_upload
+from app.web.files import StoredFile
+from app.web.intake import receive
+from app.web.pagination import Page, PageRequest, page_request, page_response
+from app.web.problems import raises
+from app.web.services import Service
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=raises(401, 403))
+
+DatasetId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the dataset.")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=DatasetRead,
+    responses=raises(400, 409, 413, 415, 422, 507),
+    openapi_extra=accepts_upload(DatasetReference, DatasetManifest, example=DATASET_REFERENCE),
+    summary="Upload a dataset",
+)
+async def upload_dataset(request: Request, principal: Runner, services: Service) -> Response:
+    """Store labelled examples: `file` is an .npz, an archive of image folders or a Parquet table.
+
+    Shapes, ranges and labels are checked before the 201, and a refused upload leaves nothing behind. The same upload
+    again returns the dataset already stored.
+    """
+    async with receive(
+        request,
+        services,
+        manifest=DatasetManifest,
+        reference=DatasetReference,
+        max_bytes=services.settings.max_dataset_bytes,
+    ) as arrival:
+        row = await run_in_threadpool(store_dataset, services, principal.project_id, arrival)
+    return JSONResponse(render_dataset(row), status_code=201, headers={"Location": f"/v1/datasets/{row.id}"})
+
+
+@router.get("", response_model=Page[DatasetRead], responses=raises(422), summary="List datasets")
+def list_datasets(
+    request: Request,
+    principal: Reader,
+    services: Service,
+    page: Annotated[PageRequest, Depends(page_request("dat"))],
+    name: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="Only of this name.")] = None,
+    task: Annotated[Task | None, Query(description="Only for this task.")] = None,
+) -> Response:
+    """List datasets, newest first."""
+    with services.database.read() as session:
+        rows = repository.list_datasets(
+            session, principal.project_id, name=name, task=task, before=page.before, limit=page.fetch
+        )
+    return page_response(request, page, rows, render_dataset)
+
+
+@router.get("/{dataset_id}", response_model=DatasetRead, responses=raises(404, 422), summary="Read a dataset")
+def read_dataset(dataset_id: DatasetId, principal: Reader, services: Service) -> Response:
+    """Read a dataset and what was read off its bytes."""
+    return JSONResponse(render_dataset(get_dataset(services, principal.project_id, dataset_id)))
+
+
+@router.get(
+    "/{dataset_id}/content",
+    status_code=200,
+    response_class=StoredFile,
+    responses={200: {"content": {"application/octet-stream": {}}}, **raises(404, 410, 416, 422)},
+    summary="Read a dataset's bytes back",
+)
+def read_dataset_content(dataset_id: DatasetId, principal: Reader, services: Service) -> Response:
+    """Stream the bytes as they were uploaded; the ETag is their digest and Range works."""
+    row = get_dataset(services, principal.project_id, dataset_id)
+    suffix = {"npz": "npz", "parquet": "parquet"}.get(row.format, "archive")
+    return StoredFile(
+        services.store,
+        row.digest,
+        media_type="application/octet-stream",
+        filename=f"{row.name}-{row.version}.{suffix}",
+    )

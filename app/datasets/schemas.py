@@ -1,0 +1,8 @@
+"""Working examples of the bodies of the dataset routes."""
+
+from typing import Any
+
+DATASET_REFERENCE: dict[str, Any] = {
+    "manifest": {"name": "mnist-test", "version": "1", "task": "image-classification", "split": "test"},
+    "path": "/srv/data/mnist-test.npz",
+}

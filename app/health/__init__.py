@@ -1,0 +1,1 @@
+"""Whether the service works, for load balancers and monitoring."""

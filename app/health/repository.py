@@ -1,0 +1,50 @@
+"""SQL of the health routes."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.contracts.states import ModelState, RunState
+from app.core.tables import AuditRow, ModelRow, ShardRow, WorkerRow
+from app.core.tables.base import utc_now
+
+# A worker tells that it lives at every sweep and heartbeat, 10 to 15 s apart by default.
+ALIVE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to do, and who does it."""
+
+    audits: dict[str, int]
+    queued_shards: int
+    running_shards: int
+    models_checking: int
+    workers_alive: int
+
+
+def count_workers(session: Session) -> int:
+    """Return how many workers were seen lately."""
+    query = select(func.count()).select_from(WorkerRow).where(WorkerRow.last_seen_at > utc_now() - ALIVE)
+    return session.scalar(query) or 0
+
+
+def count_work(session: Session) -> Work:
+    """Count audits by state, shards, models and workers."""
+    audits = session.execute(select(AuditRow.state, func.count()).group_by(AuditRow.state)).all()
+    active = (RunState.QUEUED, RunState.RUNNING)
+    shards = dict(
+        session.execute(
+            select(ShardRow.state, func.count()).where(ShardRow.state.in_(active)).group_by(ShardRow.state)
+        ).tuples()
+    )
+    checking = select(func.count()).select_from(ModelRow).where(ModelRow.state == ModelState.CHECKING)
+    return Work(
+        audits={**dict.fromkeys(RunState, 0), **{state: count for state, count in audits}},
+        queued_shards=shards.get(RunState.QUEUED, 0),
+        running_shards=shards.get(RunState.RUNNING, 0),
+        models_checking=session.scalar(checking) or 0,
+        workers_alive=count_workers(session),
+    )

@@ -1,0 +1,58 @@
+"""The API: routers, error handlers, lifespan; nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+
+from app.access.routes import router as access
+from app.audits.routes import router as audits
+from app.core.settings import Settings, get_settings
+from app.datasets.routes import router as datasets
+from app.health.metrics import Metrics
+from app.health.routes import router as health
+from app.models.routes import router as models
+from app.web import docs, openapi, problems
+from app.web.logs import configure_logs
+from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
+from app.web.services import open_services
+
+
+def _version() -> str:
+    try:
+        return version("seatrial")
+    except PackageNotFoundError:
+        return "0.1.0"
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Return the API for these settings, the environment's by default.
+
+    Raises:
+        ValueError: The bootstrap key is too short to be one.
+    """
+    settings = settings or get_settings()
+    configure_logs(settings)
+    services = open_services(settings)
+    metrics = Metrics(services.database)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        services.database.dispose()
+
+    app = FastAPI(title="Seatrial", version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.services = services
+    app.state.metrics = metrics
+    for router in (models, datasets, audits, access, health):
+        app.include_router(router)
+    docs.install(app)
+    openapi.install(app)
+    problems.install(app)
+    # The last one added is the first to see a request.
+    app.add_middleware(BodyLimit, settings=settings)
+    if not settings.require_keys:
+        app.add_middleware(LoopbackGuard)
+    app.add_middleware(RequestContext, observe=metrics.observe)
+    return app

@@ -1,0 +1,98 @@
+"""Routes of models."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from app.access.principal import Reader, Runner
+from app.contracts.states import ModelState
+from app.contracts.targets import ModelManifest, ModelRead, ModelReference, Task
+from app.models import repository
+from app.models.schemas import MODEL_REFERENCE
+from app.models.service import get_model, render_model, store_model, wait_until_checked
+from app.web.bodies import accepts_upload
+from app.web.files import StoredFile
+from app.web.intake import receive
+from app.web.pagination import Page, PageRequest, page_request, page_response
+from app.web.preferences import WaitSeconds
+from app.web.problems import raises
+from app.web.services import Service
+
+router = APIRouter(prefix="/v1/models", tags=["models"], responses=raises(401, 403))
+
+ModelId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the model.")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ModelRead,
+    responses=raises(400, 409, 413, 415, 422, 507),
+    openapi_extra=accepts_upload(ModelReference, ModelManifest, example=MODEL_REFERENCE),
+    summary="Upload a model",
+)
+async def upload_model(request: Request, principal: Runner, services: Service, wait_s: WaitSeconds) -> Response:
+    """Store a model: `file` is one .safetensors file or an archive of a folder, `manifest` says what it means.
+
+    What can be told without loading it is checked before the 201, and a refused upload leaves nothing behind. A worker
+    then loads it once: its state goes from `checking` to `ready` or `rejected`. With `Prefer: wait=30` the answer waits
+    for that, and a rejected model is a 422 with the reason. The same upload again returns the model already stored.
+    """
+    async with receive(
+        request,
+        services,
+        manifest=ModelManifest,
+        reference=ModelReference,
+        max_bytes=services.settings.max_model_bytes,
+    ) as arrival:
+        row = await run_in_threadpool(store_model, services, principal.project_id, arrival)
+    headers = {"Location": f"/v1/models/{row.id}"}
+    if wait_s:
+        row = await wait_until_checked(services, row, wait_s)
+        headers["Preference-Applied"] = f"wait={wait_s}"
+    return JSONResponse(render_model(row), status_code=201, headers=headers)
+
+
+@router.get("", response_model=Page[ModelRead], responses=raises(422), summary="List models")
+def list_models(
+    request: Request,
+    principal: Reader,
+    services: Service,
+    page: Annotated[PageRequest, Depends(page_request("mdl"))],
+    name: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="Only of this name.")] = None,
+    task: Annotated[Task | None, Query(description="Only for this task.")] = None,
+    state: Annotated[ModelState | None, Query(description="Only in this state.")] = None,
+) -> Response:
+    """List models, newest first."""
+    with services.database.read() as session:
+        rows = repository.list_models(
+            session, principal.project_id, name=name, task=task, state=state, before=page.before, limit=page.fetch
+        )
+    return page_response(request, page, rows, render_model)
+
+
+@router.get("/{model_id}", response_model=ModelRead, responses=raises(404, 422), summary="Read a model")
+def read_model(model_id: ModelId, principal: Reader, services: Service) -> Response:
+    """Read a model: its state, what a worker measured, or why it was rejected."""
+    return JSONResponse(render_model(get_model(services, principal.project_id, model_id)))
+
+
+@router.get(
+    "/{model_id}/content",
+    status_code=200,
+    response_class=StoredFile,
+    responses={200: {"content": {"application/octet-stream": {}}}, **raises(404, 410, 416, 422)},
+    summary="Read a model's bytes back",
+)
+def read_model_content(model_id: ModelId, principal: Reader, services: Service) -> Response:
+    """Stream the bytes as they were uploaded; the ETag is their digest and Range works."""
+    row = get_model(services, principal.project_id, model_id)
+    suffix = "safetensors" if row.format == "safetensors" else "archive"
+    return StoredFile(
+        services.store,
+        row.digest,
+        media_type="application/octet-stream",
+        filename=f"{row.name}-{row.version}.{suffix}",
+    )

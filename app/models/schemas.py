@@ -1,0 +1,18 @@
+"""Working examples of the bodies of the model routes."""
+
+from typing import Any
+
+MODEL_REFERENCE: dict[str, Any] = {
+    "manifest": {
+        "name": "mnist-cnn",
+        "version": "3",
+        "task": "image-classification",
+        "architecture": {
+            "kind": "layers",
+            "layers": [["conv", 1, 16, 4, 2, 1], ["relu"], ["flatten"], ["linear", 3136, 10]],
+        },
+        "input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]},
+        "labels": ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
+    },
+    "path": "/srv/models/mnist-cnn.safetensors",
+}

@@ -1,0 +1,1 @@
+"""What every room shares on the HTTP side: problems, bodies, pages, limits, documentation."""

@@ -1,0 +1,134 @@
+"""JSON bodies read as JSON: strict, with JSON pointers to what is wrong.
+
+FastAPI validates the Python objects a body was parsed to, where strict mode refuses legal JSON (1 for a float, a string
+for a date). Here the raw bytes go to pydantic's own JSON mode. A route declares its body once, with :func:`accepts`,
+for the documentation, and takes it with :func:`json_body`.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from app.web.problems import FieldError, InvalidRequestError, MalformedBodyError, UnsupportedMediaError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+# Errors whose last step names something that is not (or must not be) in the body.
+_NAMES_ABSENT = {"missing", "extra_forbidden"}
+
+
+def json_body(model: type[ModelT]) -> Callable[[Request], Awaitable[ModelT]]:
+    """Return a dependency that reads the request's body as ``model``."""
+
+    async def read(request: Request) -> ModelT:
+        return await read_json(request, model)
+
+    return read
+
+
+async def read_json(request: Request, model: type[ModelT]) -> ModelT:
+    """Return the body as ``model``.
+
+    Raises:
+        UnsupportedMediaError: The body is not declared as JSON.
+        MalformedBodyError: The body is not JSON.
+        InvalidRequestError: A field does not fit; ``errors`` points at each.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise UnsupportedMediaError(f"Send Content-Type: application/json, not {media_type or 'nothing'}.")
+    return parse_json(await request.body(), model)
+
+
+def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> ModelT:
+    """Return JSON text as ``model``.
+
+    Args:
+        raw: JSON text.
+        model: What it should be.
+        root: JSON pointer of the text inside the request (``/manifest`` for a part of a form).
+
+    Raises:
+        MalformedBodyError: The text is not JSON.
+        InvalidRequestError: A field does not fit.
+    """
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(one["type"] == "json_invalid" for one in found):
+        message = found[0]["msg"].removeprefix("Invalid JSON: ")
+        raise MalformedBodyError(f"Not JSON: {message}", pointer=root or None)
+    body = json.loads(raw)
+    errors = [
+        FieldError(
+            pointer=root + _pointer(body, one["loc"], one["type"]), detail=one["msg"].removeprefix("Value error, ")
+        )
+        for one in found
+    ]
+    raise InvalidRequestError("; ".join(f"{one.pointer or 'body'}: {one.detail}" for one in errors[:5]), errors=errors)
+
+
+def _pointer(body: Any, loc: tuple[int | str, ...], kind: str) -> str:
+    """Return the JSON pointer of an error; steps that name a member of a union are not in the body and are left out.
+
+    >>> _pointer({"a": {"kind": "x"}}, ("a", "x", "b"), "missing")
+    '/a/b'
+    """
+    steps: list[str] = []
+    for position, step in enumerate(loc):
+        inside = isinstance(body, dict) and step in body
+        if inside or (isinstance(body, list) and isinstance(step, int) and step < len(body)):
+            body = body[step]
+        elif not (position == len(loc) - 1 and kind in _NAMES_ABSENT):
+            continue
+        steps.append(str(step).replace("~", "~0").replace("/", "~1"))
+    return "".join("/" + step for step in steps)
+
+
+def accepts(model: type[BaseModel], *, examples: dict[str, Any]) -> dict[str, Any]:
+    """Return ``openapi_extra`` documenting a JSON body.
+
+    Args:
+        model: The body.
+        examples: Complete bodies by title; each works as it stands.
+    """
+    return {"requestBody": {"required": True, "content": {"application/json": _content(model, examples)}}}
+
+
+def accepts_upload(reference: type[BaseModel], manifest: type[BaseModel], *, example: dict[str, Any]) -> dict[str, Any]:
+    """Return ``openapi_extra`` documenting a multipart upload, or a JSON reference in its place.
+
+    Args:
+        reference: The JSON body.
+        manifest: What the ``manifest`` part holds, as JSON text.
+        example: A complete reference.
+    """
+    form = {
+        "type": "object",
+        "required": ["manifest", "file"],
+        "additionalProperties": False,
+        "properties": {
+            "manifest": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"$ref": f"#/components/schemas/{manifest.__name__}"},
+                "description": f"The manifest as JSON text; see {manifest.__name__}.",
+                "example": json.dumps(example["manifest"]),
+            },
+            "file": {"type": "string", "format": "binary", "description": "The bytes."},
+        },
+    }
+    content = {
+        "multipart/form-data": {"schema": form},
+        "application/json": _content(reference, {"a path the operator allows": example}),
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _content(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
+    named = {f"example-{n}": {"summary": title, "value": value} for n, (title, value) in enumerate(examples.items())}
+    return {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}, "examples": named}

@@ -1,0 +1,161 @@
+"""What happens to every request before a route sees it: an id, a size limit, and who may ask from where.
+
+Plain ASGI: Starlette's BaseHTTPMiddleware would run each request in a second task and buffer what it streams.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uuid6 import uuid7
+
+from app.core.settings import MIB, Settings
+from app.web.problems import ForbiddenError, PayloadTooLargeError, render
+
+log = structlog.get_logger("seatrial.http")
+
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+# Boundaries and part headers around the file of an upload.
+MULTIPART_SLACK = MIB
+
+Observe = Callable[[Scope, int, float], None]
+
+
+class RequestContext:
+    """Gives a request its id, tells the log and the metrics about it, and sets the headers every answer has."""
+
+    def __init__(self, app: ASGIApp, observe: Observe) -> None:
+        self._app = app
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given) else uuid7().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        began, status = time.perf_counter(), 500
+
+        async def with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _set_headers(MutableHeaders(scope=message), request_id)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, with_headers)
+        finally:
+            seconds = time.perf_counter() - began
+            self._observe(scope, status, seconds)
+            told = log.debug if scope["path"] in ("/healthz", "/readyz", "/metrics") else log.info
+            told(
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                ms=round(1000 * seconds, 1),
+            )
+
+
+def _set_headers(headers: MutableHeaders, request_id: str) -> None:
+    headers.setdefault("X-Request-ID", request_id)
+    headers.setdefault("X-Content-Type-Options", "nosniff")
+    headers.setdefault("Referrer-Policy", "no-referrer")
+    headers.setdefault("X-Frame-Options", "DENY")
+    headers.setdefault("Cache-Control", "no-store")
+    # A page may style itself and show its own pictures; whoever needs scripts says so.
+    headers.setdefault(
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'",
+    )
+
+
+class BodyLimit:
+    """Refuses bodies beyond what the operator set: declared ones before a byte is read, others as they are counted."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._json = settings.max_json_bytes
+        self._uploads = {
+            "/v1/models": settings.max_model_bytes + settings.max_json_bytes + MULTIPART_SLACK,
+            "/v1/datasets": settings.max_dataset_bytes + settings.max_json_bytes + MULTIPART_SLACK,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        limit = self._json
+        if headers.get("content-type", "").lower().startswith("multipart/"):
+            limit = self._uploads.get(scope["path"].rstrip("/"), self._json)
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > limit:
+            # Closing spares us from reading the rest only to throw it away.
+            error = PayloadTooLargeError(
+                f"The body has {int(declared[:20]):,} bytes; at most {limit:,} are accepted here.",
+                headers={"Connection": "close"},
+            )
+            await render(Request(scope), error)(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise PayloadTooLargeError(
+                    f"The body has more than the {limit:,} bytes accepted here.", headers={"Connection": "close"}
+                )
+            return message
+
+        await self._app(scope, counted, send)
+
+
+class LoopbackGuard:
+    """Without keys, whoever reaches the socket is the operator: let no web page reach it through the browser.
+
+    The Host header must be loopback, which defeats DNS rebinding, and a request that changes anything must not come
+    from another origin.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "http" and (reason := _reason_to_refuse(scope)):
+            await render(Request(scope), ForbiddenError(reason))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _reason_to_refuse(scope: Scope) -> str | None:
+    headers = Headers(scope=scope)
+    host = headers.get("host", "")
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        name = None
+    if name not in LOOPBACK:
+        return "Without API keys this service answers on loopback only: ask for http://127.0.0.1, or require keys."
+    if scope["method"] in SAFE_METHODS:
+        return None
+    origin = headers.get("origin")
+    is_foreign = origin is not None and urlsplit(origin).netloc != host
+    if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return "Without API keys, requests from other web pages are refused."
+    return None

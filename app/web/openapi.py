@@ -1,0 +1,111 @@
+"""The OpenAPI document: every body, every problem, every example."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from app.access.schemas import KeyCreate
+from app.contracts.audits import AuditCreate
+from app.contracts.datasets import DatasetManifest, DatasetReference
+from app.contracts.targets import ModelManifest, ModelReference
+from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
+
+# Bodies are read by the rooms themselves (see app.web.bodies), so FastAPI does not know them.
+BODIES: tuple[type[BaseModel], ...] = (
+    AuditCreate,
+    DatasetManifest,
+    DatasetReference,
+    KeyCreate,
+    ModelManifest,
+    ModelReference,
+    Problem,
+)
+
+DESCRIPTION = """
+Puts a classifier through a sea trial: upload a model and a dataset, submit an audit, follow it, read the numbers with
+their confidence intervals.
+
+1. `POST /v1/models` and `POST /v1/datasets` take the bytes and a manifest.
+2. `POST /v1/audits` names both and the checks to run; the answer is `202` and a `Location` to read.
+3. `GET /v1/audits/{id}` tells how far it is, `GET /v1/audits/{id}/events` streams it.
+
+Errors are `application/problem+json` (RFC 9457): `detail` says what was wrong and what would be right, `errors[]`
+points at the fields. Send `Authorization: Bearer <key>`; a service on loopback may need none.
+"""
+
+TAGS = [
+    {"name": "models", "description": "Weights and what they mean. Pickles are refused, by content."},
+    {"name": "datasets", "description": "Labelled examples."},
+    {"name": "audits", "description": "What is run, how far it is, what came out."},
+    {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},
+    {"name": "health", "description": "For load balancers and monitoring; no key needed."},
+]
+
+_REF = "#/components/schemas/{model}"
+
+
+def install(app: FastAPI) -> None:
+    """Make ``app`` serve the document of :func:`describe`, made at the first request for it."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = describe(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of an app."""
+    document = get_openapi(
+        title=app.title, version=app.version, description=DESCRIPTION, tags=TAGS, routes=app.routes, servers=None
+    )
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    _, bodies = models_json_schema([(body, "validation") for body in BODIES], ref_template=_REF)
+    schemas.update(bodies["$defs"])
+    # FastAPI's own shape of a validation error, which we never send.
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    components["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key; see the routes of `keys`."}
+    }
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _finish(path, method, operation)
+    return document
+
+
+def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
+    if path.startswith("/v1/"):
+        operation["security"] = [{"key": []}, {}]
+    responses = operation["responses"]
+    for status, response in responses.items():
+        if status.isdecimal() and int(status) >= 400 and path != "/readyz":
+            response["content"] = {
+                MEDIA_TYPE: {
+                    "schema": {"$ref": _REF.format(model="Problem")},
+                    "example": _example(path, status, response),
+                }
+            }
+    responses["default"] = {
+        "description": "Any other problem.",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}},
+    }
+
+
+def _example(path: str, status: str, response: dict[str, Any]) -> dict[str, Any]:
+    title = response["description"]
+    code = title.lower().replace(" ", "-")
+    return {
+        "type": TYPE_PREFIX + code,
+        "title": title,
+        "status": int(status),
+        "detail": "What was wrong, where, and what would be right.",
+        "instance": path,
+        "code": code,
+        "request_id": "0199f0c4e0c27b6c8a3e5d1f9b7a2c11",
+    }

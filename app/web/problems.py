@@ -1,0 +1,279 @@
+"""Errors as ``application/problem+json`` (RFC 9457): one tree, rendered in one place.
+
+::
+
+    ProblemError                      what a client did, and what would be right
+    +-- InvalidRequestError      422  a body, parameter or header does not fit; ``errors[]`` has JSON pointers
+    +-- MalformedBodyError       400  not JSON, not multipart, cut short
+    +-- UnsupportedMediaError    415  another kind of body than the route reads
+    +-- NotAcceptableError       406  another kind of answer than the route gives
+    +-- UnauthorizedError        401  no key, or one that is not valid
+    +-- ForbiddenError           403  the key's scope, or where the request comes from, does not allow it
+    +-- NotFoundError            404  no such thing in this project
+    +-- ConflictError            409  the state of the thing does not allow it
+    +-- PayloadTooLargeError     413  beyond a limit the operator set
+    +-- StoredProblemError       422  what a worker found wrong with an upload
+    +-- StorageFullError         507  no room left on the disk
+"""
+
+import errno
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from app.contracts.problems import StoredProblem
+from app.core.inspection.errors import InspectionError
+from app.core.storage import ArtifactMissingError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+# An URN, not a link: the service must be complete without a network.
+TYPE_PREFIX = "urn:seatrial:problem:"
+
+
+class FieldError(BaseModel):
+    """One thing wrong with a request."""
+
+    pointer: str = Field(
+        description="JSON pointer (RFC 6901) into the body or manifest, or the name of a parameter or header.",
+        examples=["/checks/0/epsilon"],
+    )
+    detail: str = Field(description="What is wrong with it.")
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = Field(description="URN of this kind of problem.", examples=["urn:seatrial:problem:not-found"])
+    title: str = Field(description="The kind of problem, for a person.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="What was wrong, where, and what would be right.")
+    instance: str = Field(description="Path of the request.")
+    code: str = Field(description="Kebab-case name of the problem, stable across versions.", examples=["not-found"])
+    request_id: str = Field(description="Also in the X-Request-ID header and in the service's log.")
+    errors: list[FieldError] | None = Field(default=None, description="Which fields are to blame, where any are.")
+
+
+class ProblemError(Exception):
+    """An answer other than the one asked for."""
+
+    status = 400
+    code = "bad-request"
+    title = "The request cannot be answered"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: list[FieldError] | None = None,
+        pointer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = errors or ([FieldError(pointer=pointer, detail=detail)] if pointer is not None else None)
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+
+class InvalidRequestError(ProblemError):
+    """A body, parameter or header does not fit."""
+
+    status = 422
+    code = "invalid-request"
+    title = "The request is not valid"
+
+
+class MalformedBodyError(ProblemError):
+    """The body is not what its content type says."""
+
+    code = "malformed-body"
+    title = "The body cannot be read"
+
+
+class UnsupportedMediaError(ProblemError):
+    """The route reads another kind of body."""
+
+    status = 415
+    code = "unsupported-media-type"
+    title = "This kind of body is not accepted"
+
+
+class NotAcceptableError(ProblemError):
+    """The route gives no such kind of answer."""
+
+    status = 406
+    code = "not-acceptable"
+    title = "No answer in that format"
+
+
+class UnauthorizedError(ProblemError):
+    """No key, or one that is not valid."""
+
+    status = 401
+    code = "unauthorized"
+    title = "An API key is needed"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": 'Bearer realm="seatrial"'})
+
+
+class ForbiddenError(ProblemError):
+    """Known, but not allowed."""
+
+    status = 403
+    code = "forbidden"
+    title = "Not allowed"
+
+
+class NotFoundError(ProblemError):
+    """No such thing in this project."""
+
+    status = 404
+    code = "not-found"
+    title = "No such thing"
+
+
+class ConflictError(ProblemError):
+    """The state of the thing does not allow it."""
+
+    status = 409
+    code = "conflict"
+    title = "The present state does not allow it"
+
+
+class PayloadTooLargeError(ProblemError):
+    """Beyond a limit the operator set."""
+
+    status = 413
+    code = "payload-too-large"
+    title = "The body is too large"
+
+
+class StorageFullError(ProblemError):
+    """No room left on the disk."""
+
+    status = 507
+    code = "storage-full"
+    title = "The service has no room left"
+
+
+class StoredProblemError(ProblemError):
+    """What a worker found wrong with an upload."""
+
+    status = 422
+
+    def __init__(self, problem: StoredProblem, *, pointer: str | None = None, **extra: Any) -> None:
+        super().__init__(problem.detail, pointer=pointer if pointer is not None else problem.field, **extra)
+        self.code = problem.code
+        self.title = problem.title
+
+
+def request_id_of(request: Request) -> str:
+    """Return the id of a request, as the log has it."""
+    return str(getattr(request.state, "request_id", ""))
+
+
+def render(request: Request, error: ProblemError) -> Response:
+    """Return the answer for a problem."""
+    request_id = request_id_of(request)
+    body: dict[str, Any] = {
+        "type": TYPE_PREFIX + error.code,
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "instance": request.url.path,
+        "code": error.code,
+        "request_id": request_id,
+        **error.extra,
+    }
+    if error.errors:
+        body["errors"] = [one.model_dump() for one in error.errors]
+    headers = {"X-Request-ID": request_id, **error.headers}
+    return JSONResponse(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _named(status: int, code: str, title: str, detail: str, headers: Mapping[str, str] | None = None) -> ProblemError:
+    error = ProblemError(detail, headers=headers)
+    error.status, error.code, error.title = status, code, title
+    return error
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)  # noqa: S101 - registered for this type only
+    return render(request, error)
+
+
+async def _on_invalid_parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
+    errors = [
+        FieldError(pointer="/".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0]), detail=one["msg"])
+        for one in error.errors()
+    ]
+    detail = "; ".join(f"{one.pointer}: {one.detail}" for one in errors)
+    return render(request, InvalidRequestError(detail, errors=errors))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
+    phrase = HTTPStatus(error.status_code).phrase
+    detail = error.detail if error.detail != phrase else f"{phrase}: {request.method} {request.url.path}"
+    code = phrase.lower().replace(" ", "-")
+    return render(request, _named(error.status_code, code, phrase, detail, error.headers))
+
+
+async def _on_refused_upload(request: Request, error: Exception) -> Response:
+    assert isinstance(error, InspectionError)  # noqa: S101 - registered for this type only
+    problem = _named(error.status, error.code, error.title, error.detail)
+    problem.errors = [FieldError(pointer=error.field, detail=error.detail)]
+    return render(request, problem)
+
+
+async def _on_missing_bytes(request: Request, error: Exception) -> Response:
+    log.error("missing bytes: %s", error)
+    detail = "The stored bytes are gone: the artifact folder was emptied or is another one than before."
+    return render(request, _named(410, "bytes-missing", "The stored bytes are gone", detail))
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    return render(request, MalformedBodyError("The connection ended before the body did."))
+
+
+async def _on_os_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        log.error("no room left: %s", error)
+        return render(request, StorageFullError("The disk of the service is full: nothing was stored."))
+    return await _on_unexpected(request, error)
+
+
+async def _on_unexpected(request: Request, error: Exception) -> Response:
+    log.error("unexpected error [request %s]", request_id_of(request), exc_info=error)
+    detail = f"The service made a mistake; its log tells more under request {request_id_of(request)}."
+    return render(request, _named(500, "internal-error", "The service made a mistake", detail))
+
+
+def install(app: FastAPI) -> None:
+    """Render every error of ``app`` as a problem."""
+    app.add_exception_handler(ProblemError, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_invalid_parameters)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(InspectionError, _on_refused_upload)
+    app.add_exception_handler(ArtifactMissingError, _on_missing_bytes)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(OSError, _on_os_error)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def raises(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of the problems a route answers with, for its ``responses``."""
+    return {status: {"description": HTTPStatus(status).phrase, "model": Problem} for status in statuses}

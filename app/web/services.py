@@ -1,0 +1,38 @@
+"""What every room works with: one of each per process, made by ``create_app``."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.access.authenticator import Authenticator
+from app.core.database import Database, connect
+from app.core.queue import Bell
+from app.core.settings import Settings
+from app.core.storage import ArtifactStore, open_store
+
+
+@dataclass(frozen=True)
+class Services:
+    """The process's database, store, bell and keys."""
+
+    settings: Settings
+    database: Database
+    store: ArtifactStore
+    bell: Bell
+    authenticator: Authenticator = field(repr=False)
+
+
+def open_services(settings: Settings) -> Services:
+    """Connect to everything the settings name."""
+    # As many connections as the thread pool has threads: a route never waits for one.
+    database = connect(settings, pool_size=40)
+    return Services(settings, database, open_store(settings), Bell(settings), Authenticator(settings, database))
+
+
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+Service = Annotated[Services, Depends(_services)]
