@@ -3,13 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
-from sqlalchemy import Row
 from starlette.concurrency import run_in_threadpool
 
 from app.audits import repository
 from app.audits.reading import moment, not_found
+from app.audits.repository import AnyRow
 from app.contracts.states import TERMINAL
 from app.core.database import Database
 from app.web.problems import NotFoundError
@@ -20,7 +19,7 @@ HEARTBEAT_S = 15.0
 _BATCH = 500
 
 
-def read_events(database: Database, project_id: str, audit_id: str, after: int) -> tuple[Sequence[Row[*tuple[Any, ...]]], bool]:
+def read_events(database: Database, project_id: str, audit_id: str, after: int) -> tuple[Sequence[AnyRow], bool]:
     """Return the events after ``after`` and whether these are the last there will be.
 
     Raises:
@@ -36,7 +35,7 @@ def read_events(database: Database, project_id: str, audit_id: str, after: int) 
 
 
 async def stream_events(
-    database: Database, project_id: str, audit_id: str, after: int, first: tuple[Sequence[Row[*tuple[Any, ...]]], bool]
+    database: Database, project_id: str, audit_id: str, after: int, first: tuple[Sequence[AnyRow], bool]
 ) -> AsyncIterator[str]:
     """Yield events as text until the audit has ended.
 
@@ -69,7 +68,7 @@ async def stream_events(
             return
 
 
-def format_event(event: Row[*tuple[Any, ...]]) -> str:
+def format_event(event: AnyRow) -> str:
     """Return one event as text."""
     data = {"seq": event.seq, "kind": event.kind, "data": event.data, "created_at": moment(event.created_at)}
     return f"id: {event.seq}\nevent: {event.kind}\ndata: {json.dumps(data)}\n\n"

@@ -6,11 +6,10 @@ The shape is that of :class:`app.contracts.audits.AuditRead`, which documents it
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from app.audits import repository
-from app.audits.repository import AuditParts, StageWork
+from app.audits.repository import AnyRow, AuditParts, StageWork
 from app.contracts.states import TERMINAL
 from app.web.problems import NotFoundError
 
@@ -34,7 +33,7 @@ def not_found(audit_id: str) -> NotFoundError:
     return NotFoundError(f"There is no audit {audit_id} in this project.")
 
 
-def render_summary(audit: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+def render_summary(audit: AnyRow) -> dict[str, Any]:
     """Return an audit without its checks."""
     return {
         "id": audit.id,
@@ -64,7 +63,7 @@ def render_audit(parts: AuditParts, *, now: datetime) -> dict[str, Any]:
     }
 
 
-def _check(check: Row[*tuple[Any, ...]], parts: AuditParts, now: datetime) -> dict[str, Any]:
+def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
     work = parts.work.get(check.id, StageWork())
     return {
         "id": check.id,

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Row
 from starlette.responses import Response, StreamingResponse
 
 from app.audits import repository
 from app.audits.reading import PREFLIGHT, not_found
+from app.audits.repository import AnyRow
 from app.core.records import read_parquet, to_parquet
 from app.web.problems import NotAcceptableError, NotFoundError
 from app.web.services import Services
@@ -71,7 +71,7 @@ def choose_format(asked: RecordsFormat | None, accept: str | None) -> RecordsFor
     raise NotAcceptableError(f"Records come as {PARQUET} or {JSONL} (or ask with ?format=parquet or ?format=jsonl).")
 
 
-def pick_check(checks: Sequence[Row[*tuple[Any, ...]]], named: str, audit_id: str) -> Row[*tuple[Any, ...]]:
+def pick_check(checks: Sequence[AnyRow], named: str, audit_id: str) -> AnyRow:
     """Return the check of an audit by id, by position from 0, or by kind where there is one of that kind.
 
     Raises:

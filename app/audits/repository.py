@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from app.contracts.states import RunState
 from app.core.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
+
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+"""Some columns, by name."""
 
 _SUMMARY = (
     AuditRow.id,
@@ -62,8 +65,8 @@ class StageWork:
 class AuditParts:
     """An audit and what hangs on it, as read in one transaction."""
 
-    audit: Row[*tuple[Any, ...]]
-    checks: Sequence[Row[*tuple[Any, ...]]]
+    audit: AnyRow
+    checks: Sequence[AnyRow]
     stages: dict[str, list[str]]
     work: dict[str, StageWork]
 
@@ -137,7 +140,7 @@ def list_audits(
     verdict: str | None,
     before: str | None,
     limit: int,
-) -> Sequence[Row[*tuple[Any, ...]]]:
+) -> Sequence[AnyRow]:
     """Return audits without their checks, newest first."""
     query = select(*_SUMMARY).where(AuditRow.project_id == project_id)
     for column, wanted in ((AuditRow.state, state), (AuditRow.model_id, model), (AuditRow.verdict, verdict)):
@@ -148,7 +151,7 @@ def list_audits(
     return session.execute(query.order_by(AuditRow.id.desc()).limit(limit)).all()
 
 
-def list_checks(session: Session, project_id: str, audit_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
+def list_checks(session: Session, project_id: str, audit_id: str) -> Sequence[AnyRow]:
     """Return the checks of an audit of the project, without their results."""
     query = select(CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.figures).join(
         AuditRow, AuditRow.id == CheckRow.audit_id
@@ -174,7 +177,7 @@ def list_record_digests(session: Session, check_id: str, stage: str) -> Sequence
 
 def list_events(
     session: Session, project_id: str, audit_id: str, *, after: int, limit: int
-) -> tuple[Row[*tuple[Any, ...]], Sequence[Row[*tuple[Any, ...]]]] | None:
+) -> tuple[AnyRow, Sequence[AnyRow]] | None:
     """Return an audit's state and number of events, and its events after ``after``; None when there is no audit."""
     audit = session.execute(select(AuditRow.state, AuditRow.event_seq).where(*_own(project_id, audit_id))).one_or_none()
     if audit is None:

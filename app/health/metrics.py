@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
-from starlette.types import Scope
 
 from app.core.database import Database
 from app.health import repository
@@ -32,10 +31,9 @@ class Metrics:
         )
         self._registry.register(_WorkCollector(database))
 
-    def observe(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count a request under its route's template: paths themselves would be a metric per id."""
-        route = scope.get("route_template") or "none"
-        method = scope["method"] if scope["method"] in _METHODS else "other"
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request under its route's template."""
+        method = method if method in _METHODS else "other"
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 

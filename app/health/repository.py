@@ -35,14 +35,13 @@ def count_work(session: Session) -> Work:
     """Count audits by state, shards, models and workers."""
     audits = session.execute(select(AuditRow.state, func.count()).group_by(AuditRow.state)).all()
     active = (RunState.QUEUED, RunState.RUNNING)
-    shards = dict(
-        session.execute(
-            select(ShardRow.state, func.count()).where(ShardRow.state.in_(active)).group_by(ShardRow.state)
-        ).tuples()
-    )
+    open_shards = session.execute(
+        select(ShardRow.state, func.count()).where(ShardRow.state.in_(active)).group_by(ShardRow.state)
+    ).all()
+    shards = {state: count for state, count in open_shards}
     checking = select(func.count()).select_from(ModelRow).where(ModelRow.state == ModelState.CHECKING)
     return Work(
-        audits={**dict.fromkeys(RunState, 0), **{state: count for state, count in audits}},
+        audits={str(state): 0 for state in RunState} | {state: count for state, count in audits},
         queued_shards=shards.get(RunState.QUEUED, 0),
         running_shards=shards.get(RunState.RUNNING, 0),
         models_checking=session.scalar(checking) or 0,

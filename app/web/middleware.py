@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uuid6 import uuid7
 
 from app.core.settings import MIB, Settings
-from app.web.problems import ForbiddenError, PayloadTooLargeError, render
+from app.web.problems import ForbiddenError, PayloadTooLargeError, internal_error, render
 
 log = structlog.get_logger("seatrial.http")
 
@@ -24,7 +24,7 @@ SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 # Boundaries and part headers around the file of an upload.
 MULTIPART_SLACK = MIB
 
-Observe = Callable[[Scope, int, float], None]
+Observe = Callable[[str, str, int, float], None]
 
 
 class RequestContext:
@@ -42,10 +42,11 @@ class RequestContext:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given) else uuid7().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        began, status = time.perf_counter(), 500
+        began, status, has_begun = time.perf_counter(), 500, False
 
         async def with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, has_begun
+            has_begun = True
             if message["type"] == "http.response.start":
                 status = message["status"]
                 _set_headers(MutableHeaders(scope=message), request_id)
@@ -53,9 +54,13 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, with_headers)
+        except Exception as error:
+            if has_begun:
+                raise
+            await internal_error(Request(scope), error)(scope, receive, with_headers)
         finally:
             seconds = time.perf_counter() - began
-            self._observe(scope, status, seconds)
+            self._observe(scope["method"], route_of(scope), status, seconds)
             told = log.debug if scope["path"] in ("/healthz", "/readyz", "/metrics") else log.info
             told(
                 "request",
@@ -65,6 +70,19 @@ class RequestContext:
                 status=status,
                 ms=round(1000 * seconds, 1),
             )
+
+
+def route_of(scope: Scope) -> str:
+    """Return the template of the route that answered: paths themselves would be a metric per id.
+
+    >>> route_of({"path": "/v1/audits/aud_1/cancel", "path_params": {"audit_id": "aud_1"}, "endpoint": print})
+    '/v1/audits/{audit_id}/cancel'
+    """
+    if "endpoint" not in scope:
+        return "none"
+    names = {str(value): name for name, value in scope.get("path_params", {}).items()}
+    path: str = scope["path"]
+    return "/".join(f"{{{names[step]}}}" if step in names else step for step in path.split("/"))
 
 
 def _set_headers(headers: MutableHeaders, request_id: str) -> None:

@@ -25,6 +25,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -249,21 +251,29 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
     return render(request, MalformedBodyError("The connection ended before the body did."))
 
 
+async def _on_database_error(request: Request, error: Exception) -> Response:
+    # The driver's message, without the statement and its values.
+    log.error("database unavailable [request %s]: %s", request_id_of(request), getattr(error, "orig", error))
+    detail = "The database does not answer, or has not been migrated; /readyz tells which."
+    return render(request, _named(503, "unavailable", "Not available now", detail, {"Retry-After": "5"}))
+
+
 async def _on_os_error(request: Request, error: Exception) -> Response:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("no room left: %s", error)
         return render(request, StorageFullError("The disk of the service is full: nothing was stored."))
-    return await _on_unexpected(request, error)
+    return internal_error(request, error)
 
 
-async def _on_unexpected(request: Request, error: Exception) -> Response:
+def internal_error(request: Request, error: Exception) -> Response:
+    """Return the answer for a mistake of ours: what it was stands in the log, not in the answer."""
     log.error("unexpected error [request %s]", request_id_of(request), exc_info=error)
     detail = f"The service made a mistake; its log tells more under request {request_id_of(request)}."
     return render(request, _named(500, "internal-error", "The service made a mistake", detail))
 
 
 def install(app: FastAPI) -> None:
-    """Render every error of ``app`` as a problem."""
+    """Render every error of ``app`` as a problem; what is left is caught by the outermost middleware."""
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid_parameters)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -271,7 +281,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ArtifactMissingError, _on_missing_bytes)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(OSError, _on_os_error)
-    app.add_exception_handler(Exception, _on_unexpected)
+    app.add_exception_handler(OperationalError, _on_database_error)
+    app.add_exception_handler(PoolTimeoutError, _on_database_error)
 
 
 def raises(*statuses: int) -> dict[int | str, dict[str, Any]]:
