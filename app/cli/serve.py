@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from app.cli.loopback import LoopbackOnly, is_loopback
+from app.cli.loopback import is_loopback
 from app.cli.supervisor import Supervisor
 from app.core.settings import Settings
 
@@ -94,9 +94,8 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         database = connect(settings)
         upgrade(database)
         database.dispose()
-    app = create_app(settings)
     config = uvicorn.Config(
-        app if settings.require_keys else LoopbackOnly(app),
+        create_app(settings),
         log_level=settings.log_level,
         access_log=False,
         lifespan="on",

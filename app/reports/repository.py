@@ -1,0 +1,56 @@
+"""SQL of reports: everything read within one project."""
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
+from app.web.problems import NotFoundError
+
+
+def get_audit(session: Session, project_id: str, audit_id: str) -> AuditRow:
+    """Return an audit of the project.
+
+    Raises:
+        NotFoundError: There is none of that id in this project.
+    """
+    row = session.scalar(select(AuditRow).where(AuditRow.id == audit_id, AuditRow.project_id == project_id))
+    if row is None:
+        raise NotFoundError(f"There is no audit {audit_id} in this project.")
+    return row
+
+
+def list_checks(session: Session, audit_id: str) -> list[CheckRow]:
+    """Return the checks of an audit in the order asked."""
+    return list(session.scalars(select(CheckRow).where(CheckRow.audit_id == audit_id).order_by(CheckRow.ordinal)))
+
+
+def find_model(session: Session, project_id: str, model_id: str) -> ModelRow | None:
+    """Return a model of the project."""
+    return session.scalar(select(ModelRow).where(ModelRow.id == model_id, ModelRow.project_id == project_id))
+
+
+def find_dataset(session: Session, project_id: str, dataset_id: str) -> DatasetRow | None:
+    """Return a dataset of the project."""
+    return session.scalar(select(DatasetRow).where(DatasetRow.id == dataset_id, DatasetRow.project_id == project_id))
+
+
+def stage_progress(session: Session, check: CheckRow) -> tuple[int, int]:
+    """Return the examples done and to do of a check's present stage."""
+    done, total = session.execute(
+        select(
+            func.coalesce(func.sum(ShardRow.done), 0), func.coalesce(func.sum(ShardRow.stop - ShardRow.start), 0)
+        ).where(ShardRow.check_id == check.id, ShardRow.stage == check.stage)
+    ).one()
+    return int(done), int(total)
+
+
+def workers_of(session: Session, audit_id: str) -> list[str]:
+    """Return the names of the workers that ran shards of an audit."""
+    query = (
+        select(ShardRow.worker)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .where(CheckRow.audit_id == audit_id, ShardRow.worker.is_not(None))
+        .distinct()
+        .order_by(ShardRow.worker)
+    )
+    return [name for name in session.scalars(query) if name is not None]

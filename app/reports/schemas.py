@@ -1,0 +1,127 @@
+"""A report as data: the JSON answer, and what the HTML page is rendered from."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.contracts.base import Read
+from app.contracts.estimates import Estimate, Flag
+from app.contracts.problems import StoredProblem
+from app.contracts.states import RunState
+
+Standing = Literal["real", "partly", "not_real", "unproven", "pending"]
+"""Whether the confidence shown is real: `unproven` when the numbers cannot be relied on, `pending` before any."""
+
+
+class Answer(Read):
+    """Whether the confidence the model shows is real: the question behind every check."""
+
+    standing: Standing = Field(description="`real`, `partly`, `not_real`, `unproven` (doubtful numbers) or `pending`.")
+    headline: str = Field(description="The answer in one sentence.")
+    findings: list[str] = Field(description="What it rests on, a sentence each.")
+
+
+class Scale(Read):
+    """A range an attacker controls, on the scale of everything possible; drawn as a bar."""
+
+    label: str = Field(description="What is measured.")
+    unit: str = Field(description="Unit of the numbers.")
+    low: float = Field(description="Where an attacker can push it down to.")
+    mark: float = Field(description="Where it stands unattacked.")
+    high: float = Field(description="Where an attacker can push it up to.")
+    maximum: float = Field(description="The largest value there is; the smallest is 0.")
+
+
+class ReportParameter(Read):
+    """One parameter of a check."""
+
+    name: str = Field(description="Name.")
+    value: Any = Field(description="Value the check ran with.")
+    is_default: bool = Field(description="Whether that is the default.")
+    description: str = Field(description="What it means.")
+
+
+class ReportEstimate(Estimate):
+    """An estimate with its meaning."""
+
+    name: str = Field(description="Full name, as policies use it: `uncertainty_span.mus`.")
+    unit: str = Field(description="Unit of the value.")
+    better: Literal["higher", "lower", "neither"] = Field(description="Which way is good for the model.")
+    description: str = Field(description="What it says, with the source.")
+
+
+class ReportFigure(Read):
+    """A figure of a check."""
+
+    name: str = Field(description="Name.")
+    alt: str = Field(description="What it shows, in words.")
+    digest: str = Field(description="SHA-256 of the SVG.")
+    svg: str | None = Field(description="The SVG; null when its bytes are gone.")
+
+
+class ReportCheck(Read):
+    """One check of the audit."""
+
+    id: str = Field(description="Identifier.")
+    kind: str = Field(description="Family.")
+    title: str = Field(description="What the family measures.")
+    question: str = Field(description="What it asks.")
+    state: RunState = Field(description="State; numbers are there once it has succeeded.")
+    progress: str = Field(description="How far it is, in words.")
+    answer: Answer = Field(description="What it found.")
+    scale: Scale | None = Field(default=None, description="The range an attacker controls.")
+    params: list[ReportParameter] = Field(description="What was asked.")
+    flags: list[Flag] = Field(description="Doubts about the numbers, with what to do.")
+    estimates: list[ReportEstimate] = Field(description="Numbers, in the order the family publishes them.")
+    counts: dict[str, int] = Field(description="Whole numbers every rate can be recomputed from.")
+    series: dict[str, Any] = Field(description="Curves and histograms behind the figures.")
+    figures: list[ReportFigure] = Field(description="Figures.")
+    error: StoredProblem | None = Field(description="Why it failed.")
+    seconds: float | None = Field(description="From its first shard to its end.")
+
+
+class ReportSource(Read):
+    """A model or dataset the numbers are about."""
+
+    role: str = Field(description="`model`, `dataset`, or the parameter that names it.")
+    id: str = Field(description="Identifier.")
+    name: str = Field(description="Name and version.")
+    digest: str = Field(description="SHA-256 of its bytes.")
+    facts: dict[str, str] = Field(description="What else is known of it, in words.")
+
+
+class ReportTerm(Read):
+    """An entry of the glossary."""
+
+    term: str = Field(description="Term.")
+    meaning: str = Field(description="Meaning.")
+
+
+class ReportReproduction(Read):
+    """What running the same audit again takes."""
+
+    request: dict[str, Any] = Field(description="Body of POST /v1/audits.")
+    seed: int = Field(description="Everything random follows from it.")
+    spec_digest: str = Field(description="SHA-256 of the specification with the digests of model and data.")
+    versions: dict[str, str] = Field(description="What composed this report and what measured.")
+
+
+class ReportRead(Read):
+    """What an audit found."""
+
+    format: Literal["seatrial.report/1"] = Field(default="seatrial.report/1", description="Layout of this document.")
+    audit: str = Field(description="Id of the audit.")
+    state: RunState = Field(description="State of the audit.")
+    is_final: bool = Field(description="Whether nothing will change any more.")
+    verdict: str | None = Field(description="Verdict of the gate; null without a policy.")
+    answer: Answer = Field(description="Over all checks: the least favourable answer.")
+    created_at: datetime = Field(description="When it was submitted (UTC).")
+    started_at: datetime | None = Field(description="When a worker first took it up.")
+    finished_at: datetime | None = Field(description="When it ended.")
+    samples: int = Field(description="Examples asked for.")
+    error: StoredProblem | None = Field(description="Why it could not start.")
+    sources: list[ReportSource] = Field(description="Models and datasets the numbers are about.")
+    checks: list[ReportCheck] = Field(description="Its checks, in the order asked.")
+    glossary: list[ReportTerm] = Field(description="The terms used.")
+    reproduction: ReportReproduction = Field(description="What running it again takes.")

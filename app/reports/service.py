@@ -1,0 +1,258 @@
+"""Composes a report from stored rows. Nothing is computed anew: a report says what the database holds."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import PydanticUndefined
+from sqlalchemy.orm import Session
+
+from app.contracts.estimates import Metric, Result
+from app.contracts.families import METRICS, params_contract
+from app.contracts.problems import StoredProblem
+from app.contracts.states import TERMINAL, RunState
+from app.core.storage import ArtifactMissingError, ArtifactStore
+from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
+from app.reports import repository
+from app.reports.glossary import GLOSSARY
+from app.reports.narratives import narrative_of
+from app.reports.schemas import (
+    Answer,
+    ReportCheck,
+    ReportEstimate,
+    ReportFigure,
+    ReportParameter,
+    ReportRead,
+    ReportReproduction,
+    ReportSource,
+    ReportTerm,
+    Standing,
+)
+
+_WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")
+
+
+def compose_report(session: Session, store: ArtifactStore, project_id: str, audit_id: str) -> ReportRead:
+    """Return the report of an audit, finished or not.
+
+    Raises:
+        NotFoundError: There is no such audit in the project.
+    """
+    audit = repository.get_audit(session, project_id, audit_id)
+    rows = repository.list_checks(session, audit_id)
+    model = repository.find_model(session, project_id, audit.model_id)
+    dataset = repository.find_dataset(session, project_id, audit.dataset_id)
+    classes = _classes(model)
+    checks = [_check(session, store, row, classes) for row in rows]
+    sources = [
+        *([_model_source("model", model)] if model else []),
+        *([_data_source("dataset", dataset)] if dataset else []),
+    ]
+    for row in rows:
+        sources += [one for one in _referenced(session, project_id, row) if one not in sources]
+    terms = dict.fromkeys(term for row in rows for term in narrative_of(row.kind).terms())
+    return ReportRead(
+        audit=audit.id,
+        state=RunState(audit.state),
+        is_final=audit.state in TERMINAL,
+        verdict=audit.verdict,
+        answer=_overall(audit, checks),
+        created_at=audit.created_at,
+        started_at=audit.started_at,
+        finished_at=audit.finished_at,
+        samples=audit.samples,
+        error=StoredProblem.model_validate(audit.error) if audit.error else None,
+        sources=sources,
+        checks=checks,
+        glossary=[ReportTerm(term=term, meaning=GLOSSARY[term]) for term in sorted(terms, key=str.lower)],
+        reproduction=ReportReproduction(
+            request={**audit.spec, "model": audit.model_id, "dataset": audit.dataset_id},
+            seed=audit.seed,
+            spec_digest=audit.spec_digest,
+            versions=_versions(model, repository.workers_of(session, audit_id)),
+        ),
+    )
+
+
+def _overall(audit: AuditRow, checks: list[ReportCheck]) -> Answer:
+    if not checks:
+        return Answer(standing="pending", headline="Nothing was asked.", findings=[])
+    worst = min(checks, key=lambda check: _WORST_FIRST.index(check.answer.standing))
+    unfinished = sum(check.state != RunState.SUCCEEDED for check in checks)
+    findings = [f"{unfinished} of {len(checks)} checks have no numbers; this report is partial."] if unfinished else []
+    return Answer(standing=worst.answer.standing, headline=worst.answer.headline, findings=findings)
+
+
+def _check(session: Session, store: ArtifactStore, row: CheckRow, classes: int | None) -> ReportCheck:
+    narrative = narrative_of(row.kind)
+    result = Result.model_validate(row.result) if row.result else None
+    error = StoredProblem.model_validate(row.error) if row.error else None
+    seconds = (row.finished_at - row.started_at).total_seconds() if row.started_at and row.finished_at else None
+    return ReportCheck(
+        id=row.id,
+        kind=row.kind,
+        title=narrative.title(row.kind),
+        question=narrative.question(row.params),
+        state=RunState(row.state),
+        progress=_progress(session, row),
+        answer=narrative.answer(result, row.params, classes) if result else _no_answer(row, error),
+        scale=narrative.scale(result, classes) if result else None,
+        params=_params(row),
+        flags=sorted(result.flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
+        if result
+        else [],
+        estimates=_estimates(row.kind, result) if result else [],
+        counts=result.counts if result else {},
+        series=result.series if result else {},
+        figures=[_figure(store, row.kind, name, digest) for name, digest in (row.figures or {}).items()],
+        error=error,
+        seconds=seconds,
+    )
+
+
+def _progress(session: Session, row: CheckRow) -> str:
+    if row.state in TERMINAL or row.stage is None:
+        return str(row.state)
+    done, total = repository.stage_progress(session, row)
+    return f"{row.state}: stage {row.stage}, {done:,} of {total:,} examples"
+
+
+def _no_answer(row: CheckRow, error: StoredProblem | None) -> Answer:
+    if row.state == RunState.FAILED:
+        reason = f" {error.title}: {error.detail}" if error else ""
+        return Answer(standing="unproven", headline=f"Not shown: this check failed.{reason}", findings=[])
+    if row.state == RunState.CANCELLED:
+        return Answer(standing="unproven", headline="Not shown: this check was cancelled.", findings=[])
+    return Answer(standing="pending", headline=f"Not known yet: this check is {row.state}.", findings=[])
+
+
+def _params(row: CheckRow) -> list[ReportParameter]:
+    try:
+        fields = params_contract(row.kind).model_fields
+    except KeyError:
+        fields = {}
+    params = []
+    for name, value in row.params.items():
+        if name == "kind":
+            continue
+        field = fields.get(name)
+        default = field.get_default(call_default_factory=True, validated_data={}) if field else PydanticUndefined
+        description = (field.description or "") if field else ""
+        params.append(ReportParameter(name=name, value=value, is_default=value == default, description=description))
+    return params
+
+
+def _estimates(kind: str, result: Result) -> list[ReportEstimate]:
+    estimates = []
+    for name, estimate in result.estimates.items():
+        metric = find_metric(kind, name)
+        estimates.append(
+            ReportEstimate(
+                **estimate.model_dump(),
+                name=f"{kind}.{name}",
+                unit=metric.unit if metric else "",
+                better=metric.better if metric else "neither",
+                description=metric.description if metric else "",
+            )
+        )
+    return estimates
+
+
+def find_metric(kind: str, name: str) -> Metric | None:
+    """Return what a published number is, by its name and the keys of its qualifiers; None for one not listed.
+
+    >>> find_metric("uncertainty_span", "ece[attack=ace]").qualifiers
+    ['attack']
+    """
+    base, _, inside = name.partition("[")
+    keys = [pair.partition("=")[0] for pair in inside.removesuffix("]").split(",") if pair]
+    candidates = [metric for metric in METRICS.get(kind, []) if metric.name == base]
+    exact = [metric for metric in candidates if metric.qualifiers == keys]
+    # A number may carry a further qualifier than the table knows: the closest entry still says what it is.
+    if exact or not candidates:
+        return exact[0] if exact else None
+    return max(candidates, key=lambda metric: len(set(metric.qualifiers) & set(keys)))
+
+
+def _figure(store: ArtifactStore, kind: str, name: str, digest: Any) -> ReportFigure:
+    try:
+        svg = store.local_path(str(digest)).read_text(encoding="utf-8")
+    except (ArtifactMissingError, ValueError):
+        svg = None
+    return ReportFigure(name=name, alt=narrative_of(kind).describe_figure(name), digest=str(digest), svg=svg)
+
+
+def _classes(model: ModelRow | None) -> int | None:
+    if model is None:
+        return None
+    labels = model.manifest.get("labels")
+    counted = (model.facts or {}).get("classes") or (len(labels) if labels else None)
+    return int(counted) if counted else None
+
+
+def _referenced(session: Session, project_id: str, row: CheckRow) -> list[ReportSource]:
+    try:
+        params = params_contract(row.kind).model_validate(row.params)
+    except (KeyError, ValidationError):
+        return []
+    sources = []
+    for role, identifier in params.references().items():
+        if identifier.startswith("mdl_"):
+            model = repository.find_model(session, project_id, identifier)
+            sources += [_model_source(role, model)] if model else []
+        else:
+            dataset = repository.find_dataset(session, project_id, identifier)
+            sources += [_data_source(role, dataset)] if dataset else []
+    return sources
+
+
+def _model_source(role: str, row: ModelRow) -> ReportSource:
+    architecture = row.manifest.get("architecture", {})
+    facts = {"task": row.task, "architecture": str(architecture.get("kind", "unknown")), "size": _size(row.size_bytes)}
+    if row.facts:
+        facts["parameters"] = f"{row.facts.get('parameters', 0):,}"
+        facts["classes"] = str(row.facts.get("classes", ""))
+    claimed = row.manifest.get("clean_accuracy")
+    if claimed is not None:
+        facts["accuracy its owner measured"] = f"{claimed:.4g}"
+    return ReportSource(role=role, id=row.id, name=f"{row.name} {row.version}", digest=row.digest, facts=facts)
+
+
+def _data_source(role: str, row: DatasetRow) -> ReportSource:
+    facts = {
+        "task": row.task,
+        "split": row.split,
+        "format": row.format,
+        "examples": f"{row.facts.get('examples', 0):,}",
+        "classes": str(row.facts.get("classes", "")),
+        "size": _size(row.size_bytes),
+    }
+    return ReportSource(role=role, id=row.id, name=f"{row.name} {row.version}", digest=row.digest, facts=facts)
+
+
+def _size(size_bytes: int) -> str:
+    """Return a size for people.
+
+    >>> _size(999), _size(2_500_000)
+    ('999 bytes', '2.5 MB')
+    """
+    if size_bytes < 1000:
+        return f"{size_bytes} bytes"
+    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+        if size_bytes >= 10**power:
+            return f"{size_bytes / 10**power:.1f} {unit}"
+    raise AssertionError("unreachable: every size of 1000 bytes or more has a unit")
+
+
+def _versions(model: ModelRow | None, workers: list[str]) -> dict[str, str]:
+    try:
+        own = version("seatrial")
+    except PackageNotFoundError:
+        own = "a checkout"
+    versions = {"seatrial": own, "python of the API": platform.python_version()}
+    if model is not None and model.facts:
+        versions["device that checked the model"] = str(model.facts.get("device", "unknown"))
+    if workers:
+        versions["workers"] = ", ".join(workers)
+    return versions
