@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 Piece = TypeVar("Piece")
 
@@ -48,3 +49,17 @@ def halving(
         generator.set_state(state)
     middle = (start + stop) // 2
     return halving(work, start, middle, generators=generators) + halving(work, middle, stop, generators=generators)
+
+
+def forward(model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Return ``model(images)`` without a graph, in halves where memory runs out.
+
+    Raises:
+        torch.OutOfMemoryError: One example alone does not fit (or the RuntimeError some devices raise instead).
+    """
+
+    def piece(start: int, stop: int) -> Tensor:
+        with torch.no_grad():
+            return model(images[start:stop])
+
+    return torch.cat(halving(piece, 0, len(images)))

@@ -263,11 +263,11 @@ class _Run:
                 loss = self.objective.loss(logits, rows)
             outputs.append(logits.detach())
             if i < len(self.models) - 1:
-                done.append((loss.detach(), _input_gradient(loss, inputs)))
+                done.append((loss.detach(), input_gradient(loss, inputs)))
         last = loss
 
         def finish() -> tuple[Tensor, Tensor]:
-            value, gradient = last.detach(), _input_gradient(last, inputs)
+            value, gradient = last.detach(), input_gradient(last, inputs)
             for earlier_value, earlier_gradient in done:
                 value = value + earlier_value
                 gradient += earlier_gradient
@@ -362,7 +362,7 @@ class _Run:
             out.reached[at] = reached[take]
 
 
-def _input_gradient(loss: Tensor, inputs: Tensor) -> Tensor:
+def input_gradient(loss: Tensor, inputs: Tensor) -> Tensor:
     """Return the gradient of each example's loss at its own input (n, ...), zeros where the model has none."""
     if not loss.requires_grad:
         return torch.zeros_like(inputs)

@@ -6,12 +6,17 @@ exactly 1 are counted (implementations with open bins lose a saturated softmax a
 on an empty sample.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from workers.stats.intervals import Interval, bootstrap
+
 Floats = NDArray[np.float64]
+
+METRICS = ("ece", "ece_centre", "s_ece", "mce", "brier")
 
 
 def bin_of(confidence: ArrayLike, bins: int) -> NDArray[np.int64]:
@@ -125,6 +130,49 @@ def brier(confidence: ArrayLike, correct: ArrayLike) -> float | None:
     """
     values, hits = _sample(confidence, correct)
     return float(np.mean((values - hits) ** 2)) if len(values) else None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """All five metrics with bootstrap intervals, by the names of ``METRICS``."""
+
+    values: dict[str, float | None]
+    intervals: dict[str, Interval | None]
+
+
+def calibrate(confidence: ArrayLike, correct: ArrayLike, bins: int = 15, *, seed: int | Sequence[int]) -> Calibration:
+    """Return all five metrics of a sample with 95 % bootstrap intervals, all from the same resamples."""
+    values, hits = _sample(confidence, correct)
+    if len(values) == 0:
+        return Calibration(dict.fromkeys(METRICS), dict.fromkeys(METRICS))
+    statistic = _weighted(values, hits, bins)
+    point = statistic(np.ones((1, len(values))))[0]
+    intervals = bootstrap(statistic, [len(values)], seed=seed)
+    return Calibration(
+        {name: float(value) for name, value in zip(METRICS, point, strict=True)},
+        dict(zip(METRICS, intervals, strict=True)),
+    )
+
+
+def _weighted(values: Floats, hits: Floats, bins: int) -> Callable[[Floats], Floats]:
+    """Return the five metrics as a function of weights (resamples, n), columns as in ``METRICS``."""
+    index = bin_of(values, bins)
+    order = np.argsort(index, kind="stable")
+    index, values, hits = index[order], values[order], hits[order]
+    starts = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
+    gap, centre_gap, square = hits - values, hits - (2 * index + 1) / (2 * bins), (hits - values) ** 2
+
+    def statistic(weights: Floats) -> Floats:
+        weights = weights[:, order]
+        n = len(values)
+        gaps = np.add.reduceat(weights * gap, starts, axis=1)
+        centre_gaps = np.add.reduceat(weights * centre_gap, starts, axis=1)
+        counts = np.add.reduceat(weights, starts, axis=1)
+        in_bins = np.abs(gaps) / np.where(counts > 0, counts, 1)
+        columns = [np.abs(gaps).sum(1) / n, np.abs(centre_gaps).sum(1) / n, gaps.sum(1) / n, in_bins.max(1)]
+        return np.stack([*columns, weights @ square / n], axis=1)
+
+    return statistic
 
 
 def _sample(confidence: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:

@@ -112,6 +112,9 @@ class UncertaintySpanParams(Request):
         attack = self.steps * self.restarts
         backward = 2 * attack * samples
         forward = 4 * samples
+        # Should the softmax prove saturated: both attacks again, and 40 points between clean and attacked image.
+        backward += 2 * attack * samples
+        forward += 44 * samples
         # The masked-gradient check repeats both attacks at twice the radius on at most 100 examples.
         backward += 2 * attack * min(samples, 100)
         for name in self.attacks:
@@ -123,7 +126,7 @@ class UncertaintySpanParams(Request):
             forward += 2 * outliers
         if self.transfer_model is not None:
             backward += 2 * attack * samples
-            forward += 2 * samples
+            forward += 7 * samples
         return forward, backward
 
 
@@ -131,25 +134,61 @@ ARMS = ("clean", "over", "under")
 
 METRICS = [
     Metric(name="mus", unit="nat", better="lower", description="Mean uncertainty span: mean of H_under - H_over."),
+    Metric(
+        name="mus",
+        qualifiers=["attack"],
+        unit="nat",
+        better="lower",
+        description="Mean span of another attack on the unmodified model: `tempered` (through temperature-scaled logits, "
+        "when the softmax is saturated) or `transfer` (made on the transfer model).",
+    ),
+    Metric(
+        name="mus_worst",
+        unit="nat",
+        better="lower",
+        description="Mean over examples of the widest span any of the attacks reached: the number to gate on.",
+    ),
+    Metric(
+        name="mus_scaled",
+        unit="nat",
+        better="lower",
+        description="Mean span of the softmax of temperature-scaled logits, clean margins brought to 2 nats at most.",
+    ),
+    Metric(name="mus_std", unit="nat", better="neither", description="Standard deviation of the span (n - 1)."),
     Metric(name="msus", unit="nat^2", better="lower", description="Mean squared uncertainty span."),
+    Metric(
+        name="msus_std", unit="nat^2", better="neither", description="Standard deviation of the squared span (n - 1)."
+    ),
+    Metric(
+        name="span_growth",
+        unit="nat",
+        better="neither",
+        description="Mean span at twice epsilon less that at epsilon, on the first 100 examples; near 0 is suspect.",
+    ),
+    Metric(name="nud", unit="1", better="lower", description="Mean |H_under - H_clean| / (log C - H_clean)."),
     Metric(
         name="nud",
         qualifiers=["arm"],
         unit="1",
         better="lower",
-        description="Mean |H_adv - H_clean| / (log C - H_clean).",
+        description="Mean |H_arm - H_clean| / (log C - H_clean).",
     ),
     Metric(name="clean_accuracy", unit="1", better="higher", description="Accuracy before any attack."),
+    Metric(
+        name="accuracy",
+        qualifiers=["arm"],
+        unit="1",
+        better="higher",
+        description="Accuracy in an arm; the under-confidence attack may change predictions.",
+    ),
     Metric(name="entropy", qualifiers=["arm"], unit="nat", better="neither", description="Mean predictive entropy."),
+    Metric(name="confidence", qualifiers=["arm"], unit="1", better="neither", description="Mean top-label confidence."),
     Metric(
         name="ece",
         qualifiers=["arm"],
         unit="1",
         better="lower",
         description="Expected calibration error, mean-confidence form.",
-    ),
-    Metric(
-        name="ece", qualifiers=["attack"], unit="1", better="lower", description="ECE under a label-preserving attack."
     ),
     Metric(
         name="ece_centre",
@@ -170,6 +209,27 @@ METRICS = [
     ),
     Metric(name="brier", qualifiers=["arm"], unit="1", better="lower", description="Top-label Brier score."),
     Metric(
+        name="ece",
+        qualifiers=["attack"],
+        unit="1",
+        better="lower",
+        description="ECE under a label-preserving attack, mean-confidence form.",
+    ),
+    Metric(
+        name="s_ece",
+        qualifiers=["attack"],
+        unit="1",
+        better="neither",
+        description="Signed ECE under a label-preserving attack: negative is over-confident.",
+    ),
+    Metric(
+        name="confidence",
+        qualifiers=["attack"],
+        unit="1",
+        better="neither",
+        description="Mean top-label confidence under a label-preserving attack.",
+    ),
+    Metric(
         name="accuracy",
         qualifiers=["attack"],
         unit="1",
@@ -188,20 +248,27 @@ METRICS = [
         qualifiers=["epsilon"],
         unit="1",
         better="higher",
-        description="Area under precision-recall, inliers positive.",
+        description="Area under precision-recall by trapezoid, inliers positive.",
     ),
     Metric(
         name="aupr_out",
         qualifiers=["epsilon"],
         unit="1",
         better="higher",
-        description="Area under precision-recall, outliers positive.",
+        description="Area under precision-recall by trapezoid, outliers positive.",
     ),
     Metric(
         name="fpr95",
         qualifiers=["epsilon"],
         unit="1",
         better="lower",
-        description="Inliers flagged when 95 % of outliers are.",
+        description="Share of inliers flagged at the first threshold that flags 95 % of the outliers.",
+    ),
+    Metric(
+        name="outlier_entropy",
+        qualifiers=["epsilon"],
+        unit="nat",
+        better="higher",
+        description="Mean entropy of the outliers under the over-confidence attack.",
     ),
 ]

@@ -1,0 +1,34 @@
+"""How far can an attacker push a model's uncertainty? The uncertainty-span audit.
+
+The question
+    A classifier's predictive entropy is used to decide what a machine may do alone. An attacker who can lower it makes
+    a wrong answer look sure; one who can raise it floods the people behind the machine with doubtful cases. The
+    *uncertainty span* of an example is the entropy reached by an attack that raises it less the entropy reached by one
+    that lowers it; MUS is its mean over the sample and MSUS the mean of its square.
+
+The paper
+    E. Ledda, G. Scodeller, D. Angioni, G. Piras, A. E. Cina, G. Fumera, B. Biggio, F. Roli: "On the Robustness of
+    Adversarial Training Against Uncertainty Attacks". Attacks: eq. 10 (over-confidence, STAB) and eq. 11
+    (under-confidence). Where the text and its tables disagree, the tables and the authors' code are followed: signed
+    ECE is accuracy minus confidence, positive when under-confident. The label-preserving attacks it generalises: ACE
+    (Galil and El-Yaniv 2021, "Disrupting Deep Uncertainty Estimation Without Harming Accuracy"), the (eta, omega)-ACE
+    family, and the calibration attacks of Obadinma et al.
+
+Threat model
+    White box: the attacker knows the weights and adds to each image a perturbation of at most epsilon in l_inf or l_2,
+    within valid pixels. The label used by the over-confidence attack is the model's own clean prediction; true labels
+    are used only where an attack says so. The under-confidence attack may change the prediction; the specific attacks
+    may not.
+
+The guarantee
+    Every reported span was realised by images inside the ball: MUS is a lower bound on what an attacker can do, up to
+    the sampling error its interval states. With ``selection = best_entropy`` the clean image is a candidate too, so a
+    span is never negative.
+
+Limits
+    A lower bound can be loose: gradients may be masked. Five checks look for that (zero gradients, spans that do not
+    grow with epsilon, attacks that improve nothing, transferred attacks that do better, a softmax saturated in
+    float32) and each puts a flag beside the numbers. A saturated softmax has no entropy to move except on its decision
+    boundaries, so there the attack is repeated on temperature-scaled logits and followed to the boundary:
+    ``mus_worst`` is the number to trust then.
+"""

@@ -1,0 +1,148 @@
+"""The family as the runtime sees it: which stages, one shard of each, and the result."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from torch import Tensor
+
+from app.contracts.estimates import Flag, Result
+from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from workers.errors import PreflightError
+from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.uncertainty_span import estimates, flags
+from workers.families.uncertainty_span.figures import draw
+from workers.families.uncertainty_span.outliers import attack_outliers
+from workers.families.uncertainty_span.records import Columns, Sample, to_records
+from workers.families.uncertainty_span.span import attack_spans, make_search
+from workers.families.uncertainty_span.specific import attack_specific
+from workers.families.uncertainty_span.tempered import attack_tempered
+from workers.families.uncertainty_span.transfer import attack_transferred
+
+OUTLIERS = "outliers/dataset"
+
+GROWTH_EXAMPLES = 100
+"""Examples attacked again at twice the radius: enough to see a mean grow."""
+
+
+class UncertaintySpan:
+    """Attack predictive entropy both ways; doubt the answer five ways."""
+
+    def preflight(self, target: TargetInfo, data: DataInfo, params: UncertaintySpanParams) -> None:
+        """Refuse a target that has no entropy or no gradients.
+
+        Raises:
+            PreflightError: Fewer than two classes, or a target without gradients.
+        """
+        if target.classes < 2:
+            raise PreflightError(
+                "too-few-classes",
+                "The model has too few classes",
+                f"entropy needs at least 2 classes, the model has {target.classes}",
+                field="model",
+            )
+        if not target.has_gradients:
+            raise PreflightError(
+                "no-gradients",
+                "The model gives no gradients",
+                "uncertainty_span attacks by gradients; audit the weights instead of an endpoint",
+                field="model",
+            )
+
+    def next_stage(self, params: UncertaintySpanParams, done: Mapping[str, Records]) -> Stage | None:
+        """Return ``attack`` first, then the same at twice the radius, then what parameters and records call for."""
+        if "attack" not in done:
+            return Stage("attack")
+        planned = [Stage("growth", limit=GROWTH_EXAMPLES)]
+        if flags.is_saturated(Sample(done["attack"])):
+            planned.append(Stage("tempered"))
+        if params.transfer_model is not None:
+            planned.append(Stage("transfer"))
+        planned += [Stage(name) for name in params.attacks]
+        if params.outliers is not None:
+            planned.append(Stage("outliers", source=OUTLIERS, limit=done["attack"].num_rows))
+        return next((stage for stage in planned if stage.name not in done), None)
+
+    def run(self, params: UncertaintySpanParams, shard: Shard, context: RunContext) -> Records:
+        """Attack one shard; batches are independent of each other, so any cut gives the same rows."""
+        tables = []
+        for batch in context.batches():
+            columns, unsound = self._attack(params, shard.stage, context, batch)
+            tables.append(to_records(batch, unsound, columns))
+        return pa.concat_tables(tables).combine_chunks()
+
+    def reduce(self, params: UncertaintySpanParams, done: Mapping[str, Records], seed: int) -> Result:
+        """Turn records into estimates, series, flags and counts."""
+        samples = {name: Sample(records) for name, records in done.items()}
+        attack = samples["attack"]
+        others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}
+        found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
+        found |= estimates.further_spans(attack, others, seed)
+        specific: dict[str, Sample] = {name: samples[name] for name in params.attacks if name in samples}
+        found |= estimates.attack_estimates(specific, params.bins, seed)
+        series = estimates.make_series(attack, params.bins)
+        if "growth" in samples:
+            found["span_growth"] = estimates.span_growth(attack, samples["growth"], seed)
+            series["span_by_epsilon"] = estimates.growth_points(params, attack, samples["growth"])
+        if "outliers" in samples:
+            found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
+        result = Result(estimates=found, series=series, counts=_count(samples, specific))
+        result.flags = _doubt(params, samples, result, seed) if attack.valid else []
+        return result
+
+    def figures(self, params: UncertaintySpanParams, result: Result) -> Mapping[str, str]:
+        """Draw the result: SVG text by name."""
+        return draw(params, result)
+
+    def _attack(
+        self, params: UncertaintySpanParams, stage: str, context: RunContext, batch: Batch
+    ) -> tuple[Columns, Tensor]:
+        match stage:
+            case "attack":
+                return attack_spans(params, make_search(params), context, batch)
+            case "growth":
+                return attack_spans(params, make_search(params, 2 * params.epsilon), context, batch)
+            case "tempered":
+                return attack_tempered(make_search(params), context, batch)
+            case "transfer":
+                return attack_transferred(make_search(params), context, batch)
+            case "outliers":
+                return attack_outliers(params, context, batch)
+        for name in params.attacks:
+            if name == stage:
+                return attack_specific(name, params, context, batch)
+        raise ValueError(f"no such stage: {stage}")
+
+
+def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], result: Result, seed: int) -> list[Flag]:
+    attack = samples["attack"]
+    found = flags.zero_gradients(attack) + flags.attack_not_improving(attack)
+    if "growth" in samples:
+        found += flags.span_not_growing(params, attack, samples["growth"])
+    if "transfer" in samples:
+        found += flags.transfer_beats_white_box(attack, samples["transfer"], seed)
+    if "tempered" in samples:
+        found += flags.saturated_logits(attack, result.estimates["mus"], result.estimates["mus_worst"])
+    return found
+
+
+def _count(samples: Mapping[str, Sample], specific: Mapping[str, Sample]) -> dict[str, int]:
+    attack = samples["attack"]
+    clean = attack["prediction_clean"]
+    counts = {
+        "n": attack.size,
+        "errored": attack.size - attack.valid,
+        "attacked": attack.valid,
+        "clean_correct": int(estimates.hits(attack, "clean").sum()),
+        "flipped": int((attack["prediction_under"] != clean).sum()),
+        "flipped_over": int((attack["prediction_over"] != clean).sum()),
+        "saturated": int(attack.floats("is_saturated").sum()),
+    }
+    for name in [name for name in ("tempered", "transfer", "outliers", *specific) if name in samples]:
+        counts[f"{name}_n"] = samples[name].size
+        counts[f"{name}_errored"] = samples[name].size - samples[name].valid
+    if "tempered" in samples:
+        counts["tempered_crossed"] = int(samples["tempered"].floats("crossed").sum())
+    return counts
+
+
+FAMILY: Family[UncertaintySpanParams] = UncertaintySpan()

@@ -1,0 +1,152 @@
+"""Result to SVG figures: text that is the same for the same result, on any machine with the same matplotlib."""
+
+import io
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from app.contracts.estimates import Estimate, Result
+from app.contracts.families.uncertainty_span import ARMS, UncertaintySpanParams
+
+COLOURS = {"clean": "#4d4d4d", "over": "#c8553d", "under": "#2e6f9e"}
+"""Told apart also in print and by colour-blind readers; line styles differ as well."""
+
+STYLES = {"clean": "-", "over": "--", "under": ":"}
+LABELS = {"clean": "clean", "over": "over-confidence attack", "under": "under-confidence attack"}
+
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "legend.frameon": False,
+}
+
+
+def draw(params: UncertaintySpanParams, result: Result) -> dict[str, str]:
+    """Return SVG text by figure name; a figure whose numbers the result lacks is left out."""
+    drawn: dict[str, str] = {}
+    if sum(sum(result.series["entropy_histogram"][arm]) for arm in ARMS):
+        drawn["entropy"] = _figure("entropy", "Predictive entropy, clean and attacked", _entropy, result)
+        drawn["reliability"] = _figure(
+            "reliability", "Reliability, clean and attacked", _reliability, result, columns=3
+        )
+    if len(result.series.get("span_by_epsilon", [])) > 1:
+        drawn["span_by_epsilon"] = _figure("span_by_epsilon", "Mean uncertainty span against epsilon", _growth, result)
+    if params.attacks:
+        drawn["attacks"] = _figure("attacks", "ECE under label-preserving attacks", _attacks, result)
+    if _by_qualifier(result.estimates, "auroc", "epsilon"):
+        drawn["outliers"] = _figure("outliers", "Telling outliers by entropy, under attack", _outliers, result)
+    return drawn
+
+
+def _figure(
+    name: str, title: str, plot: Callable[[list[Axes], Result], None], result: Result, *, columns: int = 1
+) -> str:
+    # The salt makes ids repeatable, and different between figures that end up in one page.
+    style: Any = STYLE | {"svg.hashsalt": f"uncertainty_span {name}"}
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(6.2 if columns == 1 else 3.1 * columns, 3.4), layout="constrained")
+        axes = [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
+        figure.suptitle(title)
+        plot(axes, result)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
+    svg = text.getvalue()
+    # From the root element on: an XML declaration and a doctype may not stand inside a page.
+    svg = svg[svg.index("<svg ") :].replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    return svg.replace(">", f"><title>{escape(title)}</title>", 1)
+
+
+def _entropy(axes: list[Axes], result: Result) -> None:
+    histogram = result.series["entropy_histogram"]
+    for arm in ARMS:
+        total = max(1, sum(histogram[arm]))
+        shares = [count / total for count in histogram[arm]]
+        axes[0].stairs(shares, histogram["edges"], color=COLOURS[arm], linestyle=STYLES[arm], lw=1.6, label=LABELS[arm])
+        mean = result.estimates[f"entropy[arm={arm}]"].value
+        if mean is not None:
+            axes[0].axvline(mean, color=COLOURS[arm], linestyle=STYLES[arm], lw=0.8, alpha=0.6)
+    axes[0].set(xlabel="predictive entropy (nat); thin lines: means", ylabel="share of examples", ylim=(0, None))
+    axes[0].legend()
+
+
+def _reliability(axes: list[Axes], result: Result) -> None:
+    for ax, arm in zip(axes, ARMS, strict=True):
+        diagram = result.series["reliability"][arm]
+        total = max(1, sum(diagram["count"]))
+        points = [
+            (left, right - left, accuracy, confidence, count / total)
+            for left, right, accuracy, confidence, count in zip(
+                diagram["edges"],
+                diagram["edges"][1:],
+                diagram["accuracy"],
+                diagram["confidence"],
+                diagram["count"],
+                strict=False,
+            )
+            if accuracy is not None
+        ]
+        lefts, widths, accuracies, confidences, shares = zip(*points, strict=True)
+        ax.bar(lefts, shares, widths, align="edge", color=COLOURS[arm], alpha=0.18, label="share of examples")
+        ax.plot([0, 1], [0, 1], color="#999999", lw=0.8, label="perfectly calibrated")
+        ax.plot(confidences, accuracies, color=COLOURS[arm], marker="o", ms=3, lw=1.2, label="accuracy")
+        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", title=f"{LABELS[arm]}\n{_ece(result, arm)}")
+        ax.set_aspect("equal")
+    axes[0].set_ylabel("accuracy")
+    axes[0].legend(fontsize=7, loc="upper left")
+
+
+def _ece(result: Result, arm: str) -> str:
+    ece, signed = result.estimates[f"ece[arm={arm}]"].value, result.estimates[f"s_ece[arm={arm}]"].value
+    return "" if ece is None or signed is None else f"ECE {ece:.3f}, signed {signed:+.3f}"
+
+
+def _growth(axes: list[Axes], result: Result) -> None:
+    points = result.series["span_by_epsilon"]
+    axes[0].plot([p["epsilon"] for p in points], [p["mus"] for p in points], color=COLOURS["under"], marker="o")
+    axes[0].set(xlabel="epsilon", ylabel=f"mean span (nat), {points[-1]['n']} examples", xlim=(0, None), ylim=(0, None))
+
+
+def _attacks(axes: list[Axes], result: Result) -> None:
+    found = {"none": result.estimates["ece[arm=clean]"]} | _by_qualifier(result.estimates, "ece", "attack")
+    defined = {name: estimate for name, estimate in found.items() if estimate.value is not None}
+    values = [estimate.value or 0.0 for estimate in defined.values()]
+    axes[0].barh(list(defined), values, color=COLOURS["over"], alpha=0.75, height=0.6)
+    for row, estimate in enumerate(defined.values()):
+        if estimate.low is not None and estimate.high is not None:
+            axes[0].plot([estimate.low, estimate.high], [row, row], color="#222222", lw=1.2)
+    axes[0].invert_yaxis()
+    axes[0].set(xlabel="expected calibration error, 95 % interval", xlim=(0, None))
+
+
+def _outliers(axes: list[Axes], result: Result) -> None:
+    curves = {"auroc": ("AUROC", "under", "o"), "fpr95": ("FPR at 95 % TPR", "over", "s")}
+    for name, (label, colour, marker) in curves.items():
+        found = _by_qualifier(result.estimates, name, "epsilon")
+        points = sorted((float(epsilon), estimate) for epsilon, estimate in found.items() if estimate.value is not None)
+        epsilons, values = [x for x, _ in points], [estimate.value or 0.0 for _, estimate in points]
+        axes[0].plot(epsilons, values, marker=marker, label=label, color=COLOURS[colour], linestyle=STYLES[colour])
+        for epsilon, estimate in points:
+            if estimate.low is not None and estimate.high is not None:
+                axes[0].plot([epsilon, epsilon], [estimate.low, estimate.high], color=COLOURS[colour], lw=1)
+    axes[0].axhline(0.5, color="#999999", lw=0.8)
+    axes[0].set(xlabel="epsilon of the attack on the outliers", ylim=(0, 1.02))
+    axes[0].legend()
+
+
+def _by_qualifier(estimates: Mapping[str, Estimate], name: str, qualifier: str) -> dict[str, Estimate]:
+    """Return the estimates called ``name[qualifier=value]``, by value."""
+    start = f"{name}[{qualifier}="
+    return {key[len(start) : -1]: estimate for key, estimate in estimates.items() if key.startswith(start)}

@@ -1,0 +1,102 @@
+"""The over-confidence and under-confidence attacks and the span between them (Ledda et al., sec. III)."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from workers.attacks.losses import cross_entropy, entropy, uniform_cross_entropy
+from workers.attacks.memory import forward
+from workers.attacks.pgd import PGD, Objective, Outcome
+from workers.families.protocol import Batch, RunContext
+from workers.families.uncertainty_span.records import Columns, measure
+
+
+def over_confidence(predictions: Tensor) -> Objective:
+    """Return the objective of STAB: least cross-entropy to the clean prediction (eq. 10), ranked by least entropy.
+
+    Args:
+        predictions: (batch,) argmax of the clean output, fixed for the whole attack.
+    """
+    return Objective(
+        loss=lambda logits, rows: cross_entropy(logits, predictions[rows]),
+        criterion=lambda logits, rows: entropy(logits[:, 0]),
+        floor=0.0,
+    )
+
+
+def under_confidence(classes: int) -> Objective:
+    """Return the objective of the under-confidence attack: uniform cross-entropy (eq. 11), ranked by greatest entropy.
+
+    It is not the gradient of the entropy; the optimum is the same. It may change the prediction.
+    """
+    return Objective(
+        loss=lambda logits, rows: uniform_cross_entropy(logits),
+        criterion=lambda logits, rows: -entropy(logits[:, 0]),
+        floor=math.log(classes),
+    )
+
+
+def make_search(params: UncertaintySpanParams, epsilon: float | None = None) -> PGD:
+    """Return the check's search; at another radius the step shrinks or grows with it."""
+    radius = params.epsilon if epsilon is None else epsilon
+    return PGD(
+        norm=params.norm,
+        epsilon=radius,
+        step_size=params.resolved_step_size * radius / params.epsilon,
+        steps=params.steps,
+        random_start=params.random_start,
+        restarts=params.restarts,
+    )
+
+
+def attack_with(search: PGD, context: RunContext, batch: Batch, purpose: str) -> Callable[..., Outcome]:
+    """Return ``search.run`` with the batch's images, its random starts for ``purpose``, and the context's tick."""
+    generators = context.generators(purpose, batch.example_ids) if search.random_start else None
+
+    def run(objective: Objective, model: Callable[[Tensor], Tensor] = context.classifier.logits) -> Outcome:
+        return search.run([model], batch.images, objective, generators=generators, tick=context.tick)
+
+    return run
+
+
+def attack_spans(
+    params: UncertaintySpanParams, search: PGD, context: RunContext, batch: Batch
+) -> tuple[Columns, Tensor]:
+    """Attack one batch both ways.
+
+    Returns:
+        What is recorded of the arms ``clean``, ``over`` and ``under``, and which examples had an output that is not
+        finite (batch,).
+    """
+    clean = forward(context.classifier.logits, batch.images)
+    over = attack_with(search, context, batch, "over")(over_confidence(clean.argmax(1)))
+    under = attack_with(search, context, batch, "under")(under_confidence(context.classifier.classes))
+    columns = (
+        measure(clean, "clean")
+        | measure(select(params, over, lowers=True), "over")
+        | measure(select(params, under, lowers=False), "under")
+        | {
+            "is_saturated": clean.float().softmax(1).amax(1) == 1,
+            "classes": torch.full_like(batch.labels, context.classifier.classes),
+        }
+    )
+    for arm, outcome in (("over", over), ("under", under)):
+        columns[f"zero_gradient_share_{arm}"] = outcome.stuck.double() / outcome.steps.clamp_min(1)
+        columns[f"gain_{arm}"] = outcome.start_value - outcome.best_value
+    return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound
+
+
+def select(params: UncertaintySpanParams, outcome: Outcome, *, lowers: bool) -> Tensor:
+    """Return the logits (batch, classes) an attack is judged by.
+
+    ``best_entropy``: those of the best iterate. ``final_or_clean``: of the last iterate, or of the clean image where
+    the attack did not move the entropy its way (the authors' ``fix_values``, in their code and not in their text).
+    """
+    if params.selection == "best_entropy":
+        return outcome.best_logits[:, 0]
+    start, final = outcome.start_logits[:, 0], outcome.final_logits[:, 0]
+    moved = entropy(final) - entropy(start)
+    return torch.where((moved < 0 if lowers else moved > 0).unsqueeze(1), final, start)

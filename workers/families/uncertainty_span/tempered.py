@@ -1,0 +1,106 @@
+"""The attack on temperature-scaled logits, for a softmax that saturates.
+
+Where one logit leads by more than about 17 nats, a float32 softmax is exactly one-hot: its entropy is 0 all over the
+ball except in a thin shell around the decision boundary, too thin for the steps of an attack to land in. Such a model
+has no span to show and is not robust for it. Three things are done about it, example by example:
+
+* the logits are divided by a temperature that brings the clean margin to ``CLEAN_MARGIN``, and attacked;
+* where the attack crosses the decision boundary, the segment back to the clean image is bisected for the crossing.
+  There
+  two classes tie, so the entropy of the *unmodified* model is at least log 2, at any scale of its logits;
+* the span of the scaled softmax is recorded beside it: how far the uncertainty moves once saturation does not hide it.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
+from workers.attacks.memory import forward
+from workers.attacks.pgd import PGD, Objective
+from workers.attacks.regions import per_example
+from workers.families.protocol import Batch, RunContext
+from workers.families.uncertainty_span.records import Columns
+from workers.families.uncertainty_span.span import attack_with
+
+CLEAN_MARGIN = 2.0
+"""Nats between the two largest scaled logits of a clean image: a top confidence of at most 0.88, unsaturated."""
+
+BISECTIONS = 40
+"""More than the 24 bits of a float32: the last points are neighbours in it."""
+
+
+def temperature_of(logits: Tensor) -> Tensor:
+    """Return the temperature (n,) that brings the margin of clean logits (n, classes) to ``CLEAN_MARGIN``, at least 1.
+
+    >>> temperature_of(torch.tensor([[20.0, 0.0], [0.5, 0.0]])).tolist()
+    [10.0, 1.0]
+    """
+    top = logits.topk(2, dim=1).values
+    return ((top[:, 0] - top[:, 1]) / CLEAN_MARGIN).clamp_min(1.0)
+
+
+def attack_tempered(search: PGD, context: RunContext, batch: Batch) -> tuple[Columns, Tensor]:
+    """Attack one batch through its scaled logits.
+
+    Returns:
+        ``entropy_over`` and ``entropy_under`` of the unmodified model, ``scaled_entropy_`` of the scaled one in the
+        three arms, ``temperature`` and ``crossed`` (the prediction could be changed); and which examples had an output
+        that is not finite (batch,).
+    """
+    model = context.classifier.logits
+    clean = forward(model, batch.images)
+    predictions, temperatures = clean.argmax(1), temperature_of(clean)
+
+    def scaled(logits: Tensor, rows: Tensor) -> Tensor:
+        return logits / temperatures[rows].unsqueeze(1)
+
+    everyone = torch.arange(len(clean), device=clean.device)
+    over = attack_with(search, context, batch, "tempered_over")(
+        Objective(
+            loss=lambda logits, rows: cross_entropy(scaled(logits, rows), predictions[rows]),
+            criterion=lambda logits, rows: entropy(scaled(logits[:, 0], rows)),
+            floor=0.0,
+        )
+    )
+    under = attack_with(search, context, batch, "tempered_under")(
+        Objective(
+            loss=lambda logits, rows: uniform_cross_entropy(scaled(logits, rows)),
+            # The least margin is past the boundary wherever any iterate was.
+            criterion=lambda logits, rows: margin(logits[:, 0], predictions[rows]),
+            floor=math.log(context.classifier.classes),
+        )
+    )
+    seen = [clean, under.best_logits[:, 0], *_walk_boundary(context, batch.images, under.best, predictions)]
+    over_logits = over.best_logits[:, 0]
+    columns = {
+        "entropy_over": torch.minimum(entropy(clean), entropy(over_logits)),
+        "entropy_under": torch.stack([entropy(logits) for logits in seen]).amax(0),
+        "scaled_entropy_clean": entropy(scaled(clean, everyone)),
+        "scaled_entropy_over": entropy(scaled(over_logits, everyone)),
+        "scaled_entropy_under": torch.stack([entropy(scaled(logits, everyone)) for logits in seen]).amax(0),
+        "temperature": temperatures.double(),
+        "crossed": under.best_value < 0,
+    }
+    return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound
+
+
+def _walk_boundary(context: RunContext, inside: Tensor, outside: Tensor, predictions: Tensor) -> list[Tensor]:
+    """Bisect the segments between images (n, ...) for the point where ``predictions`` (n,) stop being predicted.
+
+    Ball and box are convex, so every point is allowed. Where the prediction does not change the walk ends at
+    ``outside``.
+
+    Returns:
+        Logits (n, classes) at every point looked at.
+    """
+    seen = []
+    for _ in range(BISECTIONS):
+        context.tick()
+        middle = (inside + outside) / 2
+        logits = forward(context.classifier.logits, middle)
+        seen.append(logits)
+        crossed = per_example(margin(logits, predictions) < 0, middle)
+        inside, outside = torch.where(crossed, inside, middle), torch.where(crossed, middle, outside)
+    return seen
