@@ -139,7 +139,7 @@ METRICS = [
         qualifiers=["attack"],
         unit="nat",
         better="lower",
-        description="Mean span of another attack on the unmodified model: `tempered` (through temperature-scaled logits, "
+        description="Mean span of another attack on the unmodified model: `tempered` (through scaled logits, "
         "when the softmax is saturated) or `transfer` (made on the transfer model).",
     ),
     Metric(
@@ -156,9 +156,7 @@ METRICS = [
     ),
     Metric(name="mus_std", unit="nat", better="neither", description="Standard deviation of the span (n - 1)."),
     Metric(name="msus", unit="nat^2", better="lower", description="Mean squared uncertainty span."),
-    Metric(
-        name="msus_std", unit="nat^2", better="neither", description="Standard deviation of the squared span (n - 1)."
-    ),
+    Metric(name="msus_std", unit="nat^2", better="neither", description="Standard deviation of squared spans (n - 1)."),
     Metric(
         name="span_growth",
         unit="nat",
