@@ -29,8 +29,8 @@ from app.core.settings import Settings
 
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
-# Small entries compress beyond any ratio (a class map, an empty mask) and add up to nothing within the count limit.
-RATIO_FLOOR_BYTES = 2**20
+# A million sorted int64 labels honestly compress 1000 to 1; up to here a ratio says nothing, and little can be hidden.
+RATIO_FLOOR_BYTES = 64 * 2**20
 
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _JUNK = re.compile(r"(^|/)(__MACOSX|\.DS_Store|Thumbs\.db|\.gitattributes|\.gitignore|\.cache|\._[^/]*)(/|$)")
@@ -202,6 +202,11 @@ def _walk_zip(file: BinaryIO, size: int, limits: Settings) -> Walk:
         ledger = _Ledger(limits)
         infos = archive.infolist()
         names = [_checked_zip_entry(info, ledger) for info in infos]
+        if ledger.declared > max(RATIO_FLOOR_BYTES, limits.max_compression_ratio * size):
+            raise UnsafeArchiveError(
+                f"The archive unpacks to {ledger.declared / size:.0f} times its size, the limit is "
+                f"{limits.max_compression_ratio:g}: a zip bomb looks like this"
+            )
         for info, name in zip(infos, names, strict=True):
             if info.is_dir() or _is_junk(name):
                 continue

@@ -133,8 +133,7 @@ def _check_labels_header(header: ArrayHeader, name: str, images: int, images_nam
     if header.shape not in ((images,), (images, 1)):
         raise ContentError(
             f"The array {name!r} has the shape {header.shape}, the array {images_name!r} has {images:,} images: "
-            f"there must be "
-            f"one label number per image, shape ({images},)"
+            f"there must be one label number per image, shape ({images},)"
         )
 
 

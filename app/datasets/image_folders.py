@@ -64,5 +64,5 @@ def _refuse_unless_text(name: str, kind: Kind) -> None:
     if kind is not Kind.TEXT or PurePosixPath(name).suffix.lower() not in TEXT_SUFFIXES:
         raise ContentError(
             f"{where} is neither an image nor a note: class folders of {', '.join(sorted(IMAGE_SUFFIXES))} files "
-            f"are expected"
+            "are expected"
         )

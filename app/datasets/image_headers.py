@@ -26,7 +26,7 @@ def read_image_shape(data: bytes, where: str) -> tuple[int, int, int]:
         # Pillow's header parsers let through whatever they stumble over: struct.error, SyntaxError, KeyError, ...
         raise ContentError(
             f"{where} is not an image that can be read ({type(error).__name__}): PNG, JPEG, WebP, BMP or PPM is "
-            f"expected"
+            "expected"
         ) from error
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise ContentError(f"{where} is {width} x {height} pixels: sides of 1 to {MAX_SIDE} are accepted")

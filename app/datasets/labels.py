@@ -82,8 +82,7 @@ def agree_on_names(in_file: list[str] | None, manifest: DatasetManifest) -> list
     if manifest.labels is not None and manifest.labels != in_file:
         raise ManifestMismatchError(
             f"The file names its classes {_some(in_file)}, the manifest {_some(manifest.labels)}: leave labels out, "
-            f"or make "
-            "them equal and in the same order",
+            "or make them equal and in the same order",
             field="/manifest/labels",
         )
     return in_file

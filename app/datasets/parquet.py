@@ -63,7 +63,7 @@ def _column(schema: Any, name: str, role: str, columns: dict[str, str]) -> Any:
     if schema.names.count(name) != 1:
         raise ContentError(
             f"The file has no column {name!r}; it has: {', '.join(schema.names)[:300]}. Set columns.{role} to the "
-            f"right one",
+            "right one",
             field=f"/manifest/columns/{role}",
         )
     return schema.field(name).type
@@ -79,7 +79,7 @@ def _image_column(schema: Any, name: str, columns: dict[str, str]) -> str:
             return f"{name}.bytes"
     raise ContentError(
         f"The column {name!r} has type {str(kind)[:200]}: images are encoded PNG or JPEG bytes, or a struct with a "
-        f"field `bytes`",
+        "field `bytes`",
         field="/manifest/columns/image",
     )
 

@@ -110,8 +110,7 @@ def refuse_unwanted_file(name: str, kind: Kind) -> None:
     if suffix in _OTHER_WEIGHTS or kind in (Kind.HDF5, Kind.GGUF, Kind.NPY):
         raise UnsupportedFormatError(
             f"The archive entry {name!r} is not safetensors; weights in other formats (most are pickles) are not "
-            f"accepted: "
-            "save with `save_pretrained(..., safe_serialization=True)` and leave this file out"
+            "accepted: save with `save_pretrained(..., safe_serialization=True)` and leave this file out"
         )
 
 

@@ -49,8 +49,7 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         if manifest.architecture.kind == "huggingface":
             raise ManifestMismatchError(
                 f"{where} is one safetensors file; architecture huggingface needs an archive of the whole folder: "
-                f"config.json, "
-                "weights and preprocessor or tokenizer",
+                "config.json, weights and preprocessor or tokenizer",
                 field="/manifest/architecture",
             )
         return "safetensors"

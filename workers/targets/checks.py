@@ -178,7 +178,7 @@ def _repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
             code="non_deterministic",
             severity="warning",
             message=f"The same batch gave logits that differ by up to {difference:.3g}: the model draws random "
-            f"numbers in eval "
+            "numbers in eval "
             "mode. Gradients are noisy and a single success may be luck: fix the randomness, or read every rate as "
             "one draw.",
         )
@@ -261,8 +261,7 @@ def _check_labels(labels: NDArray[np.int64], names: list[str] | None, classifier
                 "label-order-mismatch",
                 "Model and dataset number the classes differently",
                 f"label {number} is {name!r} in the dataset, but in the model {name!r} is {other}: every accuracy "
-                f"would be "
-                "wrong. Reorder the labels of one of them",
+                "would be wrong. Reorder the labels of one of them",
                 field="/dataset",
             )
 
@@ -275,8 +274,7 @@ def _name_flags(names: list[str] | None, labels: list[str]) -> list[Flag]:
             code="label_names_differ",
             severity="info",
             message=f"The dataset names its classes {', '.join(names[:3])}, ..., the model {', '.join(labels[:3])}, "
-            f"...: their "
-            "order could not be compared. Give both the same names to have it checked.",
+            "...: their order could not be compared. Give both the same names to have it checked.",
         )
     ]
 
@@ -306,7 +304,7 @@ def _check_constant(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -
             "constant-predictions",
             "The model predicts one class for everything",
             f"all {len(predictions)} examples are predicted as class {int(predictions[0])}: check input range, mean "
-            f"and std",
+            "and std",
             field="/model",
         )
 
@@ -349,7 +347,6 @@ def _claim_flags(accuracy: Estimate, stated: float | None) -> list[Flag]:
             severity="warning",
             message=f"The manifest states a clean accuracy of {stated:.4g}; on these {accuracy.n} examples it is "
             f"{accuracy.value:.4g}, 95 % interval {accuracy.low:.4g} to {accuracy.high:.4g}. Mean, std, image range "
-            f"or the "
-            "dataset may not be the ones it was measured with.",
+            "or the dataset may not be the ones it was measured with.",
         )
     ]

@@ -164,8 +164,7 @@ def _labels(config: Any, manifest: ModelManifest) -> list[str]:
             "label-order-mismatch",
             "Manifest and folder order the labels differently",
             f"config.json says {', '.join(in_folder[:5])}, ...; the manifest says {', '.join(manifest.labels[:5])}, "
-            f"...: "
-            "give them in the order of the logits, or leave labels out",
+            "...: give them in the order of the logits, or leave labels out",
             field="/manifest/labels",
         )
     return manifest.labels
@@ -215,8 +214,7 @@ def _check_normalisation(mean: list[float], std: list[float], stated: Preprocess
                 "normalisation-mismatch",
                 "Manifest and folder normalise differently",
                 f"preprocessor_config.json amounts to a {name} of {_rounded(wanted)} on the [0, 1] scale, the "
-                f"manifest says "
-                f"{_rounded(given)}",
+                f"manifest says {_rounded(given)}",
                 field=f"/manifest/input/{name}",
             )
 

@@ -96,8 +96,7 @@ def _check_values(given: Mapping[str, Tensor]) -> None:
                 "weights-not-float",
                 "Some weights are not floating point numbers",
                 f"tensor {name} has type {str(tensor.dtype).removeprefix('torch.')}: quantised weights have no "
-                f"gradients; "
-                "send float weights",
+                "gradients; send float weights",
                 field="/file",
             )
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor.float()).all()):

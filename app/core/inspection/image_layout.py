@@ -43,8 +43,7 @@ def array_layout(shape: Sequence[int], stated: str | None = None) -> Layout:
     if len(shape) != 4:
         raise ContentError(
             f"images has the shape {tuple(shape)}: it needs (n, channels, height, width), (n, height, width, "
-            f"channels) or "
-            "(n, height, width)"
+            "channels) or (n, height, width)"
         )
     is_first, is_last = shape[1] in CHANNELS, shape[3] in CHANNELS
     if stated == "NHWC" and is_last:
@@ -55,7 +54,7 @@ def array_layout(shape: Sequence[int], stated: str | None = None) -> Layout:
         return "NHWC"
     raise ContentError(
         f"images has the shape {tuple(shape)}: neither axis 1 nor axis 3 has 1 or 3 channels; transparency must be "
-        f"dropped"
+        "dropped"
     )
 
 

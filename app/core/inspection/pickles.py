@@ -27,7 +27,7 @@ def looks_like_pickle(head: bytes, size: int) -> bool:
 
     >>> looks_like_pickle(b"\x80\x04K\x01.", 5)
     True
-    >>> looks_like_pickle(b"cposix\nsystem\n(S'id'\ntR.", 25)
+    >>> looks_like_pickle(b"cposix\nsystem\n(S'id'\ntR.", 24)
     True
     >>> looks_like_pickle(b"Neither is this sentence.", 25)
     False
@@ -58,7 +58,8 @@ def _opcodes_run_through(head: bytes, size: int) -> bool:
             return position == size
         end = _end_of_argument(opcode, head, position)
         if end is None or end > size:
-            return False
+            is_cut_off = size > len(head) and b"\n" not in head[position:]
+            return is_cut_off and count >= _ENOUGH_OPCODES
         position = end
     return size > len(head) and (count >= _ENOUGH_OPCODES or position > len(head))
 

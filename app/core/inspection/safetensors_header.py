@@ -113,8 +113,7 @@ def _check_offsets(header: Mapping[str, Any], data_bytes: int, where: str) -> No
         if bits % 8 or end - begin != bits // 8:
             raise MalformedFileError(
                 f"{where}: tensor {name!r} of shape {entry['shape']} and type {entry['dtype']} needs {bits // 8} "
-                f"bytes, "
-                f"its offsets give it {end - begin}"
+                f"bytes, its offsets give it {end - begin}"
             )
         spans.append((begin, end, name))
     position = 0

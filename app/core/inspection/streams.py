@@ -88,7 +88,10 @@ class ZipSource(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move to a position and return it."""
-        return self._file.seek(offset, whence)
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: self._size}[whence]
+        if not 0 <= start + offset < 2**63:
+            raise MalformedFileError("The archive is truncated or damaged: its directory points outside of it")
+        return self._file.seek(start + offset)
 
     def tell(self) -> int:
         """Return the position."""
