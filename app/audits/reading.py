@@ -43,7 +43,7 @@ def render_summary(audit: AnyRow) -> dict[str, Any]:
         "dataset": audit.dataset_id,
         "seed": audit.seed,
         "samples": audit.samples,
-        "kinds": [check["kind"] for check in audit.spec["checks"]],
+        "kinds": [check["kind"] for check in audit.spec.get("checks", ())],
         "created_at": moment(audit.created_at),
         "started_at": moment(audit.started_at),
         "finished_at": moment(audit.finished_at),

@@ -1,0 +1,78 @@
+"""The API in this process on a migrated SQLite database of its own, and small uploads for it."""
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.service import create_key
+from app.core.database import connect
+from app.core.migrations import upgrade
+from app.core.settings import Settings
+from app.main import create_app
+from app.web.services import Services
+
+with warnings.catch_warnings():
+    # Starlette would rather have httpx2; we have httpx for our own client.
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+BASE_URL = "http://127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file to copy: migrating takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("migrated")
+    database = connect(Settings(home=folder))
+    upgrade(database)
+    database.dispose()
+    return folder / "seatrial.db"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, migrated_file: Path) -> Settings:
+    """Keyless, in a folder of its own, with low limits."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(migrated_file, home / "seatrial.db")
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    return Settings(
+        home=home,
+        require_keys=False,
+        allowed_paths=[allowed],
+        max_model_bytes=200_000,
+        max_dataset_bytes=400_000,
+        max_json_bytes=20_000,
+    )
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    """A client of the keyless API."""
+    with TestClient(create_app(settings), base_url=BASE_URL, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def services(client: TestClient) -> Services:
+    """What the API of ``client`` works with."""
+    return client.app.state.services  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def keyed(settings: Settings) -> Iterator[TestClient]:
+    """A client of an API that wants keys; ``key_for`` makes them."""
+    guarded = settings.model_copy(update={"require_keys": True})
+    with TestClient(create_app(guarded), base_url=BASE_URL, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def key_for(client: TestClient, scope: Any = "run", project: str = "vision") -> dict[str, str]:
+    """Return the header of a new key."""
+    secret, _ = create_key(client.app.state.services.database, project, f"{scope} key", scope)  # type: ignore[attr-defined]
+    return {"Authorization": f"Bearer {secret}"}
