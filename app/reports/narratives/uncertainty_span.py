@@ -16,6 +16,9 @@ SMALL_SHARE, LARGE_SHARE = 0.1, 0.5
 """Mean span as a share of log C, below which uncertainty holds and above which it means little under attack. Ours: the
 adversarially trained CIFAR-10 models of the paper lie near 0.15 to 0.25, undefended models above 0.5."""
 
+POOR_ECE = 0.1
+"""Expected calibration error from which (by the lower end of its interval) confidence is wrong without any attack."""
+
 _FIGURES = {
     "reliability": "Reliability diagram: accuracy against mean confidence in each bin, unattacked and under both "
     "attacks. Below the diagonal the model claims more than it achieves.",
@@ -78,8 +81,15 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
         worse = " The flags below mean that the true span may be larger still." if doubts else ""
         headline = f"No: {_attacker(params)} can make the model about as sure or as unsure as they please.{worse}"
         return Answer(standing="not_real", headline=headline, findings=findings)
+    ece = result.estimates.get("ece[arm=clean]")
+    if ece is not None and ece.value is not None and (ece.low or 0.0) >= POOR_ECE:
+        headline = f"No: even unattacked, its confidence differs from its accuracy by {100 * ece.value:.0f} points."
+        return Answer(standing="not_real", headline=headline, findings=findings)
     if doubts:
         return Answer(standing="unproven", headline=_doubt(doubts), findings=findings)
+    if _is_blind_to_attacked_outliers(result):
+        headline = "In part: it holds on the data it knows, but attacked outliers look more certain than those."
+        return Answer(standing="partly", headline=headline, findings=findings)
     if cautious <= SMALL_SHARE:
         headline = f"Yes, against this attack: {_attacker(params)} hardly moves the model's uncertainty."
         return Answer(standing="real", headline=headline, findings=findings)
@@ -164,12 +174,22 @@ def _calibration(result: Result) -> Iterator[str]:
         )
 
 
-def _outliers(result: Result) -> Iterator[str]:
-    found = {
-        name.removeprefix("auroc[epsilon=").removesuffix("]"): estimate.value
-        for name, estimate in result.estimates.items()
-        if name.startswith("auroc[epsilon=") and estimate.value is not None
+def _qualified(result: Result, name: str, key: str) -> dict[str, float]:
+    """Return the values of ``name[key=...]`` by what stands after the equals sign."""
+    start = f"{name}[{key}="
+    return {
+        full.removeprefix(start).removesuffix("]"): estimate.value
+        for full, estimate in result.estimates.items()
+        if full.startswith(start) and estimate.value is not None
     }
+
+
+def _is_blind_to_attacked_outliers(result: Result) -> bool:
+    return any(value < 0.5 for value in _qualified(result, "auroc", "epsilon").values())
+
+
+def _outliers(result: Result) -> Iterator[str]:
+    found = _qualified(result, "auroc", "epsilon")
     clean = found.pop("0", None)
     if clean is not None:
         yield f"Its entropy tells clean outliers from ordinary data with AUROC {clean:.2f} (0.5 is chance)."
@@ -180,11 +200,7 @@ def _outliers(result: Result) -> Iterator[str]:
 
 
 def _label_preserving(result: Result) -> Iterator[str]:
-    found = {
-        name.removeprefix("ece[attack=").removesuffix("]"): estimate.value
-        for name, estimate in result.estimates.items()
-        if name.startswith("ece[attack=") and estimate.value is not None
-    }
+    found = _qualified(result, "ece", "attack")
     clean = _value(result, "ece[arm=clean]")
     if found and clean is not None:
         name, worst = max(found.items(), key=lambda pair: pair[1])

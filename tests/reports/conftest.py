@@ -1,0 +1,63 @@
+"""A database and a store with fabricated audits, and the API over them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.core.database import Database, connect
+from app.core.migrations import upgrade
+from app.core.settings import Settings
+from app.core.storage import ArtifactStore, open_store
+from app.core.tables import AuditRow, ProjectRow
+from app.main import create_app
+from app.reports.schemas import ReportRead
+from app.reports.service import compose_report
+from tests.reports import fabricated
+
+
+@dataclass
+class Reports:
+    """What report tests work with."""
+
+    database: Database
+    store: ArtifactStore
+    client: TestClient
+
+    def finished(self, **measured: Any) -> str:
+        """Store a finished audit of the operator's project and return its id."""
+        return self.own(fabricated.finished(self.database, self.store, **measured))
+
+    def own(self, audit_id: str) -> str:
+        """Give the audit's project to the operator, who asks without a key."""
+        with self.database.write() as session:
+            project = session.get_one(ProjectRow, session.get_one(AuditRow, audit_id).project_id)
+            session.query(ProjectRow).filter_by(name="default").update({"name": f"was-{project.id}"})
+            session.flush()
+            project.name = "default"
+        return audit_id
+
+    def compose(self, audit_id: str) -> ReportRead:
+        """Return the report without HTTP."""
+        with self.database.read() as session:
+            project_id = session.get_one(AuditRow, audit_id).project_id
+            return compose_report(session, self.store, project_id, audit_id)
+
+    def get(self, audit_id: str, accept: str | None = None, **params: str) -> Any:
+        """Ask the API for a report."""
+        headers = {"Accept": accept} if accept else {}
+        return self.client.get(f"/v1/audits/{audit_id}/report", headers=headers, params=params)
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Iterator[Reports]:
+    """An API without keys over an empty database."""
+    settings = Settings(home=tmp_path, require_keys=False)
+    database = connect(settings)
+    upgrade(database)
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        yield Reports(database, open_store(settings), client)
+    database.dispose()
