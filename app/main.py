@@ -13,6 +13,7 @@ from app.datasets.routes import router as datasets
 from app.health.metrics import Metrics
 from app.health.routes import router as health
 from app.models.routes import router as models
+from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
@@ -45,7 +46,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Seatrial", version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, access, health):
+    for router in (models, datasets, audits, reports, access, health):
         app.include_router(router)
     docs.install(app)
     openapi.install(app)

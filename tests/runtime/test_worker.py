@@ -1,0 +1,180 @@
+"""One worker in this process: models checked, shards run, interruptions heeded."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from app.contracts.states import ModelState
+from app.core.database import Database, connect
+from app.core.ids import new_id
+from app.core.lifecycle import cancel_audit, claim_check, claim_shard, open_stage
+from app.core.migrations import upgrade
+from app.core.settings import Settings
+from app.core.storage import LocalStore
+from app.core.tables import ModelRow, ShardRow, WorkerRow
+from tests import assets
+from tests.rows import add_audit, add_project
+from tests.servers import eventually
+from workers.runtime.claims import Claim
+from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
+from workers.runtime.seeds import example_generators
+from workers.runtime.stages import make_shards
+from workers.runtime.worker import Worker
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path, lease_s=2, heartbeat_s=0.1, device="cpu", torch_threads=1)
+
+
+@pytest.fixture
+def db(settings: Settings) -> Iterator[Database]:
+    opened = connect(settings)
+    upgrade(opened)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def worker(db: Database, settings: Settings, tmp_path: Path) -> Worker:
+    return Worker(db, LocalStore(tmp_path / "artifacts"), settings)
+
+
+def add_model(db: Database, worker: Worker, data: bytes, **manifest: Any) -> str:
+    row = ModelRow(
+        id=new_id("mdl"),
+        project_id=add_project(db),
+        name="m",
+        version="1",
+        task="image-classification",
+        manifest=assets.model_manifest(**manifest),
+        digest=worker.resources.store.put_bytes(data),
+        size_bytes=len(data),
+        format="safetensors",
+    )
+    with db.write() as session:
+        session.add(row)
+    return row.id
+
+
+def read_model(db: Database, model_id: str) -> ModelRow:
+    with db.read() as session:
+        return session.get_one(ModelRow, model_id)
+
+
+def test_a_good_model_becomes_ready_with_its_facts(db: Database, worker: Worker) -> None:
+    model_id = add_model(db, worker, assets.weights())
+    assert worker.drain() == 1
+    row = read_model(db, model_id)
+    assert row.state == ModelState.READY
+    assert row.token is None
+    assert row.facts is not None
+    assert row.facts["parameters"] == sum(p.numel() for p in assets.trained().parameters())
+    assert row.facts["classes"] == 10
+    assert row.facts["backward_s"] > 0
+
+
+def test_weights_that_do_not_fit_are_rejected_by_name(db: Database, worker: Worker) -> None:
+    layers = [*assets.LAYERS[:2], ["conv", 16, 8, 3, 2, 1], ["relu"], ["flatten"], ["linear", 128, 10]]
+    model_id = add_model(db, worker, assets.weights(), architecture={"kind": "layers", "layers": layers})
+    worker.drain()
+    row = read_model(db, model_id)
+    assert row.state == ModelState.REJECTED
+    assert row.problem is not None
+    assert "5.weight" in row.problem["detail"]
+
+
+def test_a_model_whose_bytes_are_gone_is_rejected_after_three_attempts(db: Database, worker: Worker) -> None:
+    model_id = add_model(db, worker, assets.weights())
+    worker.resources.store.delete(read_model(db, model_id).digest)
+    assert worker.drain() == 3
+    row = read_model(db, model_id)
+    assert row.state == ModelState.REJECTED
+    assert row.problem is not None
+    assert row.problem["code"] == "unexpected-error"
+
+
+def test_an_idle_worker_tells_it_is_alive_and_that_it_leaves(db: Database, worker: Worker) -> None:
+    worker.drain()
+    with db.read() as session:
+        assert session.scalars(select(WorkerRow.device)).all() == ["cpu"]
+    worker.leave()
+    with db.read() as session:
+        assert session.scalars(select(WorkerRow)).all() == []
+
+
+@pytest.fixture
+def shard(db: Database) -> tuple[str, tuple[str, str]]:
+    """Return an audit and a claim on its only shard."""
+    audit_id = add_audit(db)
+    with db.write() as session:
+        check = claim_check(session, lease_s=60, worker="w")
+        assert check is not None
+    with db.write() as session:
+        rows = make_shards(check[0], "attack", [(0, 100)])
+        open_stage(session, *check, name="attack", source="sample", examples=100, shards=rows)
+    with db.write() as session:
+        claimed = claim_shard(session, lease_s=0.4, worker="w")
+        assert claimed is not None
+    return audit_id, claimed
+
+
+def test_a_claim_lives_as_long_as_it_is_worked_on(
+    db: Database, settings: Settings, shard: tuple[str, tuple[str, str]]
+) -> None:
+    _, claimed = shard
+    with Claim(db, settings, ShardRow, *claimed, is_stopping=lambda: False) as claim:
+        time.sleep(0.8)
+        claim.look()
+    with db.read() as session:
+        assert session.get_one(ShardRow, claimed[0]).state == "running"
+
+
+def test_cancel_reaches_the_working_thread(
+    db: Database, settings: Settings, shard: tuple[str, tuple[str, str]]
+) -> None:
+    audit_id, claimed = shard
+    with Claim(db, settings, ShardRow, *claimed, is_stopping=lambda: False) as claim:
+        claim.tick()
+        with db.write() as session:
+            cancel_audit(session, audit_id)
+        with pytest.raises(ShardCancelled):
+            claim.look()
+        with pytest.raises(ShardCancelled):
+            claim.tick()
+
+
+def test_a_lost_lease_reaches_the_working_thread_without_a_look(
+    db: Database, settings: Settings, shard: tuple[str, tuple[str, str]]
+) -> None:
+    _, claimed = shard
+    with Claim(db, settings, ShardRow, *claimed, is_stopping=lambda: False) as claim:
+        with db.write() as session:
+            session.execute(update(ShardRow).where(ShardRow.id == claimed[0]).values(token="somebody else"))
+        with pytest.raises(LeaseLost):
+            eventually(claim.tick, timeout_s=5)
+
+
+def test_a_stopping_process_reaches_the_working_thread(
+    db: Database, settings: Settings, shard: tuple[str, tuple[str, str]]
+) -> None:
+    stopping = threading.Event()
+    with Claim(db, settings, ShardRow, *shard[1], is_stopping=stopping.is_set) as claim:
+        claim.tick()
+        stopping.set()
+        with pytest.raises(ShuttingDown):
+            claim.tick()
+
+
+def test_randomness_follows_the_example_and_nothing_else() -> None:
+    def draws(seed: int, purpose: str, ids: list[int]) -> list[int]:
+        return [generator.initial_seed() for generator in example_generators(seed, "family", purpose, ids)]
+
+    assert draws(0, "over", [5, 6])[1] == draws(0, "over", [6, 9])[0]
+    every = draws(0, "over", [1, 2, 3]) + draws(0, "under", [1, 2, 3]) + draws(1, "over", [1, 2, 3])
+    assert len(set(every)) == 9
