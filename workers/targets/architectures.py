@@ -267,7 +267,7 @@ def check_shapes(module: nn.Module, manifest: ModelManifest) -> None:
             before = tuple(x.shape[1:])
             try:
                 x = step.eval()(x)
-            except (RuntimeError, ValueError, IndexError) as error:
+            except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
                 is_list = isinstance(manifest.architecture, LayersArchitecture)
                 where = f"layer {position} ({manifest.architecture.layers[position][0]})" if is_list else "the model"  # type: ignore[union-attr]
                 raise TargetError(
