@@ -57,7 +57,7 @@ def _figure(
     # The salt makes ids repeatable, and different between figures that end up in one page.
     style: Any = STYLE | {"svg.hashsalt": f"uncertainty_span {name}"}
     with mpl.rc_context(style):
-        figure = Figure(figsize=(6.2 if columns == 1 else 3.1 * columns, 3.4), layout="constrained")
+        figure = Figure(figsize=(6.2 if columns == 1 else 3.1 * columns, 3.4 if columns == 1 else 3.8), layout="constrained")
         axes = [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
         figure.suptitle(title)
         plot(axes, result)
@@ -101,7 +101,7 @@ def _reliability(axes: list[Axes], result: Result) -> None:
         lefts, widths, accuracies, confidences, shares = zip(*points, strict=True)
         ax.bar(lefts, shares, widths, align="edge", color=COLOURS[arm], alpha=0.18, label="share of examples")
         ax.plot([0, 1], [0, 1], color="#999999", lw=0.8, label="perfectly calibrated")
-        ax.plot(confidences, accuracies, color=COLOURS[arm], marker="o", ms=3, lw=1.2, label="accuracy")
+        ax.plot(confidences, accuracies, color=COLOURS[arm], marker="o", ms=3, lw=1.2, label="accuracy", clip_on=False)
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", title=f"{LABELS[arm]}\n{_ece(result, arm)}")
         ax.set_aspect("equal")
     axes[0].set_ylabel("accuracy")
@@ -115,7 +115,7 @@ def _ece(result: Result, arm: str) -> str:
 
 def _growth(axes: list[Axes], result: Result) -> None:
     points = result.series["span_by_epsilon"]
-    axes[0].plot([p["epsilon"] for p in points], [p["mus"] for p in points], color=COLOURS["under"], marker="o")
+    axes[0].plot([p["epsilon"] for p in points], [p["mus"] for p in points], color=COLOURS["under"], marker="o", clip_on=False)
     axes[0].set(xlabel="epsilon", ylabel=f"mean span (nat), {points[-1]['n']} examples", xlim=(0, None), ylim=(0, None))
 
 
