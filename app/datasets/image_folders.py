@@ -22,6 +22,7 @@ def inspect_image_folder(path: Path, manifest: DatasetManifest, limits: Settings
         InspectionError: With the entry and what would be right.
     """
     shapes: dict[str, tuple[int, int, int]] = {}
+    known: dict[tuple[int, int, int], tuple[int, int, int]] = {}
     with walk_archive(path, limits) as walk:
         for entry, stream in walk:
             where = f"The archive entry {entry.name!r:.300}"
@@ -38,7 +39,9 @@ def inspect_image_folder(path: Path, manifest: DatasetManifest, limits: Settings
                 raise UploadTooLargeError(f"The archive holds more than {limits.max_examples:,} images")
             data = stream.read(entry.size)
             refuse_impostor(sniff(data[:HEAD_BYTES], len(data)), where, "an image")
-            shapes[entry.name] = read_image_shape(data, where)
+            shape = read_image_shape(data, where)
+            # Hundreds of thousands of equal tuples would take more memory than the names.
+            shapes[entry.name] = known.setdefault(shape, shape)
     index = index_image_folder(list(shapes), manifest)
     counter, summary = LabelCounter(index.names), ShapeSummary()
     counter.add(np.asarray(index.labels))

@@ -65,4 +65,5 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
 def _holds_arrays(path: Path, limits: Settings) -> bool:
     """Return whether a zip is an ``.npz``: its first file is an array."""
     with walk_archive(path, limits) as walk:
-        return any(entry.name.endswith(".npy") for entry, _ in walk)
+        first = next(walk, None)
+        return first is not None and first[0].name.endswith(".npy")
