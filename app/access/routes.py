@@ -29,7 +29,7 @@ KeyId = Annotated[str, Path(max_length=100, description="Id of the key.")]
     summary="Make a key",
 )
 def make_key(
-    body: Annotated[KeyCreate, Depends(json_body(KeyCreate))], principal: Admin, services: Service
+    principal: Admin, body: Annotated[KeyCreate, Depends(json_body(KeyCreate))], services: Service
 ) -> KeyCreated:
     """Make an API key. Its secret is in this response and nowhere else."""
     with services.database.read() as session:

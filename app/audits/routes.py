@@ -37,6 +37,7 @@ AuditId = Annotated[str, Path(pattern=_ID, description="Id of the audit.")]
 CheckName = Annotated[
     str, Path(pattern=_ID, description="Id of the check, its position from 0, or its kind where only one has it.")
 ]
+# Stands after the principal in every signature: a stranger's body is not read.
 Submitted = Annotated[AuditCreate, Depends(json_body(AuditCreate))]
 SeqNumber = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only events after this sequence number.")]
 
@@ -50,7 +51,7 @@ SeqNumber = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only ev
     summary="Submit an audit",
 )
 def submit_audit(
-    body: Submitted, principal: Runner, services: Service, idempotency_key: IdempotencyKey = None
+    principal: Runner, body: Submitted, services: Service, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Queue an audit of a model on a dataset; read it at `Location`.
 
@@ -92,7 +93,7 @@ def list_audits(
     openapi_extra=accepts(AuditCreate, examples=AUDIT_EXAMPLES),
     summary="Estimate an audit",
 )
-def estimate_audit(body: Submitted, principal: Reader, services: Service) -> AuditEstimate:
+def estimate_audit(principal: Reader, body: Submitted, services: Service) -> AuditEstimate:
     """Tell what an audit would cost, at most, without queueing it. Seconds are null until the model is checked."""
     with services.database.read() as session:
         return estimate(plan(session, principal.project_id, body))

@@ -40,6 +40,7 @@ TAGS = [
     {"name": "models", "description": "Weights and what they mean. Pickles are refused, by content."},
     {"name": "datasets", "description": "Labelled examples."},
     {"name": "audits", "description": "What is run, how far it is, what came out."},
+    {"name": "reports", "description": "An audit as a page for people, or as JSON."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},
     {"name": "health", "description": "For load balancers and monitoring; no key needed."},
 ]

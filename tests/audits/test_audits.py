@@ -1,0 +1,271 @@
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from sqlalchemy import func, select, update
+
+from app.audits.reading import remaining_s
+from app.audits.repository import StageWork
+from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
+from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from app.contracts.problems import StoredProblem
+from app.contracts.states import ModelState, RunState
+from app.core import lifecycle
+from app.core.tables import AuditRow, IdempotencyRow, ModelRow
+from app.core.tables.base import utc_now
+from app.core.transitions import move
+from app.web.services import Services
+from tests.audits.acting import (
+    RESULT,
+    SVG,
+    end_check,
+    first_check,
+    make_ready,
+    open_stage,
+    run_shard,
+)
+from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
+from tests.web.test_problems import assert_problem
+
+
+@pytest.fixture
+def pair(client: httpx.Client) -> tuple[str, str]:
+    """A model and a dataset."""
+    return upload_both(client)
+
+
+def submit(client: httpx.Client, pair: tuple[str, str], **more: Any) -> str:
+    answer = client.post("/v1/audits", json=submission(*pair, **more))
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def test_a_submitted_audit_is_told_where_to_look(client: httpx.Client, pair: tuple[str, str]) -> None:
+    answer = client.post("/v1/audits", json=submission(*pair))
+    assert answer.status_code == 202
+    told = AuditRead.model_validate(answer.json())
+    assert answer.headers["location"] == f"/v1/audits/{told.id}"
+    assert answer.headers["retry-after"].isdecimal()
+    assert (told.state, told.verdict, told.kinds, told.estimated_s) == ("queued", None, ["uncertainty_span"], None)
+    assert told.checks[0].params["selection"] == "best_entropy"
+    assert told.checks[0].progress.model_dump() == {"stage": None, "done": 0, "total": 0, "remaining_s": None}
+    assert client.get(answer.headers["location"]).json() == answer.json()
+
+
+def test_the_digest_follows_the_bytes_and_the_request_alone(client: httpx.Client, pair: tuple[str, str]) -> None:
+    def digest(**more: Any) -> str:
+        return str(client.get(f"/v1/audits/{submit(client, pair, **more)}").json()["spec_digest"])
+
+    assert digest() == digest()
+    assert digest(seed=1) != digest()
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"model": "mdl_nowhere"}, "/model"),
+        ({"model": "a\0b"}, "/model"),
+        ({"dataset": "dat_nowhere"}, "/dataset"),
+        ({"checks": [{"kind": "uncertainty_span", "outliers": {"dataset": "dat_no"}}]}, "/checks/0/outliers/dataset"),
+        ({"checks": [{"kind": "uncertainty_span", "transfer_model": "mdl_no"}]}, "/checks/0/transfer_model"),
+        ({"checks": []}, "/checks"),
+        ({"samples": 1}, "/samples"),
+        ({"seed": -1}, "/seed"),
+        ({"policy": "pol_x"}, "/policy"),
+    ],
+)
+def test_what_is_not_there_is_pointed_at(
+    client: httpx.Client, services: Services, pair: tuple[str, str], change: dict[str, Any], pointer: str
+) -> None:
+    for path in ("/v1/audits", "/v1/audits/estimate"):
+        problem = assert_problem(client.post(path, json=submission(*pair) | change), 422)
+        assert problem.errors
+        assert problem.errors[0].pointer == pointer
+    with services.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(AuditRow)) == 0
+
+
+def test_model_and_data_must_fit_together(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    three = upload(client, "datasets", dataset_manifest(name="three"), npz(labels=[2] * 20)).json()["id"]
+    images = np.zeros((20, 1, 8, 8), dtype=np.uint8)
+    large = upload(client, "datasets", dataset_manifest(name="large"), npz(images=images)).json()["id"]
+    for dataset in (three, large):
+        problem = assert_problem(client.post("/v1/audits", json=submission(pair[0], dataset)), 422, "task-mismatch")
+        assert problem.errors
+        assert problem.errors[0].pointer == "/dataset"
+    check = {"kind": "uncertainty_span", "outliers": {"dataset": large}}
+    problem = assert_problem(client.post("/v1/audits", json=submission(*pair, checks=[check])), 422)
+    assert problem.errors
+    assert problem.errors[0].pointer == "/checks/0/outliers/dataset"
+    rejection = StoredProblem(code="state-dict-mismatch", title="Keys", detail="missing: 3.bias").model_dump()
+    with services.database.write() as session:
+        move(session, ModelRow, ModelState.REJECTED, ModelRow.id == pair[0], problem=rejection)
+    problem = assert_problem(client.post("/v1/audits", json=submission(*pair)), 422, "state-dict-mismatch")
+    assert problem.errors
+    assert problem.errors[0].pointer == "/model"
+
+
+def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    blind = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
+    assert (blind.examples, blind.seconds) == (20, None)
+    params = UncertaintySpanParams.model_validate(submission(*pair)["checks"][0])
+    assert (blind.forward_passes, blind.backward_passes) == params.passes(20, {})
+    make_ready(services)
+    seen = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
+    assert seen.seconds == pytest.approx(0.001 * seen.forward_passes + 0.002 * seen.backward_passes)
+    assert client.get("/v1/audits").json()["items"] == []
+
+
+def test_an_audit_is_followed_to_its_end(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    check = first_check(services, audit)
+    assert client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]["remaining_s"] > 0
+    open_stage(services, check, "preflight", [(0, 20)])
+    run_shard(services)
+    open_stage(services, check, "attack", [(0, 10), (10, 20)])
+    run_shard(services)
+    told = client.get(f"/v1/audits/{audit}").json()
+    assert (told["state"], told["checks"][0]["stages"]) == ("running", ["preflight", "attack"])
+    progress = told["checks"][0]["progress"]
+    assert (progress["stage"], progress["done"], progress["total"]) == ("attack", 10, 20)
+    assert progress["remaining_s"] > 0
+    run_shard(services)
+    end_check(services)
+    told = client.get(f"/v1/audits/{audit}").json()
+    AuditRead.model_validate(told)
+    assert told["state"] == "succeeded"
+    assert told["checks"][0]["result"] == RESULT
+    assert told["checks"][0]["figures"] == ["span"]
+    assert told["checks"][0]["progress"] == {"stage": "attack", "done": 20, "total": 20, "remaining_s": 0.0}
+    for name in ("span", "span.svg"):
+        figure = client.get(f"/v1/audits/{audit}/figures/uncertainty_span/{name}")
+        assert (figure.content, figure.headers["content-type"]) == (SVG, "image/svg+xml")
+        assert "sandbox" in figure.headers["content-security-policy"]
+    assert_problem(client.get(f"/v1/audits/{audit}/figures/0/other"), 404)
+
+
+def test_what_is_told_is_what_is_documented(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    audit = submit(client, pair)
+    told = client.get(f"/v1/audits/{audit}").json()
+    assert AuditRead.model_validate(told).model_dump(mode="json") == told
+    summary = client.get("/v1/audits").json()["items"][0]
+    assert AuditSummary.model_validate(summary).model_dump(mode="json") == summary
+
+
+def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+
+    def left(state: str, stage: str | None, estimated: float | None, work: StageWork) -> float | None:
+        return remaining_s(state, stage, estimated, work, now=now)
+
+    half = StageWork(done=50, total=100, worked=50, seconds=20.0)
+    assert left("succeeded", "attack", 10.0, half) == 0
+    assert left("queued", None, 10.0, StageWork()) == 10.0
+    assert left("queued", None, None, StageWork()) is None
+    assert left("running", "preflight", 10.0, half) == 10.0
+    assert left("running", "attack", None, half) == 20.0
+    assert left("running", "attack", 30.0, half) == pytest.approx(0.5 * 20 + 0.5 * 10)
+    two = StageWork(done=50, total=100, worked=50, seconds=0.0, running=[now - timedelta(seconds=10)] * 2)
+    assert left("running", "attack", None, two) == 10.0
+
+
+def test_a_waiting_audit_is_cancelled_at_once(client: httpx.Client, pair: tuple[str, str]) -> None:
+    audit = submit(client, pair)
+    answer = client.post(f"/v1/audits/{audit}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (202, "cancelled")
+    assert answer.json()["checks"][0]["state"] == "cancelled"
+    assert_problem(client.post(f"/v1/audits/{audit}/cancel"), 409)
+    assert_problem(client.post(f"/v1/audits/{audit}/retry"), 409)
+
+
+def test_a_running_audit_is_cancelling_until_the_worker_says_so(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    open_stage(services, first_check(services, audit), "preflight", [(0, 20)])
+    with services.database.write() as session:
+        claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+    assert claimed is not None
+    for _ in range(2):
+        assert client.post(f"/v1/audits/{audit}/cancel").json()["state"] == "cancelling"
+    with services.database.write() as session:
+        lifecycle.close_shard(session, *claimed, RunState.CANCELLED)
+    assert client.get(f"/v1/audits/{audit}").json()["state"] == "cancelled"
+
+
+def test_only_what_failed_is_retried(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    check = first_check(services, audit)
+    assert_problem(client.post(f"/v1/audits/{audit}/retry"), 409)
+    open_stage(services, check, "attack", [(0, 10), (10, 20)])
+    run_shard(services)
+    run_shard(services, fails=True)
+    end_check(services, RunState.FAILED)
+    failed = client.get(f"/v1/audits/{audit}").json()
+    assert (failed["state"], failed["checks"][0]["error"]["code"]) == ("failed", "broken")
+    answer = client.post(f"/v1/audits/{audit}/retry")
+    assert (answer.status_code, answer.json()["state"]) == (202, "running")
+    assert answer.json()["checks"][0]["error"] is None
+    run_shard(services)
+    end_check(services)
+    assert client.get(f"/v1/audits/{audit}").json()["state"] == "succeeded"
+
+
+def test_the_same_key_and_body_is_one_audit(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    body, header = submission(*pair), {"Idempotency-Key": "k-1"}
+    first = client.post("/v1/audits", json=body, headers=header)
+    client.post(f"/v1/audits/{first.json()['id']}/cancel")
+    again = client.post("/v1/audits", json=dict(reversed(body.items())), headers=header)
+    assert (again.status_code, again.json()) == (202, first.json())
+    assert again.headers["location"] == first.headers["location"]
+    assert again.headers["retry-after"] == first.headers["retry-after"]
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    assert_problem(client.post("/v1/audits", json=body | {"seed": 9}, headers=header), 422, "idempotency-key-reused")
+    for bad in ("", "x" * 256, "a b"):
+        assert_problem(client.post("/v1/audits", json=body, headers={"Idempotency-Key": bad}), 422)
+    with services.database.write() as session:
+        session.execute(update(IdempotencyRow).values(created_at=utc_now() - timedelta(hours=25)))
+    assert client.post("/v1/audits", json=body, headers=header).json()["id"] != first.json()["id"]
+
+
+def test_a_refused_request_does_not_use_up_its_key(client: httpx.Client, pair: tuple[str, str]) -> None:
+    header = {"Idempotency-Key": "k-2"}
+    assert_problem(client.post("/v1/audits", json=submission("mdl_x", pair[1]), headers=header), 422)
+    assert client.post("/v1/audits", json=submission(*pair), headers=header).status_code == 202
+
+
+def test_two_at_once_with_one_key_are_one_audit(client: httpx.Client, pair: tuple[str, str]) -> None:
+    body, answers = submission(*pair), []
+
+    def post() -> None:
+        answers.append(client.post("/v1/audits", json=body, headers={"Idempotency-Key": "race"}))
+
+    threads = [threading.Thread(target=post) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert len(client.get("/v1/audits").json()["items"]) == 1
+
+
+def test_lists_are_filtered(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
+    other = upload(client, "models", model_manifest(name="other"), weights()).json()["id"]
+    first, second = submit(client, pair), submit(client, (other, pair[1]))
+    client.post(f"/v1/audits/{first}/cancel")
+
+    def ids(query: str) -> list[str]:
+        return [audit["id"] for audit in client.get(f"/v1/audits?{query}").json()["items"]]
+
+    assert ids("") == [second, first]
+    assert ids("state=cancelled") == [first]
+    assert ids(f"model={other}") == [second]
+    assert ids("verdict=passed") == []

@@ -1,0 +1,74 @@
+import json
+import threading
+
+import httpx
+import pytest
+
+from app.audits import events
+from app.web.services import Services
+from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
+from tests.uploads import submission, upload_both
+from tests.web.test_problems import assert_problem
+
+
+@pytest.fixture
+def audit(client: httpx.Client, services: Services) -> str:
+    """An audit whose model is ready."""
+    pair = upload_both(client)
+    make_ready(services)
+    return str(client.post("/v1/audits", json=submission(*pair)).json()["id"])
+
+
+def finish(services: Services, audit: str) -> None:
+    check = first_check(services, audit)
+    open_stage(services, check, "attack", [(0, 10), (10, 20)])
+    run_shard(services)
+    run_shard(services)
+    end_check(services)
+
+
+def parse(text: str) -> list[tuple[int, str, dict[str, object]]]:
+    found = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if "id" in fields:
+            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])["data"]))
+    return found
+
+
+def test_the_stream_tells_everything_in_order_and_ends(client: httpx.Client, services: Services, audit: str) -> None:
+    finish(services, audit)
+    answer = client.get(f"/v1/audits/{audit}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = parse(answer.text)
+    assert [seq for seq, _, _ in told] == list(range(1, len(told) + 1))
+    assert [data["state"] for _, kind, data in told if kind == "audit"] == ["queued", "running", "succeeded"]
+    assert [data["done"] for _, kind, data in told if kind == "progress"] == [0, 10, 20]
+
+
+def test_a_broken_stream_goes_on_where_it_broke(client: httpx.Client, services: Services, audit: str) -> None:
+    finish(services, audit)
+    whole = parse(client.get(f"/v1/audits/{audit}/events").text)
+    for seen in range(len(whole) + 1):
+        rest = client.get(f"/v1/audits/{audit}/events", headers={"Last-Event-ID": str(seen)})
+        assert parse(rest.text) == whole[seen:]
+        assert parse(client.get(f"/v1/audits/{audit}/events?after={seen}").text) == whole[seen:]
+    for odd in ("", "nonsense", "-1", "9" * 30):
+        assert parse(client.get(f"/v1/audits/{audit}/events", headers={"Last-Event-ID": odd}).text) == whole
+
+
+def test_events_come_as_they_happen(
+    client: httpx.Client, services: Services, audit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "POLL_S", 0.02)
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.06)
+    timer = threading.Timer(0.3, finish, (services, audit))
+    timer.start()
+    answer = client.get(f"/v1/audits/{audit}/events")
+    timer.join()
+    assert ": heartbeat" in answer.text
+    assert parse(answer.text)[-1][2] == {"state": "succeeded"}
+
+
+def test_a_bad_position_is_a_problem(client: httpx.Client, audit: str) -> None:
+    assert_problem(client.get(f"/v1/audits/{audit}/events?after=-1"), 422)

@@ -1,0 +1,93 @@
+import io
+import json
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from app.web.services import Services
+from tests.audits.acting import end_check, first_check, make_ready, open_stage, records, run_shard
+from tests.uploads import submission, upload_both
+from tests.web.test_problems import assert_problem
+
+
+def run(client: httpx.Client, services: Services, pieces: list[tuple[int, int]], *, seed: int = 0) -> str:
+    pair = upload_both(client)
+    make_ready(services)
+    audit = str(client.post("/v1/audits", json=submission(*pair, seed=seed)).json()["id"])
+    check = first_check(services, audit)
+    open_stage(services, check, "preflight", [(0, 5)])
+    run_shard(services)
+    open_stage(services, check, "attack", pieces)
+    for _ in pieces:
+        run_shard(services)
+    end_check(services)
+    return audit
+
+
+def test_records_are_the_same_bytes_however_they_were_cut(client: httpx.Client, services: Services) -> None:
+    whole = run(client, services, [(0, 20)])
+    cut = run(client, services, [(0, 4), (4, 8), (8, 16), (16, 20)], seed=1)
+    for form in ("parquet", "jsonl"):
+        one, other = (client.get(f"/v1/audits/{audit}/records/0?format={form}") for audit in (whole, cut))
+        assert one.status_code == 200
+        assert one.content == other.content
+        assert one.headers["seatrial-complete"] == "true"
+    assert pq.read_table(io.BytesIO(client.get(f"/v1/audits/{cut}/records/0").content)).num_rows == 20
+
+
+def test_a_check_is_named_by_id_position_or_kind(client: httpx.Client, services: Services) -> None:
+    audit = run(client, services, [(0, 20)])
+    names = (first_check(services, audit), "0", "uncertainty_span")
+    assert len({client.get(f"/v1/audits/{audit}/records/{name}").content for name in names}) == 1
+    assert_problem(client.get(f"/v1/audits/{audit}/records/1"), 404)
+    assert_problem(client.get(f"/v1/audits/{audit}/records/0?stage=outliers"), 404, "no-records")
+    assert client.get(f"/v1/audits/{audit}/records/0?stage=preflight").headers["seatrial-stage"] == "preflight"
+    pair = upload_both(client)
+    checks = [{"kind": "uncertainty_span", "steps": steps} for steps in (1, 2)]
+    twice = client.post("/v1/audits", json=submission(*pair, checks=checks)).json()["id"]
+    assert "2 checks" in assert_problem(client.get(f"/v1/audits/{twice}/records/uncertainty_span"), 404).detail
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("*/*", "application/vnd.apache.parquet"),
+        ("application/x-ndjson", "application/x-ndjson"),
+        ("text/html, application/x-ndjson;q=0.5", "application/x-ndjson"),
+        ("text/html", None),
+    ],
+)
+def test_the_format_is_negotiated(
+    client: httpx.Client, services: Services, accept: str, media_type: str | None
+) -> None:
+    audit = run(client, services, [(0, 20)])
+    answer = client.get(f"/v1/audits/{audit}/records/0", headers={"Accept": accept})
+    if media_type is None:
+        assert_problem(answer, 406)
+    else:
+        assert answer.headers["content-type"].partition(";")[0] == media_type
+    forced = client.get(f"/v1/audits/{audit}/records/0?format=jsonl", headers={"Accept": accept})
+    rows = [json.loads(line) for line in forced.text.splitlines()]
+    assert [row["example_id"] for row in rows] == records(0, 20)["example_id"].to_pylist()
+    assert rows[3]["clean_entropy"] is None
+
+
+def test_what_is_finished_can_be_read_while_it_runs(client: httpx.Client, services: Services) -> None:
+    pair = upload_both(client)
+    make_ready(services)
+    audit = client.post("/v1/audits", json=submission(*pair)).json()["id"]
+    assert_problem(client.get(f"/v1/audits/{audit}/records/0"), 404, "no-records")
+    open_stage(services, first_check(services, audit), "attack", [(0, 10), (10, 20)])
+    assert_problem(client.get(f"/v1/audits/{audit}/records/0"), 404, "no-records")
+    run_shard(services)
+    answer = client.get(f"/v1/audits/{audit}/records/0?format=jsonl")
+    assert answer.headers["seatrial-complete"] == "false"
+    assert len(answer.text.splitlines()) == 10
+
+
+def test_lost_bytes_are_told(client: httpx.Client, services: Services) -> None:
+    audit = run(client, services, [(0, 20)])
+    model = client.get(f"/v1/audits/{audit}").json()["model"]
+    services.store.delete(client.get(f"/v1/models/{model}").json()["digest"])
+    assert_problem(client.get(f"/v1/models/{model}/content"), 410, "bytes-missing")

@@ -1,0 +1,82 @@
+import shutil
+import time
+
+import httpx
+import pytest
+
+from app.core.settings import Settings
+from app.core.tables import WorkerRow
+from app.health.schemas import Readiness
+from app.main import create_app
+from app.web.services import Services
+from tests.conftest import BASE_URL, TestClient
+from tests.uploads import submission, upload_both
+
+
+def test_a_process_that_is_up_says_so(client: httpx.Client) -> None:
+    assert client.get("/healthz").json()["status"] == "ok"
+
+
+def test_readiness_names_each_part(client: httpx.Client, services: Services) -> None:
+    told = Readiness.model_validate(client.get("/readyz").json())
+    assert told == Readiness(status="ready", database="ok", storage="ok", broker="none", workers=0)
+    with services.database.write() as session:
+        session.add(WorkerRow(id="w", device="cpu", pid=1))
+    assert client.get("/readyz").json()["workers"] == 1
+
+
+def test_an_unmigrated_database_is_not_ready(settings: Settings) -> None:
+    (settings.home / "seatrial.db").unlink()
+    with TestClient(create_app(settings), base_url=BASE_URL) as client:
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert "migrations" in answer.json()["database"]
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_broker_that_is_down_delays_work_but_refuses_none(settings: Settings) -> None:
+    distributed = settings.model_copy(update={"broker_url": "redis://127.0.0.1:1/0"})
+    with TestClient(create_app(distributed), base_url=BASE_URL) as client:
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json()["broker"]) == (200, "unreachable")
+        began = time.monotonic()
+        assert client.post("/v1/audits", json=submission(*upload_both(client))).status_code == 202
+        assert time.monotonic() - began < 3
+
+
+def test_storage_that_cannot_be_written_is_not_ready(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(services.store, "staging", refuse)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["storage"]) == (503, "not writable (Read-only file system)")
+
+
+def test_metrics_count_requests_by_template_and_audits_by_state(client: httpx.Client) -> None:
+    pair = upload_both(client)
+    audit = client.post("/v1/audits", json=submission(*pair)).json()["id"]
+    client.get(f"/v1/audits/{audit}")
+    client.get("/v1/audits/aud_nowhere")
+    client.get("/nowhere/at/all")
+    text = client.get("/metrics").text
+    for line in (
+        'seatrial_http_requests_total{method="GET",route="/v1/audits/{audit_id}",status="200"} 1.0',
+        'seatrial_http_requests_total{method="GET",route="/v1/audits/{audit_id}",status="404"} 1.0',
+        'seatrial_http_requests_total{method="GET",route="none",status="404"} 1.0',
+        'seatrial_audits{state="queued"} 1.0',
+        'seatrial_audits{state="failed"} 0.0',
+        "seatrial_models_checking 1.0",
+        "seatrial_queued_shards 0.0",
+        "seatrial_workers_alive 0.0",
+    ):
+        assert line in text, line
+    assert audit not in text
+
+
+def test_metrics_do_not_ask_the_database_at_every_scrape(client: httpx.Client, services: Services) -> None:
+    assert "seatrial_workers_alive 0.0" in client.get("/metrics").text
+    shutil.rmtree(services.settings.home)
+    assert "seatrial_workers_alive 0.0" in client.get("/metrics").text

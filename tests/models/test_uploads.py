@@ -1,0 +1,220 @@
+import hashlib
+import json
+import pickle
+import shutil
+import threading
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from app.contracts.problems import StoredProblem
+from app.contracts.states import ModelState
+from app.contracts.targets import ModelRead
+from app.core.settings import Settings
+from app.core.tables import ModelRow
+from app.core.transitions import move
+from app.web.services import Services
+from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
+from tests.web.test_problems import assert_problem
+
+
+def judge(services: Services, state: ModelState, **values: object) -> None:
+    """Do what a worker does once it has loaded the models."""
+    with services.database.write() as session:
+        move(session, ModelRow, state, ModelRow.state == ModelState.CHECKING, **values)
+
+
+def test_what_was_uploaded_is_read_back(client: httpx.Client) -> None:
+    answer = upload(client, "models", model_manifest(), weights())
+    assert answer.status_code == 201
+    told = ModelRead.model_validate(answer.json())
+    assert answer.headers["location"] == f"/v1/models/{told.id}"
+    assert (told.state, told.name, told.version) == ("checking", "parity", "1")
+    assert told.digest == "sha256:" + hashlib.sha256(weights()).hexdigest()
+    assert client.get(f"/v1/models/{told.id}").json() == answer.json()
+    content = client.get(f"/v1/models/{told.id}/content")
+    assert content.content == weights()
+    assert content.headers["etag"] == f'"{told.digest}"'
+
+
+def test_content_is_read_in_ranges_and_not_twice(client: httpx.Client) -> None:
+    told = upload(client, "models", model_manifest(), weights()).json()
+    path = f"/v1/models/{told['id']}/content"
+    part = client.get(path, headers={"Range": "bytes=8-15", "If-Range": f'"{told["digest"]}"'})
+    assert (part.status_code, part.content) == (206, weights()[8:16])
+    assert client.get(path, headers={"If-None-Match": f'"{told["digest"]}"'}).status_code == 304
+    assert_problem(client.get(path, headers={"Range": "bytes=999999-"}), 416)
+    assert_problem(client.get(path, headers={"Range": "bytes=b-a"}), 416)
+
+
+def test_the_same_again_is_the_same_and_other_bytes_are_a_conflict(client: httpx.Client) -> None:
+    first = upload(client, "models", model_manifest(), weights())
+    again = upload(client, "models", model_manifest(), weights())
+    assert (again.status_code, again.json()) == (201, first.json())
+    problem = assert_problem(upload(client, "models", model_manifest(), weights(1.0)), 409)
+    assert problem.errors
+    assert problem.errors[0].pointer == "/manifest/version"
+    assert_problem(upload(client, "models", model_manifest(labels=["a", "b"]), weights()), 409)
+    assert upload(client, "models", model_manifest(version="2"), weights(1.0)).status_code == 201
+
+
+def test_two_at_once_with_one_name_store_one(client: httpx.Client, services: Services) -> None:
+    answers: list[httpx.Response] = []
+
+    def post(fill: float) -> None:
+        answers.append(upload(client, "models", model_manifest(), weights(fill)))
+
+    threads = [threading.Thread(target=post, args=(fill,)) for fill in (0.0, 0.0, 1.0, 1.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted({answer.status_code for answer in answers}) == [201, 409]
+    with services.database.read() as session:
+        row = session.scalars(select(ModelRow)).one()
+    store = Path(services.settings.resolved_artifacts_url)
+    files = [path.name for path in store.rglob("*") if path.is_file()]
+    assert files == [row.digest.removeprefix("sha256:")]
+
+
+def _zip(names: dict[str, bytes]) -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in names.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+HUGGINGFACE = model_manifest(architecture={"kind": "huggingface"}, input=None, labels=None)
+GOOD_ZIP = _zip({"config.json": b"{}", "model.safetensors": weights()})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "data", "statuses"),
+    [
+        (model_manifest(), b"", {422}),
+        (model_manifest(), pickle.dumps({"a": 1}), {415}),
+        (model_manifest(), b"<!doctype html><html></html>", {415}),
+        (model_manifest(), weights()[:-1], {422}),
+        (HUGGINGFACE, GOOD_ZIP[:-30], {422, 415}),
+        (HUGGINGFACE, _zip({"../evil": b"x", "config.json": b"{}"}), {422}),
+        (HUGGINGFACE, _zip({"config.json": b"{}", "pytorch_model.bin": pickle.dumps([1])}), {415, 422}),
+        (HUGGINGFACE, weights(), {422}),
+        ("{", weights(), {400}),
+        (json.dumps({}), weights(), {422}),
+        (model_manifest(input=None), weights(), {422}),
+        (model_manifest(labels=["a", "a"]), weights(), {422}),
+        (model_manifest(architecture={"kind": "layers", "layers": [["warp"]]}), weights(), {422}),
+        (model_manifest(surprise=1), weights(), {422}),
+        (model_manifest(name="../../etc"), weights(), {422}),
+    ],
+)
+def test_a_refused_upload_names_the_field_and_leaves_nothing(
+    client: httpx.Client, services: Services, manifest: object, data: bytes, statuses: set[int]
+) -> None:
+    answer = upload(client, "models", manifest, data)
+    assert answer.status_code in statuses, answer.text
+    problem = assert_problem(answer, answer.status_code)
+    assert problem.errors
+    assert problem.errors[0].pointer.startswith(("/file", "/manifest"))
+    assert_nothing_stored(services)
+
+
+def test_a_full_disk_is_a_problem_and_leaves_nothing(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(services.store, "put_file", full)
+    assert_problem(upload(client, "models", model_manifest(), weights()), 507, "storage-full")
+    assert_nothing_stored(services)
+
+
+def test_a_patient_client_gets_the_final_answer(client: httpx.Client, services: Services) -> None:
+    timer = threading.Timer(0.3, judge, (services, ModelState.READY))
+    timer.start()
+    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=10"})
+    timer.join()
+    assert (answer.status_code, answer.json()["state"]) == (201, "ready")
+    assert answer.headers["preference-applied"] == "wait=10"
+
+
+def test_a_patient_client_is_told_of_the_rejection(client: httpx.Client, services: Services) -> None:
+    problem = StoredProblem(code="state-dict-mismatch", title="Keys", detail="missing: 3.bias", field="/file")
+    timer = threading.Timer(0.3, judge, (services, ModelState.REJECTED), {"problem": problem.model_dump()})
+    timer.start()
+    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=10"})
+    timer.join()
+    told = assert_problem(answer, 422, "state-dict-mismatch")
+    assert told.detail == "missing: 3.bias"
+    kept = client.get(f"/v1/models/{answer.json()['model']}").json()
+    assert (kept["state"], kept["problem"]["code"]) == ("rejected", "state-dict-mismatch")
+    mended = upload(client, "models", model_manifest(), weights(1.0))
+    assert mended.status_code == 201
+
+
+def test_waiting_has_an_end(client: httpx.Client) -> None:
+    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=1"})
+    assert (answer.status_code, answer.json()["state"]) == (201, "checking")
+
+
+def test_paths_are_read_below_allowed_folders_only(
+    client: httpx.Client, services: Services, settings: Settings, tmp_path: Path
+) -> None:
+    allowed = settings.allowed_paths[0]
+    outside = tmp_path / "outside.safetensors"
+    outside.write_bytes(weights())
+    (allowed / "link.safetensors").symlink_to(outside)
+    (allowed / "m.safetensors").write_bytes(weights())
+
+    def refer(path: str) -> httpx.Response:
+        return client.post("/v1/models", json={"manifest": model_manifest(), "path": path})
+
+    for path in (str(outside), str(allowed / ".." / outside.name), str(allowed / "link.safetensors"), "/etc/passwd"):
+        assert "SEATRIAL_ALLOWED_PATHS" in assert_problem(refer(path), 403).detail
+    for path in (str(allowed / "missing"), "relative", str(allowed) + "/a\0b"):
+        assert_problem(refer(path), 422)
+    assert_nothing_stored(services)
+    told = refer(str(allowed / "m.safetensors"))
+    assert told.status_code == 201
+    assert told.json()["digest"] == "sha256:" + hashlib.sha256(weights()).hexdigest()
+    assert (allowed / "m.safetensors").exists()
+
+
+def test_a_folder_becomes_the_same_archive_every_time(
+    client: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.models.service.inspect_model", lambda *_: "archive")
+    folder = settings.allowed_paths[0] / "hf"
+    for name in ("b.json", "sub/a.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    body = {"manifest": HUGGINGFACE, "path": str(folder)}
+    first = client.post("/v1/models", json=body)
+    assert first.status_code == 201, first.text
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy, copy_function=shutil.copy)
+    again = client.post("/v1/models", json={**body, "path": str(copy)})
+    assert again.json()["id"] == first.json()["id"]
+    with zipfile.ZipFile(BytesIO(client.get(f"/v1/models/{first.json()['id']}/content").content)) as archive:
+        assert archive.namelist() == ["b.json", "sub/a.json"]
+
+
+def test_lists_are_filtered(client: httpx.Client, services: Services) -> None:
+    upload(client, "models", model_manifest(), weights())
+    judge(services, ModelState.READY)
+    upload(client, "models", model_manifest(name="other"), weights())
+
+    def names(query: str) -> list[str]:
+        return [model["name"] for model in client.get(f"/v1/models?{query}").json()["items"]]
+
+    assert names("") == ["other", "parity"]
+    assert names("state=ready") == ["parity"]
+    assert names("name=other") == ["other"]
+    assert names("task=token-classification") == []
+    assert_problem(client.get("/v1/models?state=tired"), 422)

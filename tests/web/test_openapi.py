@@ -1,0 +1,92 @@
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core.settings import Settings
+from app.web.services import Services
+from tests.audits.acting import make_ready
+from tests.uploads import npz, upload_both, weights
+
+
+@pytest.fixture
+def document(client: httpx.Client) -> dict[str, Any]:
+    """The OpenAPI document as served."""
+    answer = client.get("/openapi.json")
+    assert answer.status_code == 200
+    return dict(answer.json())
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    for name in set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document))):
+        assert name in document["components"]["schemas"]
+
+
+def test_every_route_documents_itself_and_its_problems(document: dict[str, Any]) -> None:
+    tags = {tag["name"] for tag in document["tags"]}
+    for path, method, operation in operations(document):
+        assert operation.get("summary"), (method, path)
+        assert operation.get("description"), (method, path)
+        assert set(operation["tags"]) <= tags
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+        if path.startswith("/v1/"):
+            assert {"401", "403"} <= set(operation["responses"])
+        for parameter in operation.get("parameters", ()):
+            assert parameter.get("description"), (method, path, parameter["name"])
+
+
+def test_every_field_of_a_body_is_described(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        for field, described in schema.get("properties", {}).items():
+            assert described.get("description"), f"{name}.{field}"
+
+
+def test_every_example_of_a_body_works(
+    client: httpx.Client, services: Services, document: dict[str, Any], settings: Settings
+) -> None:
+    model, dataset = upload_both(client)
+    make_ready(services)
+    folder = settings.allowed_paths[0]
+    (folder / "mnist-cnn.safetensors").write_bytes(weights())
+    (folder / "mnist-test.npz").write_bytes(npz())
+    posted = 0
+    for path, method, operation in operations(document):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if content is None:
+            continue
+        assert content["examples"], path
+        for example in content["examples"].values():
+            # Ids and folders are the reader's own; everything else is posted as it stands.
+            body = json.loads(json.dumps(example["value"]))
+            if "checks" in body:
+                body |= {"model": model, "dataset": dataset}
+            if "path" in body:
+                body["path"] = str(folder / body["path"].rpartition("/")[2])
+            answer = client.request(method, path, json=body)
+            assert answer.status_code in (200, 201, 202), (path, answer.text)
+            posted += 1
+    assert posted >= 6
+
+
+def test_the_page_needs_no_network(client: httpx.Client) -> None:
+    page = client.get("/", follow_redirects=True)
+    assert page.status_code == 200
+    assert str(page.url).endswith("/docs")
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert sources
+    for source in sources:
+        assert source.startswith(("/", "data:")), source
+        if source.startswith("/"):
+            assert client.get(source).status_code == 200, source
+    assert "script-src 'self';" in page.headers["content-security-policy"]
+    assert not re.search(r"<script>| on\w+=", page.text)
