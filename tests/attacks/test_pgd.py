@@ -12,9 +12,11 @@ from workers.attacks.pgd import PGD, Objective
 from workers.attacks.robust_accuracy import pgd_untargeted, robust_accuracy
 
 torch.manual_seed(0)
-NET = nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36,
-5)).eval().requires_grad_(False) IMAGES = torch.rand(12, 1, 6, 6, generator=torch.Generator().manual_seed(3)) LABELS =
-NET(IMAGES).argmax(1) LOWEST_ENTROPY = Objective(
+NET = nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+NET.eval().requires_grad_(False)
+IMAGES = torch.rand(12, 1, 6, 6, generator=torch.Generator().manual_seed(3))
+LABELS = NET(IMAGES).argmax(1)
+LOWEST_ENTROPY = Objective(
     loss=lambda logits, rows: cross_entropy(logits, LABELS[rows]), criterion=lambda logits, rows: entropy(logits[:, 0])
 )
 HIGHEST_ENTROPY = Objective(
@@ -120,7 +122,9 @@ def test_several_models_are_attacked_through_the_sum_of_their_losses() -> None:
 
 
 def test_restarts_keep_the_best_of_all_and_include_the_clean_image() -> None:
-    one = PGD("linf", 0.2, 0.05, 3, random_start=True).run([NET], IMAGES, HIGHEST_ENTROPY, generators=generators(range(12)))
+    one = PGD("linf", 0.2, 0.05, 3, random_start=True).run(
+        [NET], IMAGES, HIGHEST_ENTROPY, generators=generators(range(12))
+    )
     more = PGD("linf", 0.2, 0.05, 3, random_start=True, restarts=4).run(
         [NET], IMAGES, HIGHEST_ENTROPY, generators=generators(range(12))
     )
@@ -238,7 +242,8 @@ def test_tiny_gradients_still_give_full_l2_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "search", [{"epsilon": -1.0}, {"step_size": 0.0}, {"steps": -1}, {"restarts": 0}, {"restarts": 2}, {"epsilon": math.nan}]
+    "search",
+    [{"epsilon": -1.0}, {"step_size": 0.0}, {"steps": -1}, {"restarts": 0}, {"restarts": 2}, {"epsilon": math.nan}],
 )
 def test_refuses_numbers_that_are_no_search(search) -> None:
     with pytest.raises(ValueError, match=r"search|random_start"):

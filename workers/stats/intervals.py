@@ -68,7 +68,7 @@ def bootstrap(
         sizes: Examples of each independent sample.
         seed: The same seed gives the same intervals.
         alpha: Probability of missing the truth.
-        resamples: Default: 1000, fewer for samples above 50,000 (at least 200).
+        resamples: Default: 1000, fewer for samples above 20,000 (at least 200).
 
     Returns:
         k intervals; None where a sample has fewer than 2 examples or fewer than half the resamples are defined.
@@ -76,7 +76,7 @@ def bootstrap(
     point = statistic(*[np.ones((1, size)) for size in sizes])[0]
     if min(sizes) < 2:
         return [None] * len(point)
-    draws = resamples or int(np.clip(50_000_000 / sum(sizes), 200, 1000))
+    draws = resamples or int(np.clip(20_000_000 / sum(sizes), 200, 1000))
     rng = np.random.default_rng(seed)
     rows = max(1, CELLS // sum(sizes))
     drawn = [
