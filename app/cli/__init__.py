@@ -4,6 +4,7 @@ import click
 
 from app.cli.audits import audit
 from app.cli.database import migrate
+from app.cli.health import health
 from app.cli.keys import keys
 from app.cli.resources import datasets, models
 from app.cli.serve import serve
@@ -15,10 +16,10 @@ from app.cli.worker import worker
 def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
-    `serve` runs everything on one machine. The other commands either tend an installation (migrate, worker, keys) or
-    talk to a running service over HTTP (models, datasets, audit).
+    `serve` runs everything on one machine. The other commands either tend an installation (migrate, worker, health,
+    keys) or talk to a running service over HTTP (models, datasets, audit).
     """
 
 
-for command in (serve, worker, migrate, keys, models, datasets, audit):
+for command in (serve, worker, migrate, health, keys, models, datasets, audit):
     main.add_command(command)

@@ -1,0 +1,53 @@
+# Two images of one source. `api` has no torch and also runs migrations and the scheduler; `worker` measures.
+#   docker build --target api -t seatrial-api .
+#   docker build --target worker -t seatrial-worker .
+# TORCH_INDEX_URL chooses the torch build: empty for the index's own (CUDA on Linux), PyTorch's CPU index for machines
+# without a GPU (a worker image of 2 GB instead of 8).
+
+FROM python:3.11-slim-bookworm AS base
+ENV PATH=/opt/seatrial/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    MPLCONFIGDIR=/tmp/matplotlib \
+    HF_HUB_OFFLINE=1 \
+    SEATRIAL_HOME=/data \
+    SEATRIAL_LOG_JSON=true
+# A fixed number, so that both images may write to one volume.
+RUN groupadd --gid 10001 seatrial \
+    && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin seatrial \
+    && install --directory --owner=10001 --group=10001 /data
+
+FROM base AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/seatrial
+WORKDIR /source
+COPY constraints.txt pyproject.toml README.md LICENSE alembic.ini ./
+COPY alembic ./alembic
+COPY app ./app
+COPY workers ./workers
+RUN pip install --constraint constraints.txt .
+
+FROM build AS build-worker
+ARG TORCH_INDEX_URL=""
+# In a step of its own: torch is the largest layer and changes least.
+RUN pip install --constraint constraints.txt ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} "torch==$(sed -n 's/^torch==//p' constraints.txt)"
+RUN pip install --constraint constraints.txt ".[worker]"
+
+FROM base AS worker
+COPY --from=build-worker /opt/seatrial /opt/seatrial
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data"]
+HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=3 CMD ["seatrial", "health"]
+CMD ["seatrial", "worker", "--queues", "gpu"]
+
+FROM base AS api
+COPY --from=build /opt/seatrial /opt/seatrial
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data"]
+EXPOSE 8000
+HEALTHCHECK --interval=15s --timeout=5s --start-period=15s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+CMD ["seatrial", "serve", "--host", "0.0.0.0", "--port", "8000", "--workers", "0"]

@@ -1,0 +1,28 @@
+"""``seatrial health``: whether this process could do its work."""
+
+import click
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.core.database import connect
+from app.core.migrations import is_current
+from app.core.queue import Bell
+from app.core.settings import Settings
+
+
+@click.command()
+def health() -> None:
+    """Look at the database and the broker, and end with status 1 when one is missing. For container health checks."""
+    # A Celery worker at work answers no ping for as long as its shard takes, so what it depends on is asked instead.
+    settings = Settings()
+    database = connect(settings, pool_size=1)
+    try:
+        is_migrated = is_current(database)
+    except SQLAlchemyError as error:
+        raise click.ClickException(f"the database does not answer ({type(error).__name__})") from error
+    finally:
+        database.dispose()
+    if not is_migrated:
+        raise click.ClickException("the database has another schema: run `seatrial migrate`")
+    if Bell(settings).is_reachable() is False:
+        raise click.ClickException("the broker does not answer")
+    click.echo("ok")

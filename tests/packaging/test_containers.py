@@ -1,0 +1,121 @@
+"""The Dockerfile and the compose file, as far as they can be judged without an engine."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+# The program itself: the wheel's script of the same name ends with status 0 whatever happened.
+COMPOSE = Path(sysconfig.get_path("platlib")) / "compose" / "docker-compose"
+SECRETS = {"POSTGRES_PASSWORD": "a" * 64, "REDIS_PASSWORD": "b" * 64, "SEATRIAL_BOOTSTRAP_KEY": "c" * 64}
+
+
+def compose(
+    *arguments: str, files: tuple[Path, ...] = (), secrets: dict[str, str] = SECRETS
+) -> subprocess.CompletedProcess[str]:
+    """Run docker-compose of the wheel without any environment but the secrets."""
+    chosen = [part for file in (ROOT / "docker-compose.yml", *files) for part in ("-f", str(file))]
+    return subprocess.run(
+        [COMPOSE, *chosen, *arguments],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **secrets},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    done = compose("--profile", "*", "config", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout)["services"])
+
+
+@pytest.mark.parametrize("profile", [(), ("--profile", "cpu"), ("--profile", "gpu"), ("--profile", "*")])
+def test_compose_accepts_every_profile(profile: tuple[str, ...]) -> None:
+    done = compose(*profile, "config", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("missing", list(SECRETS))
+def test_a_missing_secret_is_named(missing: str) -> None:
+    done = compose("config", "--quiet", secrets={name: value for name, value in SECRETS.items() if name != missing})
+    assert done.returncode != 0
+    assert f"{missing} is missing a value: set it in .env" in done.stderr
+
+
+def test_the_example_environment_names_every_secret() -> None:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    assert {line.partition("=")[0] for line in lines if line and not line.startswith("#")} == set(SECRETS)
+
+
+def test_no_secret_stands_in_the_file() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    for name in SECRETS:
+        assert f"${{{name}:?" in text
+
+
+def test_every_service_is_watched_and_restarted(services: dict[str, Any]) -> None:
+    assert set(services) == {"postgres", "redis", "migrate", "api", "scheduler", "worker-gpu", "worker-cpu"}
+    for name, service in services.items():
+        assert service["restart"] == ("on-failure" if name == "migrate" else "unless-stopped"), name
+        if name != "migrate":
+            assert service["healthcheck"]["test"], name
+            assert service["stop_grace_period"], name
+
+
+def test_our_own_containers_can_write_to_the_volume_only(services: dict[str, Any]) -> None:
+    for name in ("migrate", "api", "scheduler", "worker-gpu", "worker-cpu"):
+        service = services[name]
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert [volume["target"] for volume in service["volumes"]] == ["/data"], name
+
+
+def test_what_loads_models_reaches_no_network(services: dict[str, Any]) -> None:
+    networks = json.loads(compose("config", "--format", "json").stdout)["networks"]
+    assert networks["inside"]["internal"] is True
+    for name in ("worker-gpu", "worker-cpu", "postgres", "redis", "scheduler"):
+        assert list(services[name]["networks"]) == ["inside"], name
+
+
+def test_nothing_starts_before_the_migration(services: dict[str, Any]) -> None:
+    for name in ("api", "scheduler", "worker-gpu", "worker-cpu"):
+        assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully", name
+
+
+def test_the_second_gpu_of_the_comment_is_accepted(tmp_path: Path) -> None:
+    lines = (ROOT / "docker-compose.yml").read_text().splitlines()
+    first = next(n for n, line in enumerate(lines) if line == "  #   services:")
+    example = [line.removeprefix("  #   ") for line in lines[first : first + 4]]
+    override = tmp_path / "second-gpu.yml"
+    override.write_text("\n".join(example).replace("file: docker-compose.yml", f"file: {ROOT / 'docker-compose.yml'}"))
+    done = compose("--profile", "gpu", "config", "--format", "json", files=(override,))
+    assert done.returncode == 0, done.stderr
+    workers = {
+        name: service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"]
+        for name, service in json.loads(done.stdout)["services"].items()
+        if name.startswith("worker-gpu")
+    }
+    assert workers == {"worker-gpu": ["0"], "worker-gpu-1": ["1"]}
+
+
+def test_hadolint_finds_nothing() -> None:
+    done = subprocess.run(
+        [SCRIPTS / "hadolint", "--config", ".hadolint.yaml", "Dockerfile"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_images_run_as_nobody_in_particular() -> None:
+    stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
+    for name in ("worker", "api"):
+        stage = next(text for text in stages if text.splitlines()[0].endswith(f"AS {name}"))
+        assert "\nUSER 10001:10001\n" in stage
+        assert "\nHEALTHCHECK " in stage
