@@ -5,10 +5,10 @@ import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import worker_shutting_down
+from celery.signals import worker_ready, worker_shutting_down
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.contracts.wakeups import HOUSEKEEP, WAKE
+from app.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
 from app.core.database import Database, connect
 from app.core.lifecycle import has_work, reap
 from app.core.queue import Bell
@@ -43,6 +43,19 @@ def _worker() -> "Worker":
     from workers.runtime.worker import Worker
 
     return Worker(_database(), open_store(get_settings()), get_settings(), is_stopping=_stopping.is_set)
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _prepare(**_: Any) -> None:
+    # A worker that has just started says it is there and looks for work: whatever was rung before is gone. The
+    # scheduler does not consume the work queue and stays without torch.
+    if QUEUE_WORK not in app.amqp.queues.consume_from:
+        return
+    try:
+        _worker().sweep()
+    except SQLAlchemyError as error:
+        log.warning("the database does not answer; the next wake-up tries again: %s", error)
+    Bell(get_settings()).ring()
 
 
 @app.task(name=WAKE)  # type: ignore[untyped-decorator]

@@ -6,14 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from app.main import create_app
 from fastapi.testclient import TestClient
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.core.database import Database, connect
 from app.core.migrations import upgrade
 from app.core.settings import Settings
-from app.core.tables import CheckRow, EventRow, ShardRow
+from app.core.tables import CheckRow, EventRow, ShardRow, WorkerRow
+from app.main import create_app
 from tests import assets
 from tests.servers import Process, celery_worker, eventually, local_worker
 
@@ -46,6 +46,7 @@ class Deployment:
             broker_url=broker_url,
             require_keys=False,
             lease_s=LEASE_S,
+            log_level="warning",
             heartbeat_s=0.5,
         )
         self.database: Database = connect(self.settings)
@@ -81,7 +82,15 @@ class Deployment:
         """Start one more worker."""
         log = self.home / f"worker-{len(self.processes)}.log"
         start = celery_worker if self.is_distributed else local_worker
-        return self._start(start(self.environment, log))
+        before = self.workers_alive()
+        process = self._start(start(self.environment, log))
+        eventually(lambda: self.workers_alive() > before, what="the worker telling it is there")
+        return process
+
+    def workers_alive(self) -> int:
+        """Count the workers that told they are there and did not tell they leave."""
+        with self.database.read() as session:
+            return session.scalar(select(func.count()).select_from(WorkerRow)) or 0
 
     def upload(self, *, scale: float = 1.0, name: str = "digits") -> tuple[str, str]:
         """Upload the digits classifier and the held-out digits; return their ids."""
@@ -100,7 +109,7 @@ class Deployment:
         check = {
             "kind": "uncertainty_span",
             "epsilon": 0.1,
-            "steps": 200,
+            "steps": 80,
             "random_start": True,
             **more.pop("params", {}),
         }
@@ -126,7 +135,12 @@ class Deployment:
 
     def wait(self, audit_id: str, *, timeout_s: float = 120.0) -> dict[str, Any]:
         """Wait until an audit has ended and return it."""
-        eventually(lambda: self.audit(audit_id)["state"] in ENDED, timeout_s=timeout_s, what=f"the end of {audit_id}")
+        eventually(
+            lambda: self.audit(audit_id)["state"] in ENDED,
+            timeout_s=timeout_s,
+            every_s=0.2,
+            what=f"the end of {audit_id}",
+        )
         return self.audit(audit_id)
 
     def records(self, audit_id: str, stage: str = "attack") -> bytes:

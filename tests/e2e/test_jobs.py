@@ -97,9 +97,11 @@ def test_cancel_stops_within_a_batch(deployment: Deployment) -> None:
 def test_what_kills_its_worker_three_times_fails_with_its_reason(embedded: Deployment) -> None:
     model, dataset = embedded.upload()
     audit_id = embedded.submit(model, dataset, shards=1, params={"steps": 3000})
-    for _ in range(3):
+    for attempt in (1, 2, 3):
         worker = embedded.add_worker()
-        embedded.until_shard(audit_id, lambda shards: shards[0].state == "running")
+        embedded.until_shard(
+            audit_id, lambda shards, n=attempt: shards[0].state == "running" and shards[0].attempts == n
+        )
         worker.signal(signal.SIGKILL)
         worker.wait()
     embedded.add_worker()

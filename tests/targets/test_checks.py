@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tests.targets.builders import CPU, manifest
 from workers.errors import PreflightError, TargetError
-from workers.targets.checks import PreflightReport, check_target, preflight
+from workers.targets.checks import ERRORED, PreflightReport, check_target, preflight
 from workers.targets.image_classifier import ImageClassifier
 
 LABELS = ["cat", "dog", "eel", "fox"]
@@ -101,6 +101,19 @@ def test_preflight_gives_predictions_and_an_exact_interval() -> None:
     accuracy = report.clean_accuracy
     assert (accuracy.value, accuracy.n, accuracy.method) == (0.9, 100, "clopper-pearson")
     assert (round(accuracy.low or 0, 4), round(accuracy.high or 0, 4)) == (0.8238, 0.951)
+    assert report.flags == []
+
+
+def test_one_example_without_finite_logits_is_errored_and_the_others_go_on() -> None:
+    def change(logits: Tensor) -> Tensor:
+        return torch.where((logits[:, :1] == 0), torch.nan, logits)
+
+    data = Examples(list(range(4)) * 25)
+    data.pixels[2, 0] = 0.0
+    report = _preflight(_classifier(change), data)
+    assert report.predictions[2] == ERRORED
+    assert (report.predictions == data.labels).sum() == 99
+    assert report.clean_accuracy.value == 0.99
     assert report.flags == []
 
 

@@ -1,7 +1,7 @@
 """What a family is, and what it is given.
 
-A family is a library: it says which stages it needs, runs one shard of a stage, and reduces all records to a result. The
-runtime cuts stages into shards of whole batches, so a family never sees how many workers there are.
+A family is a library: it says which stages it needs, runs one shard of a stage, and reduces all records to a result.
+The runtime cuts stages into shards of whole batches, so a family never sees how many workers there are.
 """
 
 from collections.abc import Iterator, Mapping

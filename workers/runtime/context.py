@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from app.core.tables import DatasetRow, ModelRow
@@ -23,6 +24,7 @@ class ShardJob:
 
     Attributes:
         source: The dataset the stage runs over: the audit's own or a further one.
+        is_further_source: Whether it is a further one, whose images are brought to the model's shape.
         further_models: Other models by the parameter naming them.
     """
 
@@ -36,6 +38,7 @@ class ShardJob:
     attempts: int
     model: ModelRow
     source: DatasetRow
+    is_further_source: bool
     further_models: dict[str, ModelRow]
 
 
@@ -55,7 +58,10 @@ class ShardContext:
     @property
     def dataset(self) -> ImageDataset:
         """The dataset the stage runs over."""
-        return self._resources.dataset(self._job.source)
+        # A digit can be an outlier among photographs: further datasets are brought to the model's channels and size.
+        # The audited dataset is not: there, another shape is a mistake the preflight names.
+        channels = self.classifier.input_shape[0] if self._job.is_further_source else None
+        return self._resources.dataset(self._job.source, channels)
 
     @property
     def device(self) -> torch.device:
@@ -76,10 +82,16 @@ class ShardContext:
             ids = [int(position) for position in chosen]
             yield Batch(
                 example_ids=ids,
-                images=self.dataset.images(ids).to(self.device),
+                images=self._fitted(self.dataset.images(ids)).to(self.device),
                 labels=torch.as_tensor(self.dataset.labels[chosen], dtype=torch.int64, device=self.device),
             )
             self._claim.progress(first + len(ids))
+
+    def _fitted(self, images: torch.Tensor) -> torch.Tensor:
+        size = self.classifier.input_shape[1:]
+        if not self._job.is_further_source or images.shape[2:] == size:
+            return images
+        return F.interpolate(images, size, mode="bilinear", align_corners=False, antialias=True).clamp(0, 1)
 
     def tick(self) -> None:
         """Stop here if there is a reason to."""

@@ -57,17 +57,20 @@ class Resources:
             lambda: load_image_classifier(manifest, self.store.local_path(row.digest), row.format, self.device),
         )
 
-    def dataset(self, row: DatasetRow) -> ImageDataset:
-        """Return the dataset of a row.
+    def dataset(self, row: DatasetRow, channels: int | None = None) -> ImageDataset:
+        """Return the dataset of a row, its images grey (1) or in colour (3) when ``channels`` says so.
 
         Raises:
             DataError: It cannot be read.
         """
         manifest = parse_manifest(DatasetManifest, row.manifest)
         return self._datasets.get(
-            (row.digest, manifest.model_dump_json()),
+            (row.digest, manifest.model_dump_json(), channels),
             lambda: load_image_dataset(
-                manifest, DatasetFacts.model_validate(row.facts), self.store.local_path(row.digest)
+                manifest,
+                DatasetFacts.model_validate(row.facts),
+                self.store.local_path(row.digest),
+                channels=channels,
             ),
         )
 

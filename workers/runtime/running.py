@@ -92,6 +92,7 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             attempts=shard.attempts,
             model=session.get_one(ModelRow, audit.model_id),
             source=session.get_one(DatasetRow, source),
+            is_further_source=stage.source != SAMPLE,
             further_models={
                 parameter: session.get_one(ModelRow, row_id)
                 for parameter, row_id in references.items()

@@ -21,6 +21,8 @@ PROBE_EXAMPLES = 8
 REPEAT_TOLERANCE = 1e-4
 RANGE_TOLERANCE = 1e-6
 ALPHA = 0.05
+ERRORED = -1
+"""Prediction of an example whose logits are not finite: it counts as wrong, and never as robust."""
 CHANCE_EXAMPLES = 50
 """From so many examples on, an accuracy that cannot be told from chance is refused; below, it is a warning."""
 
@@ -38,7 +40,7 @@ class PreflightReport:
     """What was measured on an audit's sample before anything was attacked.
 
     Attributes:
-        predictions: Predicted class (n,) int64 of each position.
+        predictions: Predicted class (n,) int64 of each position; ``ERRORED`` where the logits are not finite.
         clean_accuracy: With its exact 95 % interval.
         flags: Doubts that do not stop the audit.
     """
@@ -119,17 +121,18 @@ def preflight(
         images = images.to(classifier.device)
         with torch.no_grad():
             logits = classifier.logits(images)
-            if start == 0:
-                flags += _repeat_flags(logits, classifier.logits(images))
-                flags += _probability_flags(logits)
-        if not bool(torch.isfinite(logits).all()):
-            raise PreflightError(
-                "outputs-not-finite",
-                "The model gives NaN or infinity",
-                f"among the {len(images)} images from example {chosen[start]} on",
-                field="/model",
-            )
-        predictions[start : start + len(images)] = logits.argmax(1).cpu().numpy()
+            finite = torch.isfinite(logits).all(1)
+            if start == 0 and finite.any():
+                flags += _repeat_flags(logits[finite], classifier.logits(images)[finite])
+                flags += _probability_flags(logits[finite])
+        predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()
+    if (predictions == ERRORED).all():
+        raise PreflightError(
+            "outputs-not-finite",
+            "The model gives NaN or infinity",
+            f"on every one of {len(predictions)} examples: check mean and std, and the image range",
+            field="/model",
+        )
     _check_constant(predictions, labels)
     accuracy = _clean_accuracy(predictions, labels)
     flags += _chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes)
