@@ -15,6 +15,20 @@ from app.web.problems import NotFoundError
 
 POLL_S = 0.5
 HEARTBEAT_S = 15.0
+# As OpenAPI 3.2 describes a stream: one event, its data as parsed.
+EVENT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "Sequence number, for Last-Event-ID."},
+        "event": {"type": "string", "enum": ["audit", "check", "progress"], "description": "What it tells."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": "#/components/schemas/EventRead"},
+            "description": "The event as JSON.",
+        },
+    },
+}
 # Long histories go out in pieces, so memory stays small.
 _BATCH = 500
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import Row, bindparam, func, select
+from sqlalchemy import BindParameter, Row, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.contracts.states import RunState
@@ -71,7 +71,7 @@ class AuditParts:
     work: dict[str, StageWork]
 
 
-_OF_AUDIT = bindparam("audit_id")
+_OF_AUDIT: BindParameter[str] = bindparam("audit_id")
 _OWN = (AuditRow.id == _OF_AUDIT, AuditRow.project_id == bindparam("project_id"))
 
 # Built once: building them took as long as running them.

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from app.access.principal import Reader, Runner
 from app.audits import repository, service
-from app.audits.events import read_events, stream_events
+from app.audits.events import EVENT_SCHEMA, read_events, stream_events
 from app.audits.reading import read_audit, render_summary
 from app.audits.records import (
     JSONL,
@@ -134,10 +134,7 @@ def retry_audit(audit_id: AuditId, principal: Runner, services: Service) -> Resp
     "/{audit_id}/events",
     response_class=StreamingResponse,
     responses={
-        200: {
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-            "description": "Events as they happen.",
-        },
+        200: {"content": {"text/event-stream": {"itemSchema": EVENT_SCHEMA}}, "description": "Events as they happen."},
         **raises(404, 422),
     },
     summary="Follow an audit",

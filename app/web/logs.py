@@ -28,3 +28,5 @@ def configure_logs(settings: Settings) -> None:
         cache_logger_on_first_use=False,
     )
     logging.getLogger("app").setLevel(level)
+    # It warns of every odd byte a client sends, and quotes it.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)

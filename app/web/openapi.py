@@ -10,14 +10,16 @@ from pydantic.json_schema import models_json_schema
 from app.access.schemas import KeyCreate
 from app.contracts.audits import AuditCreate
 from app.contracts.datasets import DatasetManifest, DatasetReference
+from app.contracts.events import EventRead
 from app.contracts.targets import ModelManifest, ModelReference
 from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
 
-# Bodies are read by the rooms themselves (see app.web.bodies), so FastAPI does not know them.
+# Bodies are read by the rooms themselves (see app.web.bodies) and events are no JSON: FastAPI does not know them.
 BODIES: tuple[type[BaseModel], ...] = (
     AuditCreate,
     DatasetManifest,
     DatasetReference,
+    EventRead,
     KeyCreate,
     ModelManifest,
     ModelReference,

@@ -18,6 +18,7 @@
 
 import errno
 import logging
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -231,7 +232,17 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     phrase = HTTPStatus(error.status_code).phrase
     detail = error.detail if error.detail != phrase else f"{phrase}: {request.method} {request.url.path}"
     code = phrase.lower().replace(" ", "-")
-    return render(request, _named(error.status_code, code, phrase, detail, error.headers))
+    headers = {"Allow": allowed} if error.status_code == 405 and (allowed := _allowed(request)) else error.headers
+    return render(request, _named(error.status_code, code, phrase, detail, headers))
+
+
+def _allowed(request: Request) -> str:
+    # Starlette names the methods of the first route that has the path; there is one route per method.
+    methods: set[str] = set()
+    for template, operations in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), request.url.path):
+            methods |= {method.upper() for method in operations}
+    return ", ".join(sorted(methods))
 
 
 async def _on_refused_upload(request: Request, error: Exception) -> Response:

@@ -111,3 +111,9 @@ def test_a_database_that_is_away_is_a_503(client: httpx.Client, monkeypatch: pyt
 def test_request_ids_are_taken_over_when_they_are_harmless(client: httpx.Client) -> None:
     assert client.get("/healthz", headers={"X-Request-ID": "ci-42"}).headers["x-request-id"] == "ci-42"
     assert client.get("/healthz", headers={"X-Request-ID": "a b\tc"}).headers["x-request-id"] != "a b\tc"
+
+
+def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client) -> None:
+    assert client.put("/v1/models").headers["allow"] == "GET, POST"
+    assert client.post("/v1/keys/key_x").headers["allow"] == "DELETE"
+    assert client.post("/docs").headers["allow"] == "GET"
