@@ -1,0 +1,110 @@
+"""What a database may do otherwise than SQLite: requests that race, and text it does not take."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from app.core.migrations import upgrade
+from app.core.settings import Settings
+from app.core.tables import AuditRow, ModelRow
+from app.main import create_app
+from app.web.services import Services
+from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
+from tests.conftest import BASE_URL, TestClient
+from tests.databases import postgres_url
+from tests.servers import new_database
+from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
+from tests.web.test_problems import assert_problem
+
+__all__ = ["postgres_url"]
+
+
+@pytest.fixture
+def on_postgres(postgres_url: str, tmp_path: Path) -> Iterator[TestClient]:
+    """A client of the keyless API on Postgres."""
+    with new_database(postgres_url) as url:
+        app = create_app(Settings(home=tmp_path, database_url=url, require_keys=False))
+        upgrade(app.state.services.database)
+        with TestClient(app, base_url=BASE_URL, raise_server_exceptions=False) as client:
+            yield client
+
+
+def at_once(*posts: Any) -> None:
+    """Run all at the same moment."""
+    barrier = threading.Barrier(len(posts))
+
+    def run(post: Any) -> None:
+        barrier.wait()
+        post()
+
+    threads = [threading.Thread(target=run, args=(post,)) for post in posts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_an_audit_goes_through_all_its_routes(on_postgres: httpx.Client) -> None:
+    services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
+    pair = upload_both(on_postgres)
+    make_ready(services)
+    audit = on_postgres.post("/v1/audits", json=submission(*pair)).json()["id"]
+    open_stage(services, first_check(services, audit), "attack", [(0, 10), (10, 20)])
+    run_shard(services)
+    assert on_postgres.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]["done"] == 10
+    run_shard(services)
+    end_check(services)
+    assert on_postgres.get(f"/v1/audits/{audit}").json()["state"] == "succeeded"
+    for path in ("events", "records/0", "figures/0/span"):
+        assert on_postgres.get(f"/v1/audits/{audit}/{path}").status_code == 200
+    for path in ("/readyz", "/metrics", "/v1/audits?state=succeeded", "/v1/models", "/v1/datasets", "/v1/keys"):
+        assert on_postgres.get(path).status_code == 200
+
+
+def test_two_at_once_with_one_key_are_one_audit(on_postgres: httpx.Client) -> None:
+    services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
+    body, answers = submission(*upload_both(on_postgres)), []
+
+    def post() -> None:
+        answers.append(on_postgres.post("/v1/audits", json=body, headers={"Idempotency-Key": "race"}))
+
+    at_once(*[post] * 8)
+    assert {answer.status_code for answer in answers} == {202}
+    with services.database.read() as session:
+        ids = session.scalars(select(AuditRow.id)).all()
+    assert {answer.json()["id"] for answer in answers} == set(ids)
+    assert len(ids) == 1
+
+
+def test_two_uploads_at_once_with_one_name_store_one(on_postgres: httpx.Client) -> None:
+    services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
+    on_postgres.get("/v1/models")
+    answers: list[httpx.Response] = []
+
+    def post(fill: float) -> None:
+        answers.append(upload(on_postgres, "models", model_manifest(), weights(fill)))
+
+    at_once(*[lambda fill=fill: post(fill) for fill in (0.0, 0.0, 1.0, 1.0)])
+    assert sorted({answer.status_code for answer in answers}) == [201, 409]
+    with services.database.read() as session:
+        row = session.scalars(select(ModelRow)).one()
+    store = Path(services.settings.resolved_artifacts_url)
+    assert [path.name for path in store.rglob("*") if path.is_file()] == [row.digest.removeprefix("sha256:")]
+
+
+@pytest.mark.parametrize("label", ["a\0b", "é", "\U0001f600", "'; DROP TABLE audits; --"])
+def test_no_text_is_too_odd(on_postgres: httpx.Client, label: str) -> None:
+    answer = upload(on_postgres, "datasets", dataset_manifest(labels=["x", label]), npz())
+    assert answer.status_code in (201, 422), answer.text
+    if answer.status_code == 201:
+        assert on_postgres.get(answer.headers["location"]).json()["manifest"]["labels"] == ["x", label]
+    assert_problem(on_postgres.post("/v1/audits", json=submission(label, label)), 422)
+    assert on_postgres.get("/v1/audits", params={"model": label}).status_code in (200, 422)
+    for path in ("/v1/models/", "/v1/audits/", "/v1/datasets/"):
+        assert on_postgres.get(path + quote(label, safe="")).status_code in (404, 422)
