@@ -69,7 +69,7 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
     if model.task != dataset.task:
         raise TaskMismatchError(f"The model does {model.task}, the dataset is for {dataset.task}.", pointer="/dataset")
     _check_labels(model, dataset)
-    _check_shape(model, dataset, "/dataset")
+    _check_shape(model, dataset)
     further: dict[str, ModelRow | DatasetRow] = {}
     costs = []
     samples = min(request.samples, int(dataset.facts["examples"]))
@@ -80,9 +80,10 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
             found: ModelRow | DatasetRow
             if named.startswith("mdl_"):
                 found = _model(session, project_id, named, pointer)
+                _check_same_input(model, found, pointer)
             else:
+                # Its shape may differ: workers bring further datasets to the model's.
                 found = _dataset(session, project_id, named, pointer)
-                _check_shape(model, found, pointer)
                 sizes[parameter] = int(found.facts["examples"])
             if found.task != model.task:
                 raise TaskMismatchError(f"The model does {model.task}, {named} is for {found.task}.", pointer=pointer)
@@ -121,14 +122,27 @@ def _check_labels(model: ModelRow, dataset: DatasetRow) -> None:
         )
 
 
-def _check_shape(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
-    wanted = (model.manifest.get("input") or {}).get("shape")
+def _check_shape(model: ModelRow, dataset: DatasetRow) -> None:
+    wanted = _input_shape(model)
     shape = dataset.facts.get("shape")
     if wanted and shape and wanted != shape:
         raise TaskMismatchError(
             f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
+            pointer="/dataset",
+        )
+
+
+def _check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
+    first, second = _input_shape(model), _input_shape(other)
+    if first and second and first != second:
+        raise TaskMismatchError(
+            f"{model.id} takes images of shape {first} (channels, height, width), {other.id} takes {second}.",
             pointer=pointer,
         )
+
+
+def _input_shape(model: ModelRow) -> list[int] | None:
+    return (model.manifest.get("input") or {}).get("shape")
 
 
 def estimate(planned: Plan) -> AuditEstimate:
