@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
 from app.contracts.datasets import DatasetRead
-from app.contracts.states import TERMINAL
+from app.contracts.states import TERMINAL, RunState
 from app.contracts.targets import ModelRead
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
@@ -204,8 +204,18 @@ class Client:
             pause_s = min(pause_s * 1.2, POLL_S[1])
 
     def cancel(self, audit_id: str) -> AuditRead:
-        """Ask an audit to stop and return it; cancelling twice is the same as once."""
-        return AuditRead.model_validate(self._send("POST", f"/v1/audits/{audit_id}/cancel", repeat=True).json())
+        """Ask an audit to stop and return it; cancelling twice is the same as once.
+
+        Raises:
+            ProblemResponseError: It has ended otherwise.
+        """
+        try:
+            return AuditRead.model_validate(self._send("POST", f"/v1/audits/{audit_id}/cancel", repeat=True).json())
+        except ProblemResponseError as error:
+            # The first answer may have been lost on its way, and the audit has ended since.
+            if error.status == 409 and (audit := self.audit(audit_id)).state == RunState.CANCELLED:
+                return audit
+            raise
 
     def report(self, audit_id: str, format: str = "html") -> bytes:
         """Return the report of an audit in one of the formats the service offers."""

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -27,7 +28,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, moment=_moment, value=_value, data_uri=_data_uri, prettyjson=_pretty_json)
+    environment.filters.update(
+        number=number, moment=_moment, value=_value, data_uri=_data_uri, is_wide=_is_wide, prettyjson=_pretty_json
+    )
     environment.globals.update(arrange=arrange, cell_basis=cell_basis)
     return environment
 
@@ -62,6 +65,12 @@ def _value(value: Any) -> str:
 
 def _pretty_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _is_wide(figure: ReportFigure) -> bool:
+    """Return whether a figure is too wide to share a row, by its view box."""
+    box = re.search(r'viewBox="[\d.+-]+ [\d.+-]+ ([\d.]+) ([\d.]+)"', figure.svg or "")
+    return box is not None and float(box[1]) > 2.2 * float(box[2])
 
 
 def _data_uri(figure: ReportFigure) -> str:

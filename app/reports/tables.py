@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.reports.numbers import radius
 from app.reports.schemas import ReportEstimate
 
-TITLES = {"arm": "Unattacked and under attack", "epsilon": "Outliers", "attack": "Label-preserving attacks"}
+TITLES = {"arm": "Unattacked and under attack", "epsilon": "Outliers", "attack": "Other attacks"}
 ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack"}
 """Qualifiers whose values become rows, with the words over their column."""
 HEADINGS = {
@@ -68,7 +68,8 @@ def _table(keys: tuple[str, ...], group: list[ReportEstimate]) -> EstimateTable:
         value = qualifiers.pop(last, "value")
         others = "".join(f" [{key}={text}]" for key, text in qualifiers.items())
         cells.setdefault(base + others, {})[value] = estimate
-    values = list(dict.fromkeys(value for row in cells.values() for value in row))
+    published = list(dict.fromkeys(value for row in cells.values() for value in row))
+    values = sorted(published, key=lambda value: list(HEADINGS).index(value) if value in HEADINGS else len(HEADINGS))
     first = {name: next(iter(row.values())) for name, row in cells.items()}
     title = TITLES.get(last, f"By {last}") if last else "Overall"
     if len(keys) > 1:

@@ -1,0 +1,50 @@
+"""A real server on a real port, in this process, without workers."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from app.client import Client
+from app.core.database import Database, connect
+from app.core.migrations import upgrade
+from app.core.settings import Settings
+from app.main import create_app
+from tests.servers import eventually, free_port
+
+
+@dataclass
+class Server:
+    """Where it listens, and what it writes to."""
+
+    url: str
+    settings: Settings
+    database: Database
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """Serve an empty database over HTTP."""
+    settings = Settings(home=tmp_path / "home", require_keys=False)
+    database = connect(settings)
+    upgrade(database)
+    port = free_port()
+    config = uvicorn.Config(create_app(settings), port=port, log_level="warning", access_log=False)
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    eventually(lambda: running.started, what="the server")
+    yield Server(f"http://127.0.0.1:{port}", settings, database)
+    running.should_exit = True
+    thread.join()
+    database.dispose()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    """Speak to it."""
+    with Client(server.url) as speaking:
+        yield speaking

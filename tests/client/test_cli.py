@@ -1,0 +1,114 @@
+"""The ``seatrial`` command against a real server, and the commands that tend an installation."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.cli.worker import worker_command
+from app.core.settings import Settings
+from tests import assets
+from tests.client.conftest import Server
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    """Return a function that runs the command and gives its result."""
+    # The commands write SEATRIAL_HOME for what they start; setting it here has it restored afterwards.
+    monkeypatch.setenv("SEATRIAL_HOME", str(tmp_path / "home"))
+
+    def called(*arguments: object) -> Result:
+        return CliRunner().invoke(main, [str(one) for one in arguments], catch_exceptions=False)
+
+    return called
+
+
+def test_help_names_every_command(run) -> None:
+    listed = run("--help").output
+    for name in ("serve", "worker", "migrate", "health", "keys", "models", "datasets", "audit"):
+        assert f"\n  {name} " in listed
+
+
+def test_a_key_is_made_listed_and_revoked(run) -> None:
+    made = run("keys", "create", "ci", "--scope", "read", "--project", "vision")
+    assert made.exit_code == 0
+    secret, note = made.stdout.strip(), made.stderr.strip()
+    assert secret.startswith("sea_")
+    key_id = note.partition(":")[0]
+    listed = run("keys", "list").output
+    assert key_id in listed
+    assert secret not in listed
+    assert "valid" in listed
+    assert run("keys", "revoke", key_id).exit_code == 0
+    assert "revoked" in run("keys", "list").output
+    assert run("keys", "revoke", "key_nothing").exit_code == 1
+    assert "not a project name" in run("keys", "create", "ci", "--project", "No Name!").output
+
+
+def test_migrate_twice_and_health(run) -> None:
+    assert "seatrial migrate" in run("health").output
+    assert run("migrate").exit_code == 0
+    assert run("migrate").exit_code == 0
+    assert run("health").output == "ok\n"
+
+
+def test_upload_submit_status_cancel_report(run, server: Server, tmp_path: Path) -> None:
+    there = ("--url", server.url)
+    files = {
+        "model.safetensors": assets.weights(),
+        "model.json": json.dumps(assets.model_manifest()).encode(),
+        "data.npz": assets.npz(60),
+        "data.json": json.dumps(assets.dataset_manifest()).encode(),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    added = run(
+        "models", "add", tmp_path / "model.safetensors", "--manifest", tmp_path / "model.json", "--wait", 0, *there
+    )
+    assert added.exit_code == 0, added.output
+    model = added.stdout.strip()
+    data = run("datasets", "add", tmp_path / "data.npz", "--manifest", tmp_path / "data.json", *there).stdout.strip()
+    assert model in run("models", "list", *there).output
+    assert data in run("datasets", "list", *there).output
+    spec = {"model": model, "dataset": data, "samples": 50, "checks": [{"kind": "uncertainty_span", "steps": 3}]}
+    (tmp_path / "audit.json").write_text(json.dumps(spec))
+    audit_id = run("audit", "submit", tmp_path / "audit.json", *there).stdout.strip()
+    assert f"{audit_id}: queued" in run("audit", "status", audit_id, *there).output
+    waited = run("audit", "run", tmp_path / "audit.json", "--timeout", 0.5, *there)
+    assert waited.exit_code == 5, waited.output
+    assert "uncertainty_span: queued" in waited.stderr
+    assert run("audit", "cancel", audit_id, *there).output == "cancelled\n"
+    assert run("audit", "report", audit_id, "-o", tmp_path / "report.html", *there).exit_code == 0
+    assert "was cancelled" in (tmp_path / "report.html").read_text()
+
+
+def test_a_wrong_specification_ends_with_2_and_names_the_field(run, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps({"checks": [{"kind": "uncertainty_span", "epsilon": -1}]}))
+    refused = run("audit", "submit", tmp_path / "audit.json", "--url", server.url)
+    assert refused.exit_code == 2
+    assert "epsilon" in refused.output
+    (tmp_path / "audit.json").write_text("[]")
+    assert "one JSON object" in run("audit", "submit", tmp_path / "audit.json", "--url", server.url).output
+
+
+def test_nobody_there_ends_with_4(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.client.time.sleep", lambda seconds: None)
+    refused = run("models", "list", "--url", "http://127.0.0.1:9")
+    assert refused.exit_code == 4
+    assert "no service at http://127.0.0.1:9" in refused.output
+
+
+def test_a_worker_polls_without_a_broker_and_listens_with_one(tmp_path: Path) -> None:
+    alone = worker_command(Settings(home=tmp_path), ["gpu", "cpu"], beat=False, pid=7)
+    assert alone[1:] == ["-m", "workers.local"]
+    settings = Settings(home=tmp_path, broker_url="redis://127.0.0.1:1/0")
+    listening = " ".join(worker_command(settings, ["cpu"], beat=True, pid=7)[1:])
+    assert listening.startswith("-m celery -A workers.celery_app worker -P solo -Q cpu -n cpu-7@%h")
+    assert listening.endswith("-B")
+
+
+@pytest.mark.parametrize("options", [("--queues", "cpu"), ("--beat",), ("--queues", "tpu")])
+def test_a_worker_that_would_never_work_is_refused(run, options: tuple[str, ...]) -> None:
+    assert run("worker", *options).exit_code == 1
