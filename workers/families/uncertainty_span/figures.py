@@ -57,7 +57,7 @@ def _figure(
     # The salt makes ids repeatable, and different between figures that end up in one page.
     style: Any = STYLE | {"svg.hashsalt": f"uncertainty_span {name}"}
     with mpl.rc_context(style):
-        figure = Figure(figsize=(6.2 if columns == 1 else 3.1 * columns, 3.4 if columns == 1 else 3.8), layout="constrained")
+        figure = Figure(figsize=(6.2, 3.4) if columns == 1 else (3.1 * columns, 3.8), layout="constrained")
         axes = [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
         figure.suptitle(title)
         plot(axes, result)
@@ -115,7 +115,8 @@ def _ece(result: Result, arm: str) -> str:
 
 def _growth(axes: list[Axes], result: Result) -> None:
     points = result.series["span_by_epsilon"]
-    axes[0].plot([p["epsilon"] for p in points], [p["mus"] for p in points], color=COLOURS["under"], marker="o", clip_on=False)
+    epsilons, means = [point["epsilon"] for point in points], [point["mus"] for point in points]
+    axes[0].plot(epsilons, means, color=COLOURS["under"], marker="o", clip_on=False)
     axes[0].set(xlabel="epsilon", ylabel=f"mean span (nat), {points[-1]['n']} examples", xlim=(0, None), ylim=(0, None))
 
 
