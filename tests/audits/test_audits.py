@@ -96,10 +96,14 @@ def test_model_and_data_must_fit_together(client: httpx.Client, services: Servic
         problem = assert_problem(client.post("/v1/audits", json=submission(pair[0], dataset)), 422, "task-mismatch")
         assert problem.errors
         assert problem.errors[0].pointer == "/dataset"
-    check = {"kind": "uncertainty_span", "outliers": {"dataset": large}}
-    problem = assert_problem(client.post("/v1/audits", json=submission(*pair, checks=[check])), 422)
+    outliers = {"kind": "uncertainty_span", "outliers": {"dataset": large}}
+    assert client.post("/v1/audits", json=submission(*pair, checks=[outliers])).status_code == 202
+    wider = model_manifest(name="wider", input={"shape": [1, 8, 8], "mean": [0.0], "std": [1.0]})
+    other = upload(client, "models", wider, weights()).json()["id"]
+    transfer = {"kind": "uncertainty_span", "transfer_model": other}
+    problem = assert_problem(client.post("/v1/audits", json=submission(*pair, checks=[transfer])), 422, "task-mismatch")
     assert problem.errors
-    assert problem.errors[0].pointer == "/checks/0/outliers/dataset"
+    assert problem.errors[0].pointer == "/checks/0/transfer_model"
     rejection = StoredProblem(code="state-dict-mismatch", title="Keys", detail="missing: 3.bias").model_dump()
     with services.database.write() as session:
         move(session, ModelRow, ModelState.REJECTED, ModelRow.id == pair[0], problem=rejection)
