@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = 'de8b9db0c8a2'
+revision = 'cb8b2257ab43'
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -124,8 +124,8 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('id', name=op.f('pk_audits'))
     )
     with op.batch_alter_table('audits', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_audits_model_id'), ['model_id'], unique=False)
         batch_op.create_index('ix_audits_project_id_id', ['project_id', 'id'], unique=False)
+        batch_op.create_index('ix_audits_project_id_model_id_id', ['project_id', 'model_id', 'id'], unique=False)
         batch_op.create_index('ix_audits_project_id_state_id', ['project_id', 'state', 'id'], unique=False)
         batch_op.create_index('ix_audits_state', ['state'], unique=False)
 
@@ -217,8 +217,8 @@ def downgrade() -> None:
     with op.batch_alter_table('audits', schema=None) as batch_op:
         batch_op.drop_index('ix_audits_state')
         batch_op.drop_index('ix_audits_project_id_state_id')
+        batch_op.drop_index('ix_audits_project_id_model_id_id')
         batch_op.drop_index('ix_audits_project_id_id')
-        batch_op.drop_index(batch_op.f('ix_audits_model_id'))
 
     op.drop_table('audits')
     with op.batch_alter_table('models', schema=None) as batch_op:

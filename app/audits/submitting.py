@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.audits.cost import Cost, cost_of, total_seconds
 from app.contracts.audits import AuditCreate, AuditEstimate
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
+from app.core.cost import Cost, cost_of, total_seconds
 from app.core.events import record_event
 from app.core.ids import new_id
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow

@@ -101,7 +101,7 @@ class AuditRead(AuditSummary):
     spec: dict[str, Any] = Field(description="The request as understood, defaults filled in.")
     spec_digest: str = Field(description="SHA-256 of the specification together with the digests of model and data.")
     estimated_s: float | None = Field(
-        default=None, description="Seconds estimated at submission; null when the model was not measured yet."
+        default=None, description="Seconds it should take at most; null until the model has been measured."
     )
     error: StoredProblem | None = Field(default=None, description="Why it could not start.")
 

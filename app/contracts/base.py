@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
-def _int_is_a_number(value: Any) -> Any:  # noqa: ANN401
+def _int_is_a_number(value: Any) -> Any:
     # Strict mode refuses an int for a float when FastAPI hands over parsed JSON, and JSON writes 1.0 as 1.
     # A bool is an int to Python but not a number to a caller.
     return float(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53 else value

@@ -93,7 +93,7 @@ def connect(settings: Settings, *, pool_size: int = 10) -> Database:
     engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size, connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")
-    def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401
+    def _pragmas(connection: Any, _record: object) -> None:
         # The driver's own implicit BEGIN is switched off; we emit BEGIN ourselves below.
         connection.isolation_level = None
         cursor = connection.cursor()

@@ -71,7 +71,15 @@ def audit_of_check(session: Session, check_id: str) -> str | None:
 
 
 def open_stage(
-    session: Session, check_id: str, token: str, *, name: str, source: str, examples: int, shards: list[ShardRow]
+    session: Session,
+    check_id: str,
+    token: str,
+    *,
+    name: str,
+    source: str,
+    examples: int,
+    shards: list[ShardRow],
+    estimated_s: float | None = None,
 ) -> bool:
     """Begin a stage: its row, its shards, the check running on them; False when the claim was lost or cancelled."""
     audit_id = audit_of_check(session, check_id)
@@ -98,9 +106,10 @@ def open_stage(
     session.execute(
         update(CheckRow)
         .where(CheckRow.id == check_id)
-        .values(stage=name, open_shards=len(shards), token=None, lease_until=None, attempts=0)
+        .values(stage=name, open_shards=len(shards), token=None, lease_until=None, attempts=0, estimated_s=estimated_s)
         .execution_options(synchronize_session=False)
     )
+    _sum_estimates(session, audit_id)
     if move(
         session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.QUEUED}, started_at=utc_now()
     ):
@@ -109,6 +118,19 @@ def open_stage(
         record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
     record_event(session, audit_id, "progress", {"check": check_id, "stage": name, "done": 0, "total": examples})
     return True
+
+
+def _sum_estimates(session: Session, audit_id: str) -> None:
+    """Give the audit the sum of its checks' estimates, once all of them have one."""
+    estimates = session.scalars(select(CheckRow.estimated_s).where(CheckRow.audit_id == audit_id)).all()
+    known = [seconds for seconds in estimates if seconds is not None]
+    if len(known) == len(estimates):
+        session.execute(
+            update(AuditRow)
+            .where(AuditRow.id == audit_id, AuditRow.estimated_s.is_(None))
+            .values(estimated_s=sum(known))
+            .execution_options(synchronize_session=False)
+        )
 
 
 def close_shard(session: Session, shard_id: str, token: str | None, state: RunState, **values: Any) -> bool:

@@ -12,6 +12,7 @@ from app.contracts.estimates import Flag, Result
 from app.contracts.families import params_contract
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
+from app.core.cost import cost_of
 from app.core.database import Database
 from app.core.lifecycle import close_check, open_stage
 from app.core.records import read_parquet
@@ -160,17 +161,33 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
     available = job.datasets[stage.source].facts["examples"]
     examples = min(job.audit.samples, available, stage.limit or available)
     spec = job.audit.spec
-    wanted = spec.get("shards") or math.ceil((job.check.estimated_s or 0.0) / settings.shard_s)
+    # Submitted before its model was measured, a check had no estimate; now it can have one.
+    estimated_s = job.check.estimated_s or _estimate(job)
+    wanted = spec.get("shards") or math.ceil((estimated_s or 0.0) / settings.shard_s)
     # The preflight judges the sample as a whole, so it is one shard.
     pieces = cut(examples, spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
     shards = make_shards(claim.row_id, stage.name, pieces)
     store_patiently(
         database,
         lambda session: open_stage(
-            session, claim.row_id, claim.token, name=stage.name, source=stage.source, examples=examples, shards=shards
+            session,
+            claim.row_id,
+            claim.token,
+            name=stage.name,
+            source=stage.source,
+            examples=examples,
+            shards=shards,
+            estimated_s=estimated_s,
         ),
         patience_s=settings.lease_s,
     )
+
+
+def _estimate(job: CheckJob) -> float | None:
+    params = parse_manifest(params_contract(job.check.kind), job.check.params)
+    sizes = {name: int(row.facts["examples"]) for name, row in job.datasets.items() if name != SAMPLE}
+    samples = min(job.audit.samples, int(job.datasets[SAMPLE].facts["examples"]))
+    return cost_of(params, samples, sizes, job.models["model"].facts).seconds
 
 
 def _reduce(

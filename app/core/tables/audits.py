@@ -16,7 +16,7 @@ class AuditRow(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"))
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
     seed: Mapped[int] = mapped_column(BigInteger)
     samples: Mapped[int]
@@ -34,6 +34,7 @@ class AuditRow(Base):
     __table_args__ = (
         Index("ix_audits_project_id_id", "project_id", "id"),
         Index("ix_audits_project_id_state_id", "project_id", "state", "id"),
+        Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
         Index("ix_audits_state", "state"),
     )
 
