@@ -1,0 +1,32 @@
+"""What the README says of settings, targets and files is so."""
+
+import re
+from pathlib import Path
+
+from app.core.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_setting_is_described_as_it_is() -> None:
+    rows = dict(re.findall(r"^\| `(SEATRIAL_[A-Z_]+)` \| .*? \| (.*) \|$", README, re.MULTILINE))
+    described = {f"SEATRIAL_{name.upper()}": field.description for name, field in Settings.model_fields.items()}
+    assert rows == described
+
+
+def test_every_default_is_the_real_one() -> None:
+    shown = dict(re.findall(r"^\| `SEATRIAL_([A-Z_]+)` \| `?([^`|]*?)`? \| ", README, re.MULTILINE))
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default in ("", None, []) else str(field.default)
+        assert shown[name.upper()].strip() == default, name
+
+
+def test_the_make_targets_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"make ([a-z]+)", README)) <= set(targets)
+
+
+def test_the_pictures_and_files_are_there() -> None:
+    for path in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / path).exists(), path
