@@ -2,13 +2,14 @@
 
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from app.contracts.states import RunState
 from app.core.queue import Bell
 from tests.e2e.deployment import LEASE_S, Deployment
-from tests.servers import Valkey, eventually
+from tests.servers import Postgres, Valkey, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -169,3 +170,27 @@ def test_a_broker_killed_and_restarted_loses_nothing(distributed: Deployment, va
     later = distributed.submit(model, dataset, params={"bins": 13})
     assert distributed.wait(later)["state"] == "succeeded"
     assert distributed.records(busy) == distributed.records(later)
+
+
+def test_a_database_that_goes_away_for_a_while_costs_nothing(valkey: Valkey, tmp_path: Path) -> None:
+    try:
+        server = Postgres()
+    except Exception as error:  # the fixture of the other tests says so loudly
+        pytest.skip(f"no Postgres of our own to stop: {error!r}")
+    try:
+        home = tmp_path / "home"
+        home.mkdir()
+        with Deployment(home, database_url=server.url("postgres"), broker_url=valkey.url) as deployment:
+            model, dataset = deployment.upload()
+            deployment.add_worker()
+            audit_id = deployment.submit(model, dataset)
+            deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards[1:]))
+            server.stop()
+            deployment.settle(LEASE_S / 2)
+            assert deployment.client.get(f"/v1/audits/{audit_id}").status_code == 503
+            assert deployment.client.get("/readyz").status_code == 503
+            server.start()
+            assert deployment.wait(audit_id)["state"] == "succeeded"
+            assert deployment.records(audit_id) == undisturbed(deployment, model, dataset)
+    finally:
+        server.remove()
