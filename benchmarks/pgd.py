@@ -147,7 +147,7 @@ class Contest:
 
     def ours_full(self, model: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Return our last iterates and which examples they break."""
-        model = model or self.case.model
+        model = self.case.model if model is None else model
         found = [pgd_untargeted(self.search, model, x, y, until_wrong=False) for x, y in self.batches()]
         final = torch.cat([outcome.final for outcome in found])
         return final, torch.cat([outcome.final_logits[:, 0] for outcome in found]).argmax(1) != self.case.labels

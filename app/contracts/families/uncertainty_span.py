@@ -112,8 +112,9 @@ class UncertaintySpanParams(Request):
         attack = self.steps * self.restarts
         backward = 2 * attack * samples
         forward = 4 * samples
-        # Should the softmax prove saturated: both attacks again, and 40 points between clean and attacked image.
-        backward += 2 * attack * samples
+        # Should the softmax prove saturated: both attacks again, one across the decision boundary, and 40 points of the
+        # way back.
+        backward += 3 * attack * samples
         forward += 44 * samples
         # The masked-gradient check repeats both attacks at twice the radius on at most 100 examples.
         backward += 2 * attack * min(samples, 100)

@@ -133,5 +133,7 @@ def saturated_logits(sample: Sample, mus: Estimate, worst: Estimate) -> list[Fla
     if hidden > MORE:
         message += "mus makes the model look robust and must not be relied on; use mus_worst, and calibrate the model."
     else:
-        message += "the two agree, but this model's entropy says little; calibrate it before using its uncertainty."
+        message += (
+            "a small difference, but this model's entropy says little; calibrate it before using its uncertainty."
+        )
     return [Flag(code="saturated_logits", severity="error" if hidden > MORE else "warning", message=message)]

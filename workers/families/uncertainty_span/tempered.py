@@ -4,10 +4,10 @@ Where one logit leads by more than about 17 nats, a float32 softmax is exactly o
 ball except in a thin shell around the decision boundary, too thin for the steps of an attack to land in. Such a model
 has no span to show and is not robust for it. Three things are done about it, example by example:
 
-* the logits are divided by a temperature that brings the clean margin to ``CLEAN_MARGIN``, and attacked;
-* where the attack crosses the decision boundary, the segment back to the clean image is bisected for the crossing.
-  There
-  two classes tie, so the entropy of the *unmodified* model is at least log 2, at any scale of its logits;
+* the logits are divided by a temperature that brings the clean margin to ``CLEAN_MARGIN``, and attacked both ways;
+* one more attack lowers the scaled confidence in the prediction until that changes, and the segment back to the clean
+  image is bisected for the decision boundary. There two classes tie, so the entropy of the *unmodified* model is at
+  least log 2, at any scale of its logits;
 * the span of the scaled softmax is recorded beside it: how far the uncertainty moves once saturation does not hide it.
 """
 
@@ -67,12 +67,25 @@ def attack_tempered(search: PGD, context: RunContext, batch: Batch) -> tuple[Col
     under = attack_with(search, context, batch, "tempered_under")(
         Objective(
             loss=lambda logits, rows: uniform_cross_entropy(scaled(logits, rows)),
-            # The least margin is past the boundary wherever any iterate was.
-            criterion=lambda logits, rows: margin(logits[:, 0], predictions[rows]),
+            criterion=lambda logits, rows: -entropy(scaled(logits[:, 0], rows)),
             floor=math.log(context.classifier.classes),
         )
     )
-    seen = [clean, under.best_logits[:, 0], *_walk_boundary(context, batch.images, under.best, predictions)]
+    # Uniform cross-entropy stops short of many boundaries that are in reach; this goes for the nearest.
+    across = attack_with(search, context, batch, "tempered_across")(
+        Objective(
+            loss=lambda logits, rows: -cross_entropy(scaled(logits, rows), predictions[rows]),
+            criterion=lambda logits, rows: margin(logits[:, 0], predictions[rows]),
+            until=lambda logits, rows: margin(logits[:, 0], predictions[rows]) < 0,
+        )
+    )
+    seen = [
+        clean,
+        under.best_logits[:, 0],
+        under.final_logits[:, 0],
+        across.best_logits[:, 0],
+        *_walk_boundary(context, batch.images, across.best, predictions),
+    ]
     over_logits = over.best_logits[:, 0]
     columns = {
         "entropy_over": torch.minimum(entropy(clean), entropy(over_logits)),
@@ -81,9 +94,9 @@ def attack_tempered(search: PGD, context: RunContext, batch: Batch) -> tuple[Col
         "scaled_entropy_over": entropy(scaled(over_logits, everyone)),
         "scaled_entropy_under": torch.stack([entropy(scaled(logits, everyone)) for logits in seen]).amax(0),
         "temperature": temperatures.double(),
-        "crossed": under.best_value < 0,
+        "crossed": across.reached,
     }
-    return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound
+    return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound | across.unsound
 
 
 def _walk_boundary(context: RunContext, inside: Tensor, outside: Tensor, predictions: Tensor) -> list[Tensor]:
