@@ -35,6 +35,9 @@ RUN pip install --constraint constraints.txt ${TORCH_INDEX_URL:+--extra-index-ur
 RUN pip install --constraint constraints.txt ".[worker]"
 
 FROM base AS worker
+# glibc gives large freed blocks back at every gradient step; keeping them saves a fifth of a small network's time on a CPU.
+ENV MALLOC_TRIM_THRESHOLD_=536870912 \
+    MALLOC_MMAP_THRESHOLD_=536870912
 COPY --from=build-worker /opt/seatrial /opt/seatrial
 USER 10001:10001
 WORKDIR /data

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
 from app.core.database import Database, connect
-from app.core.lifecycle import has_work, reap
+from app.core.lifecycle import count_work, count_workers, reap
 from app.core.queue import Bell
 from app.core.retention import sweep_old
 from app.core.settings import get_settings
@@ -42,7 +42,9 @@ def _worker() -> "Worker":
     # torch is imported here, in the process that measures, and never in the scheduler.
     from workers.runtime.worker import Worker
 
-    return Worker(_database(), open_store(get_settings()), get_settings(), is_stopping=_stopping.is_set)
+    settings = get_settings()
+    ring = Bell(settings).ring
+    return Worker(_database(), open_store(settings), settings, is_stopping=_stopping.is_set, ring=ring)
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
@@ -74,13 +76,11 @@ def housekeep() -> None:
     """Take back expired leases, drop what is too old, and ring when there is something to claim."""
     settings = get_settings()
     try:
-        with _database().write() as session:
-            reap(session, max_attempts=settings.max_attempts)
-        sweep_old(_database(), settings)
+        reap(_database(), max_attempts=settings.max_attempts)
+        sweep_old(_database())
         with _database().read() as session:
-            work = has_work(session)
+            wanted = min(count_work(session), count_workers(session))
     except SQLAlchemyError as error:
         log.warning("the database does not answer; the next sweep tries again: %s", error)
         return
-    if work:
-        Bell(settings).ring()
+    Bell(settings).ring(wanted)

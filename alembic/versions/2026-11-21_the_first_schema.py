@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = 'cb8b2257ab43'
+revision = '58bd446aa106'
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -188,7 +188,7 @@ def upgrade() -> None:
     sa.UniqueConstraint('check_id', 'stage', 'ordinal', name='uq_shards_check_id_stage_ordinal')
     )
     with op.batch_alter_table('shards', schema=None) as batch_op:
-        batch_op.create_index('ix_shards_state_lease_until', ['state', 'lease_until'], unique=False)
+        batch_op.create_index('ix_shards_state_id', ['state', 'id'], unique=False)
 
     op.create_table('stages',
     sa.Column('check_id', sa.String(), nullable=False),
@@ -205,7 +205,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table('stages')
     with op.batch_alter_table('shards', schema=None) as batch_op:
-        batch_op.drop_index('ix_shards_state_lease_until')
+        batch_op.drop_index('ix_shards_state_id')
 
     op.drop_table('shards')
     op.drop_table('events')

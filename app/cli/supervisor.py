@@ -11,6 +11,10 @@ from pathlib import Path
 
 _TETHER = Path(__file__).with_name("tether.py")
 
+# glibc gives large freed blocks back to the system and faults them in again at every gradient step: a fifth of the time
+# of a small network on a CPU (benchmarks/RESULTS.md). What the operator sets goes first.
+_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "536870912", "MALLOC_MMAP_THRESHOLD_": "536870912"}
+
 POLL_S = 0.1
 STEADY_S = 20.0
 """A process that lived this long had started well: its end is an accident and not a fault of its configuration."""
@@ -93,4 +97,5 @@ class Supervisor:
             child.started_at = now
             # A session of its own: Ctrl-C in the terminal goes to the server alone, which then stops its workers.
             tethered = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid()), *self._command]
-            child.process = subprocess.Popen(tethered, start_new_session=True)  # noqa: S603
+            environment = {**_ALLOCATOR, **os.environ}
+            child.process = subprocess.Popen(tethered, start_new_session=True, env=environment)  # noqa: S603

@@ -38,7 +38,7 @@ class AuditCreate(Request):
         default=None,
         ge=1,
         le=10_000,
-        description="Pieces each stage is cut into, at most one per batch; by default sized to about a minute each. "
+        description="Pieces each stage is cut into, at most one per batch; by default sized to a minute each at most. "
         "Never changes a number.",
     )
     max_error_rate: Annotated[Real, Field(ge=0, le=1)] = Field(

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from app.contracts.problems import StoredProblem
 from app.contracts.states import TERMINAL, ModelState, RunState
-from app.core.database import epoch_now
+from app.core.database import Database, epoch_now
 from app.core.events import record_event
-from app.core.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow
+from app.core.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow, WorkerRow
 from app.core.tables.base import utc_now
 from app.core.transitions import claim, holds, is_free, lock, move
 
@@ -53,16 +53,20 @@ def claim_shard(session: Session, *, lease_s: float, worker: str) -> tuple[str, 
     return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
 
 
-def has_work(session: Session) -> bool:
-    """Return whether anything could be claimed now."""
-    return any(
-        session.scalar(query.limit(1)) is not None
-        for query in (
-            select(ShardRow.id).where(ShardRow.state == RunState.QUEUED),
-            select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)),
-            advanceable(),
-        )
+def count_work(session: Session, *, most: int = 1000) -> int:
+    """Count what could be claimed now, up to ``most``."""
+    claimable = (
+        select(ShardRow.id).where(ShardRow.state == RunState.QUEUED),
+        select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)),
+        advanceable(),
     )
+    counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
+    return min(most, sum(count or 0 for count in counts))
+
+
+def count_workers(session: Session) -> int:
+    """Count the workers in the table, at least 1: one that has just started may not have told."""
+    return max(1, session.scalar(select(func.count()).select_from(WorkerRow)) or 0)
 
 
 def audit_of_check(session: Session, check_id: str) -> str | None:
@@ -310,50 +314,87 @@ def give_back(session: Session, shard_id: str, token: str, *, counts: bool, **va
     )
 
 
-def reap(session: Session, *, max_attempts: int) -> int:
-    """Take back everything whose lease has run out; what was tried too often ends with a reason. Return how much."""
+def reap(database: Database, *, max_attempts: int) -> int:
+    """Take back everything whose lease has run out; what was tried too often ends with a reason. Return how much.
+
+    One transaction per row, so that two sweeps never wait for each other's locks in a circle.
+    """
     taken = 0
-    expired = session.execute(
-        select(ShardRow.id, ShardRow.attempts, ShardRow.worker, CheckRow.state, CheckRow.audit_id)
-        .join(CheckRow, CheckRow.id == ShardRow.check_id)
-        .where(ShardRow.state == RunState.RUNNING, ShardRow.lease_until < epoch_now())
-        .order_by(CheckRow.audit_id)
-    ).all()
-    for row in expired:
-        if row.state == RunState.CANCELLING:
-            taken += close_shard(session, row.id, None, RunState.CANCELLED)
-        elif row.attempts >= max_attempts:
-            problem = _died(f"its worker ({row.worker}) died or hung {row.attempts} times while running it")
-            taken += close_shard(session, row.id, None, RunState.FAILED, error=problem)
-        else:
-            lock(session, AuditRow, row.audit_id)
-            taken += move(
-                session,
-                ShardRow,
-                RunState.QUEUED,
-                ShardRow.id == row.id,
-                ShardRow.lease_until < epoch_now(),
-                sources={RunState.RUNNING},
-                token=None,
-                lease_until=None,
-                done=0,
-            )
-    exhausted_checks = select(CheckRow.id).where(
-        CheckRow.state.in_(ACTIVE), CheckRow.lease_until < epoch_now(), CheckRow.attempts >= max_attempts
-    )
-    for check_id in session.scalars(exhausted_checks).all():
-        taken += close_check(session, check_id, None, RunState.FAILED, error=_died("its worker died while reducing it"))
-    taken += move(
-        session,
-        ModelRow,
-        ModelState.REJECTED,
-        ModelRow.lease_until < epoch_now(),
-        ModelRow.attempts >= max_attempts,
-        token=None,
-        lease_until=None,
-        problem=_died("every worker that loaded the model died; it may need more memory than the workers have"),
-    )
+    sweeps = ((_expired_shards, _reap_shard), (_expired_checks, _reap_check), (_expired_models, _reap_model))
+    for find, take_back in sweeps:
+        with database.read() as session:
+            expired = session.scalars(find()).all()
+        for row_id in expired:
+            with database.write() as session:
+                taken += take_back(session, row_id, max_attempts)
     return taken
+
+
+def _expired_shards() -> Select[Any]:
+    return select(ShardRow.id).where(ShardRow.state == RunState.RUNNING, ShardRow.lease_until < epoch_now())
+
+
+def _expired_checks() -> Select[Any]:
+    return select(CheckRow.id).where(CheckRow.token.is_not(None), CheckRow.lease_until < epoch_now())
+
+
+def _expired_models() -> Select[Any]:
+    return select(ModelRow.id).where(ModelRow.token.is_not(None), ModelRow.lease_until < epoch_now())
+
+
+def _reap_shard(session: Session, shard_id: str, max_attempts: int) -> bool:
+    shard = session.get_one(ShardRow, shard_id)
+    check = session.get_one(CheckRow, shard.check_id)
+    if check.state == RunState.CANCELLING:
+        return close_shard(session, shard_id, None, RunState.CANCELLED)
+    if shard.attempts >= max_attempts:
+        problem = _died(f"its worker ({shard.worker}) died or hung {shard.attempts} times while running it")
+        return close_shard(session, shard_id, None, RunState.FAILED, error=problem)
+    return bool(
+        move(
+            session,
+            ShardRow,
+            RunState.QUEUED,
+            ShardRow.id == shard_id,
+            ShardRow.lease_until < epoch_now(),
+            sources={RunState.RUNNING},
+            token=None,
+            lease_until=None,
+            done=0,
+        )
+    )
+
+
+def _reap_check(session: Session, check_id: str, max_attempts: int) -> bool:
+    check = session.get_one(CheckRow, check_id)
+    if check.attempts >= max_attempts and check.state in ACTIVE:
+        problem = _died(f"its worker ({check.worker}) died or hung {check.attempts} times between two stages")
+        return close_check(session, check_id, None, RunState.FAILED, error=problem)
+    return _free(session, CheckRow, check_id)
+
+
+def _reap_model(session: Session, model_id: str, max_attempts: int) -> bool:
+    model = session.get_one(ModelRow, model_id)
+    if model.attempts < max_attempts:
+        return _free(session, ModelRow, model_id)
+    return bool(
+        move(
+            session,
+            ModelRow,
+            ModelState.REJECTED,
+            ModelRow.id == model_id,
+            ModelRow.lease_until < epoch_now(),
+            token=None,
+            lease_until=None,
+            problem=_died("every worker that loaded the model died; it may need more memory than the workers have"),
+        )
+    )
+
+
+def _free(session: Session, table: type[ModelRow | CheckRow], row_id: str) -> bool:
+    statement = update(table).where(table.id == row_id, table.token.is_not(None), table.lease_until < epoch_now())
+    freed = session.execute(statement.values(token=None, lease_until=None).execution_options(synchronize_session=False))
+    return bool(freed.rowcount)  # type: ignore[attr-defined]
 
 
 def _died(detail: str) -> dict[str, Any]:

@@ -65,12 +65,13 @@ class Bell:
                 "interval_max": 0.1,
             }
 
-    def ring(self) -> None:
-        """Tell one idle worker to look for work. Never raises for a broker that is down."""
+    def ring(self, times: int = 1) -> None:
+        """Tell so many idle workers to look for work. Never raises for a broker that is down."""
         if self._celery is None:
             return
         try:
-            self._celery.send_task(WAKE, expires=WAKE_EXPIRES_S, retry=False)
+            for _ in range(times):
+                self._celery.send_task(WAKE, expires=WAKE_EXPIRES_S, retry=False)
         except OperationalError as error:
             log.warning("no broker to ring (%s); workers find the work at their next sweep", error)
 

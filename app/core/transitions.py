@@ -148,17 +148,38 @@ def heartbeat(
     return bool(session.execute(statement.execution_options(synchronize_session=False)).rowcount)  # type: ignore[attr-defined]
 
 
-def release(session: Session, table: type[LeasedRow], row_id: str, token: str, **values: Any) -> bool:
-    """Let go of a model or a check that keeps its state; return whether it was still ours."""
-    statement = (
-        update(table).where(table.id == row_id, table.token == token).values(token=None, lease_until=None, **values)
-    )
+def release(
+    session: Session,
+    table: type[ModelRow | CheckRow],
+    row_id: str,
+    token: str,
+    *,
+    put_off_s: float = 0.0,
+    **values: Any,
+) -> bool:
+    """Let go of a model or a check that keeps its state; return whether it was still ours.
+
+    Args:
+        session: An open write transaction.
+        table: What is let go of.
+        row_id: Which.
+        token: The claim.
+        put_off_s: Seconds during which nobody may claim it.
+        values: Further columns.
+    """
+    again = epoch_now() + put_off_s if put_off_s else None
+    statement = update(table).where(*holds(table, row_id, token)).values(token=None, lease_until=again, **values)
     return bool(session.execute(statement.execution_options(synchronize_session=False)).rowcount)  # type: ignore[attr-defined]
 
 
 def is_free(table: type[LeasedRow]) -> ColumnElement[bool]:
-    """Return the condition that nobody holds a row, or that its lease has run out."""
-    return (table.token.is_(None)) | (table.lease_until < epoch_now())
+    """Return the condition that nobody holds a row and that it is not put off.
+
+    A lease that has run out is not free: the reaper frees it, or ends what was tried too often. Were it claimable at
+    once, a row that kills its worker would be claimed for ever by workers that look more often than the reaper does.
+    """
+    not_put_off = (table.lease_until.is_(None)) | (table.lease_until < epoch_now())
+    return table.token.is_(None) & not_put_off
 
 
 def holds(

@@ -17,6 +17,7 @@ from app.core.lifecycle import (
     claim_shard,
     close_check,
     close_shard,
+    count_work,
     give_back,
     open_stage,
     reap,
@@ -24,7 +25,7 @@ from app.core.lifecycle import (
     retry_audit,
 )
 from app.core.tables import AuditRow, CheckRow, EventRow, ModelRow, ShardRow
-from app.core.transitions import RUN_TRANSITIONS, TransitionError, heartbeat, move
+from app.core.transitions import RUN_TRANSITIONS, TransitionError, heartbeat, move, release
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from workers.runtime.stages import cut, make_shards
@@ -152,8 +153,7 @@ def test_a_worker_that_slept_through_its_lease_writes_nothing(database: Database
     start_stage(database, add_audit(database), shards=1)
     stale = take_shard(database, lease_s=SHORT)
     time.sleep(2 * SHORT)
-    with database.write() as session:
-        assert reap(session, max_attempts=3) == 1
+    assert reap(database, max_attempts=3) == 1
     fresh = take_shard(database)
     assert fresh[0] == stale[0]
     with database.write() as session:
@@ -170,8 +170,7 @@ def test_a_heartbeat_keeps_the_reaper_away(database: Database) -> None:  # noqa:
     with database.write() as session:
         assert heartbeat(session, ShardRow, *claimed, lease_s=LONG)
     time.sleep(2 * SHORT)
-    with database.write() as session:
-        assert reap(session, max_attempts=3) == 0
+    assert reap(database, max_attempts=3) == 0
 
 
 def test_a_poison_shard_fails_after_three_attempts_and_the_other_check_goes_on(database: Database) -> None:  # noqa: F811
@@ -180,8 +179,7 @@ def test_a_poison_shard_fails_after_three_attempts_and_the_other_check_goes_on(d
     for attempt in (1, 2, 3):
         shard_id, _ = take_shard(database, lease_s=SHORT)
         time.sleep(2 * SHORT)
-        with database.write() as session:
-            assert reap(session, max_attempts=3) == 1
+        assert reap(database, max_attempts=3) == 1
         assert state_of(database, ShardRow, shard_id) == ("failed" if attempt == 3 else "queued")
     with database.read() as session:
         error = session.get_one(ShardRow, shard_id).error
@@ -228,8 +226,7 @@ def test_a_worker_lost_while_cancelling_does_not_hang_the_audit(database: Databa
     with database.write() as session:
         assert cancel_audit(session, audit_id)
     time.sleep(2 * SHORT)
-    with database.write() as session:
-        reap(session, max_attempts=3)
+    reap(database, max_attempts=3)
     assert states(database, audit_id) == ("cancelled", ["cancelled"])
 
 
@@ -293,3 +290,61 @@ def test_shards_are_whole_batches_and_cover_everything_once(examples: int, batch
     assert len(pieces) <= shards
     sizes = [-(-(stop - start) // batch_size) for start, stop in pieces]
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_model_that_kills_its_workers_is_given_up(database: Database) -> None:  # noqa: F811
+    audit_id = add_audit(database, model_state=ModelState.CHECKING)
+    for attempt in (1, 2, 3):
+        with database.write() as session:
+            claimed = claim_model(session, lease_s=SHORT, worker="w")
+        assert claimed is not None
+        time.sleep(2 * SHORT)
+        with database.write() as session:
+            # Only the reaper may give it out again, or it would be claimed for ever.
+            assert claim_model(session, lease_s=SHORT, worker="w") is None
+        assert reap(database, max_attempts=3) == 1
+        assert state_of(database, ModelRow, claimed[0]) == ("rejected" if attempt == 3 else "checking")
+    assert states(database, audit_id) == ("queued", ["queued"])
+
+
+def test_a_check_that_kills_its_workers_is_given_up(database: Database) -> None:  # noqa: F811
+    audit_id = add_audit(database)
+    for attempt in (1, 2, 3):
+        with database.write() as session:
+            assert claim_check(session, lease_s=SHORT, worker="w") is not None
+        time.sleep(2 * SHORT)
+        with database.write() as session:
+            assert claim_check(session, lease_s=SHORT, worker="w") is None
+        assert reap(database, max_attempts=3) == 1
+        assert states(database, audit_id)[0] == ("failed" if attempt == 3 else "queued")
+
+
+def test_what_is_put_off_is_not_claimable_for_that_long(database: Database) -> None:  # noqa: F811
+    add_audit(database)
+    with database.write() as session:
+        claimed = claim_check(session, lease_s=LONG, worker="w")
+        assert claimed is not None
+        assert count_work(session) == 0
+    with database.write() as session:
+        assert release(session, CheckRow, *claimed, put_off_s=0.3, attempts=0)
+    with database.write() as session:
+        assert claim_check(session, lease_s=LONG, worker="w") is None
+    time.sleep(0.4)
+    with database.write() as session:
+        assert count_work(session) == 1
+        assert claim_check(session, lease_s=LONG, worker="w") is not None
+
+
+def test_sweeps_at_the_same_time_take_each_row_back_once(database: Database) -> None:  # noqa: F811
+    for _ in range(4):
+        start_stage(database, add_audit(database), shards=5)
+    for _ in range(20):
+        take_shard(database, lease_s=SHORT)
+    time.sleep(2 * SHORT)
+    taken: list[int] = []
+    threads = [threading.Thread(target=lambda: taken.append(reap(database, max_attempts=1))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sum(taken) == 20

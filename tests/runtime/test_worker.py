@@ -16,10 +16,11 @@ from app.core.lifecycle import cancel_audit, claim_check, claim_shard, open_stag
 from app.core.migrations import upgrade
 from app.core.settings import Settings
 from app.core.storage import LocalStore
-from app.core.tables import ModelRow, ShardRow, WorkerRow
+from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from tests import assets
 from tests.rows import add_audit, add_project
 from tests.servers import eventually
+from workers.runtime import advancing, checking
 from workers.runtime.claims import Claim
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 from workers.runtime.seeds import example_generators
@@ -89,7 +90,10 @@ def test_weights_that_do_not_fit_are_rejected_by_name(db: Database, worker: Work
     assert "5.weight" in row.problem["detail"]
 
 
-def test_a_model_whose_bytes_are_gone_is_rejected_after_three_attempts(db: Database, worker: Worker) -> None:
+def test_a_model_whose_bytes_are_gone_is_rejected_after_three_attempts(
+    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "AGAIN_S", 0.0)
     model_id = add_model(db, worker, assets.weights())
     worker.resources.store.delete(read_model(db, model_id).digest)
     assert worker.drain() == 3
@@ -106,6 +110,27 @@ def test_an_idle_worker_tells_it_is_alive_and_that_it_leaves(db: Database, worke
     worker.leave()
     with db.read() as session:
         assert session.scalars(select(WorkerRow)).all() == []
+
+
+def test_a_kind_the_worker_does_not_know_fails_with_a_reason_and_the_worker_goes_on(
+    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advancing, "POSTPONED_S", 0.0)
+    audit_id = add_audit(db)
+    with db.write() as session:
+        session.execute(update(CheckRow).where(CheckRow.audit_id == audit_id).values(kind="from_a_newer_api"))
+    assert worker.drain() == 3
+    with db.read() as session:
+        check = session.scalars(select(CheckRow).where(CheckRow.audit_id == audit_id)).one()
+    assert check.state == "failed"
+    assert check.error is not None
+    assert "from_a_newer_api" in check.error["detail"]
+
+
+def test_a_busy_worker_tells_it_is_alive(db: Database, settings: Settings, shard: tuple[str, tuple[str, str]]) -> None:
+    told = threading.Event()
+    with Claim(db, settings, ShardRow, *shard[1], is_stopping=lambda: False, on_beat=lambda session: told.set()):
+        assert told.wait(5)
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 import logging
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.contracts.estimates import Flag, Result
 from app.contracts.families import params_contract
@@ -18,7 +20,7 @@ from app.core.lifecycle import close_check, open_stage
 from app.core.records import read_parquet
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
-from app.core.transitions import heartbeat, release
+from app.core.transitions import release
 from workers.errors import WorkError
 from workers.families.protocol import SAMPLE, AnyFamily, Records, Stage
 from workers.runtime.claims import Claim
@@ -31,7 +33,11 @@ from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES, cut, make_shar
 
 log = logging.getLogger(__name__)
 
-_POSTPONED_S = 1.0
+POSTPONED_S = 1.0
+"""Seconds before a check that cannot be advanced yet is looked at again."""
+
+MOST_SHARDS = 500
+"""Shards a stage is cut into by itself: enough for many workers, few enough to read back in seconds."""
 
 
 @dataclass(frozen=True)
@@ -48,50 +54,82 @@ class CheckJob:
     shards: list[ShardRow]
 
 
-def advance(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
-    """Advance a claimed check by one stage, or end it."""
-    job = read_check(database, claim.row_id)
-    states = {model.state for model in job.models.values()}
-    if ModelState.CHECKING in states and ModelState.REJECTED not in states:
-        with database.write() as session:
-            # A further model is still being checked: the short lease is the time until the next look.
-            heartbeat(session, CheckRow, claim.row_id, claim.token, lease_s=_POSTPONED_S, attempts=0)
-        return
+class StoredRecords(Mapping[str, Records]):
+    """The records of a check's finished stages, each read when it is first asked for."""
+
+    def __init__(self, job: "CheckJob", resources: Resources) -> None:
+        self._job = job
+        self._resources = resources
+        self._read: dict[str, Records] = {}
+
+    def __getitem__(self, stage: str) -> Records:
+        if stage not in self._read:
+            if stage not in set(self):
+                raise KeyError(stage)
+            self._read[stage] = read_parquet(
+                self._resources.store.local_path(shard.records_digest)
+                for shard in self._job.shards
+                if shard.stage == stage and shard.records_digest
+            )
+        return self._read[stage]
+
+    def __iter__(self) -> Iterator[str]:
+        return (stage.name for stage in self._job.stages)
+
+    def __len__(self) -> int:
+        return len(self._job.stages)
+
+
+def advance(database: Database, resources: Resources, settings: Settings, claim: Claim) -> int:
+    """Advance a claimed check by one stage, or end it; return how many shards were opened."""
+    with database.read() as session:
+        attempts = session.get_one(CheckRow, claim.row_id).attempts
     try:
+        job = read_check(database, claim.row_id)
+        states = {model.state for model in job.models.values()}
+        if ModelState.CHECKING in states and ModelState.REJECTED not in states:
+            # A further model is still being checked.
+            _let_go(database, claim, put_off_s=POSTPONED_S, attempts=0)
+            return 0
         problem = _reason_to_fail(job)
+        done = StoredRecords(job, resources)
         if problem is None:
-            done = _read_records(job, resources)
             problem = _too_many_errors(job, done)
-        if problem is None:
+        if problem is not None:
+            end, outcome = RunState.FAILED, {"error": problem.model_dump()}
+        else:
             family = find_family(job.check.kind)
             params = parse_manifest(params_contract(job.check.kind), job.check.params)
             stage = family.next_stage(params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
             if stage is not None:
-                _open(database, settings, claim, job, stage)
-                return
-            values = _reduce(family, params, job, done, resources)
-            end, outcome = RunState.SUCCEEDED, values
-        else:
-            end, outcome = RunState.FAILED, {"error": problem.model_dump()}
+                return _open(database, settings, claim, job, stage)
+            end, outcome = RunState.SUCCEEDED, _reduce(family, params, job, done, resources)
         claim.tick()
     except Interrupted:
-        with database.write() as session:
-            release(session, CheckRow, claim.row_id, claim.token, attempts=job.check.attempts - 1)
-        return
+        _let_go(database, claim, attempts=attempts - 1)
+        return 0
     except WorkError as error:
         end, outcome = RunState.FAILED, {"error": error.problem.model_dump()}
+    except SQLAlchemyError:
+        # The database, not the check: the lease runs out and the check is taken up again.
+        raise
     except Exception as error:
-        log.exception("advancing check %s failed at attempt %d", claim.row_id, job.check.attempts)
-        if job.check.attempts < settings.max_attempts:
-            with database.write() as session:
-                release(session, CheckRow, claim.row_id, claim.token)
-            return
+        log.exception("advancing check %s failed at attempt %d", claim.row_id, attempts)
+        if attempts < settings.max_attempts:
+            _let_go(database, claim, put_off_s=POSTPONED_S)
+            return 0
         end, outcome = RunState.FAILED, {"error": unexpected(error).model_dump()}
     store_patiently(
         database,
         lambda session: close_check(session, claim.row_id, claim.token, end, **outcome),
         patience_s=settings.lease_s,
     )
+    return 0
+
+
+def _let_go(database: Database, claim: Claim, *, put_off_s: float = 0.0, **values: Any) -> None:
+    with database.write() as session:
+        release(session, CheckRow, claim.row_id, claim.token, put_off_s=put_off_s, **values)
 
 
 def read_check(database: Database, check_id: str) -> CheckJob:
@@ -131,43 +169,36 @@ def _reason_to_fail(job: CheckJob) -> StoredProblem | None:
     return first.model_copy(update={"detail": counted})
 
 
-def _read_records(job: CheckJob, resources: Resources) -> dict[str, Records]:
-    return {
-        stage.name: read_parquet(
-            resources.store.local_path(shard.records_digest)
-            for shard in job.shards
-            if shard.stage == stage.name and shard.records_digest
-        )
-        for stage in job.stages
-    }
+def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None:
+    if not job.stages:
+        return None
+    # Earlier stages were looked at when they ended.
+    name, allowed = job.stages[-1].name, job.audit.spec["max_error_rate"]
+    records = done[name]
+    errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
+    if errored <= allowed * records.num_rows:
+        return None
+    return StoredProblem(
+        code="too-many-errors",
+        title="Too many examples errored",
+        detail=f"{errored} of {records.num_rows} examples of stage {name} gave outputs that are not finite; "
+        f"max_error_rate allows {allowed:.0%}. An errored example is never counted as robust.",
+        field="/max_error_rate",
+    )
 
 
-def _too_many_errors(job: CheckJob, done: dict[str, Records]) -> StoredProblem | None:
-    allowed = job.audit.spec["max_error_rate"]
-    for name, records in done.items():
-        errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
-        if errored > allowed * records.num_rows:
-            return StoredProblem(
-                code="too-many-errors",
-                title="Too many examples errored",
-                detail=f"{errored} of {records.num_rows} examples of stage {name} gave outputs that are not finite; "
-                f"max_error_rate allows {allowed:.0%}. An errored example is never counted as robust.",
-                field="/max_error_rate",
-            )
-    return None
-
-
-def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> None:
+def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> int:
     available = job.datasets[stage.source].facts["examples"]
     examples = min(job.audit.samples, available, stage.limit or available)
     spec = job.audit.spec
     # Submitted before its model was measured, a check had no estimate; now it can have one.
     estimated_s = job.check.estimated_s or _estimate(job)
-    wanted = spec.get("shards") or math.ceil((estimated_s or 0.0) / settings.shard_s)
+    # The estimate is the whole check's, so a stage's shards take at most ``shard_s``.
+    wanted = spec.get("shards") or min(MOST_SHARDS, math.ceil((estimated_s or 0.0) / settings.shard_s))
     # The preflight judges the sample as a whole, so it is one shard.
     pieces = cut(examples, spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
     shards = make_shards(claim.row_id, stage.name, pieces)
-    store_patiently(
+    opened = store_patiently(
         database,
         lambda session: open_stage(
             session,
@@ -181,6 +212,7 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
         ),
         patience_s=settings.lease_s,
     )
+    return len(shards) if opened else 0
 
 
 def _estimate(job: CheckJob) -> float | None:
@@ -190,9 +222,7 @@ def _estimate(job: CheckJob) -> float | None:
     return cost_of(params, samples, sizes, job.models["model"].facts).seconds
 
 
-def _reduce(
-    family: AnyFamily, params: Any, job: CheckJob, done: dict[str, Records], resources: Resources
-) -> dict[str, Any]:
+def _reduce(family: AnyFamily, params: Any, job: CheckJob, done: StoredRecords, resources: Resources) -> dict[str, Any]:
     result: Result = family.reduce(params, done, derive_seed(job.audit.seed, job.check.kind, "reduce"))
     noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
     result = result.model_copy(update={"flags": [*noted, *result.flags]})

@@ -9,6 +9,7 @@ from typing import Self
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from app.contracts.states import RunState
 from app.core.database import Database
@@ -44,6 +45,7 @@ class Claim:
         token: str,
         *,
         is_stopping: Callable[[], bool],
+        on_beat: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self.row_id = row_id
         self.token = token
@@ -51,6 +53,7 @@ class Claim:
         self._settings = settings
         self._table = table
         self._is_stopping = is_stopping
+        self._on_beat = on_beat
         self._ended = threading.Event()
         self._lost = False
         self._cancelled = False
@@ -110,6 +113,7 @@ class Claim:
             with self._database.write() as session:
                 if not heartbeat(session, self._table, self.row_id, self.token, lease_s=self._settings.lease_s):
                     self._lost = True
+                self._on_beat(session)
         except SQLAlchemyError as error:
             # The database may be back before the lease is over; the token decides in the end.
             log.warning("no heartbeat for %s: %s", self.row_id, error)

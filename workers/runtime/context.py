@@ -35,7 +35,6 @@ class ShardJob:
     seed: int
     samples: int
     batch_size: int
-    attempts: int
     model: ModelRow
     source: DatasetRow
     is_further_source: bool
@@ -85,7 +84,9 @@ class ShardContext:
                 images=self._fitted(self.dataset.images(ids)).to(self.device),
                 labels=torch.as_tensor(self.dataset.labels[chosen], dtype=torch.int64, device=self.device),
             )
-            self._claim.progress(first + len(ids))
+            if first + len(ids) < len(positions):
+                # The last batch is told with the shard's end.
+                self._claim.progress(first + len(ids))
 
     def _fitted(self, images: torch.Tensor) -> torch.Tensor:
         size = self.classifier.input_shape[1:]

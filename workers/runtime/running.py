@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from app.contracts.estimates import Flag
 from app.contracts.families import params_contract
@@ -33,8 +33,10 @@ log = logging.getLogger(__name__)
 def run_shard(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
     """Run a claimed shard to one of its ends: succeeded, failed, cancelled, or queued again."""
     started = time.monotonic()
-    job = read_job(database, claim.row_id)
+    with database.read() as session:
+        attempts = session.get_one(ShardRow, claim.row_id).attempts
     try:
+        job = read_job(database, claim.row_id)
         records, flags = _measure(job, resources, claim)
         digest = resources.store.put_bytes(to_parquet(records))
         end = _ending(
@@ -54,10 +56,13 @@ def run_shard(database: Database, resources: Resources, settings: Settings, clai
         return
     except WorkError as error:
         end = _ending(RunState.FAILED, error=error.problem.model_dump())
+    except SQLAlchemyError:
+        # The database, not the shard: the lease runs out and the shard is begun again.
+        raise
     except Exception as error:
-        log.exception("shard %s failed at attempt %d", claim.row_id, job.attempts)
+        log.exception("shard %s failed at attempt %d", claim.row_id, attempts)
         problem = unexpected(error).model_dump()
-        if job.attempts >= settings.max_attempts:
+        if attempts >= settings.max_attempts:
             end = _ending(RunState.FAILED, error=problem)
         else:
             end = _queued_again(counts=True, error=problem)
@@ -89,7 +94,6 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             seed=audit.seed,
             samples=audit.samples,
             batch_size=audit.spec["batch_size"],
-            attempts=shard.attempts,
             model=session.get_one(ModelRow, audit.model_id),
             source=session.get_one(DatasetRow, source),
             is_further_source=stage.source != SAMPLE,

@@ -10,23 +10,20 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.contracts.states import ModelState
-from app.contracts.targets import ModelManifest
 from app.core.database import Database
 from app.core.ids import new_id
-from app.core.lifecycle import claim_check, claim_model, claim_shard, reap
+from app.core.lifecycle import claim_check, claim_model, claim_shard, count_workers, reap
 from app.core.retention import sweep_old
 from app.core.settings import Settings
 from app.core.storage import ArtifactStore
 from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from app.core.tables.base import utc_now
-from app.core.transitions import holds, move, release
-from workers.errors import WorkError
-from workers.runtime import advancing, running
+from workers.runtime.advancing import advance
+from workers.runtime.checking import check_model
 from workers.runtime.claims import Claim
 from workers.runtime.device import describe, prepare
-from workers.runtime.resources import Resources, parse_manifest
-from workers.targets.checks import check_target
+from workers.runtime.resources import Resources
+from workers.runtime.running import run_shard
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +38,7 @@ class Worker:
         store: Where bytes are.
         settings: Leases, device, attempts.
         is_stopping: Told by the process: finish or give back what is held, claim nothing more.
+        ring: Wakes so many other workers, when a stage has shards for them; they poll where there is no broker.
     """
 
     def __init__(
@@ -50,10 +48,12 @@ class Worker:
         settings: Settings,
         *,
         is_stopping: Callable[[], bool] = lambda: False,
+        ring: Callable[[int], None] = lambda times: None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._is_stopping = is_stopping
+        self._ring = ring
         self._swept_at = float("-inf")
         self.device = prepare(settings)
         self.resources = Resources(store, self.device)
@@ -76,18 +76,33 @@ class Worker:
         Models first, since audits wait for them; then checks, since a result is worth more than another shard.
         """
         for table, claimer, work in (
-            (ModelRow, claim_model, self._check_model),
-            (CheckRow, claim_check, self._advance_check),
-            (ShardRow, claim_shard, self._run_shard),
+            (ModelRow, claim_model, check_model),
+            (CheckRow, claim_check, self._advance),
+            (ShardRow, claim_shard, run_shard),
         ):
             claimed = self._claim(claimer)
             if claimed is None:
                 continue
             row_id, token = claimed
-            with Claim(self._database, self._settings, table, row_id, token, is_stopping=self._is_stopping) as claim:
-                work(claim)
+            with Claim(
+                self._database,
+                self._settings,
+                table,
+                row_id,
+                token,
+                is_stopping=self._is_stopping,
+                on_beat=self._tell_alive,
+            ) as claim:
+                work(self._database, self.resources, self._settings, claim)
             return True
         return False
+
+    def _advance(self, database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
+        opened = advance(database, resources, settings, claim)
+        if opened > 1:
+            with database.read() as session:
+                others = count_workers(session) - 1
+            self._ring(min(opened - 1, others))
 
     def sweep(self) -> None:
         """Take back expired leases and tell that this worker is alive; at most every ``reap_s`` seconds."""
@@ -96,9 +111,8 @@ class Worker:
         self._swept_at = time.monotonic()
         with self._database.write() as session:
             self._tell_alive(session)
-        with self._database.write() as session:
-            taken = reap(session, max_attempts=self._settings.max_attempts)
-        sweep_old(self._database, self._settings)
+        taken = reap(self._database, max_attempts=self._settings.max_attempts)
+        sweep_old(self._database)
         if taken:
             log.warning("took back %d expired leases", taken)
 
@@ -116,41 +130,6 @@ class Worker:
         with self._database.write() as session:
             return claimer(session, lease_s=self._settings.lease_s, worker=self.name)
 
-    def _check_model(self, claim: Claim) -> None:
-        """Load a model once, measure it, and say whether it can be audited."""
-        with self._database.read() as session:
-            row = session.get_one(ModelRow, claim.row_id)
-        try:
-            classifier = self.resources.classifier(row)
-            report = check_target(classifier, parse_manifest(ModelManifest, row.manifest))
-            facts = report.facts.model_copy(update={"flags": report.flags})
-            state, values = ModelState.READY, {"facts": facts.model_dump(mode="json"), "problem": None}
-        except WorkError as error:
-            state, values = ModelState.REJECTED, {"problem": error.problem.model_dump()}
-        except Exception as error:
-            log.exception("checking model %s failed", claim.row_id)
-            if row.attempts < self._settings.max_attempts:
-                with self._database.write() as session:
-                    release(session, ModelRow, claim.row_id, claim.token)
-                return
-            state, values = ModelState.REJECTED, {"problem": running.unexpected(error).model_dump()}
-        with self._database.write() as session:
-            move(
-                session,
-                ModelRow,
-                state,
-                *holds(ModelRow, claim.row_id, claim.token),
-                token=None,
-                lease_until=None,
-                **values,
-            )
-
-    def _advance_check(self, claim: Claim) -> None:
-        advancing.advance(self._database, self.resources, self._settings, claim)
-
-    def _run_shard(self, claim: Claim) -> None:
-        running.run_shard(self._database, self.resources, self._settings, claim)
-
 
 def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[], object]) -> None:
     """Drain, wait, and drain again until the process stops. Survives a database that is away for a while."""
@@ -159,6 +138,10 @@ def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[
             worker.drain()
         except SQLAlchemyError as error:
             log.warning("the database does not answer, trying again: %s", error)
+            time.sleep(1)
+        except Exception:
+            # A bug of ours must not end the process: the claim it happened in runs out, and its attempts with it.
+            log.exception("a claim ended in an error nobody foresaw")
             time.sleep(1)
         if not is_stopping():
             wait()

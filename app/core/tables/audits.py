@@ -99,7 +99,7 @@ class ShardRow(Leased, Base):
 
     __table_args__ = (
         UniqueConstraint("check_id", "stage", "ordinal", name="uq_shards_check_id_stage_ordinal"),
-        Index("ix_shards_state_lease_until", "state", "lease_until"),
+        Index("ix_shards_state_id", "state", "id"),
     )
 
 
