@@ -98,20 +98,17 @@ def test_refuses_vectors_of_two_lengths() -> None:
 
 
 @pytest.mark.parametrize("bins", [1, 15, 1000])
-def test_all_metrics_at_once_agree_with_each_alone(bins) -> None:
+def test_all_metrics_at_once_lie_in_their_intervals(bins) -> None:
     found = calibrate(CONFIDENCE, CORRECT, bins, seed=1)
-    alone = [
-        ece(CONFIDENCE, CORRECT, bins),
-        ece_centre(CONFIDENCE, CORRECT, bins),
-        signed_ece(CONFIDENCE, CORRECT),
-        mce(CONFIDENCE, CORRECT, bins),
-        brier(CONFIDENCE, CORRECT),
-    ]
-    assert [found.values[name] for name in calibration.METRICS] == pytest.approx(alone, abs=1e-12)
+    assert [found.values[name] for name in ("ece", "ece_centre", "mce")] == (
+        pytest.approx(by_hand(CONFIDENCE, CORRECT, bins), abs=1e-12)
+    )
+    assert found.values["brier"] == pytest.approx(np.mean((CONFIDENCE - CORRECT) ** 2))
     for name in calibration.METRICS:
         low, high = found.intervals[name]
-        assert low <= found.values[name] <= high
+        assert 0 <= low <= found.values[name] <= high <= 1 or name == "s_ece"
         assert low < high
+    assert found == calibrate(CONFIDENCE, CORRECT, bins, seed=1)
 
 
 def test_resampled_metrics_agree_with_resampled_examples() -> None:
@@ -127,3 +124,33 @@ def test_resampled_metrics_agree_with_resampled_examples() -> None:
         brier(CONFIDENCE[drawn], CORRECT[drawn]),
     ]
     assert found.tolist() == pytest.approx(alone, abs=1e-12)
+
+
+def draw(error: float, rng: np.random.Generator, size: int):
+    """A model whose confidence is ``error`` above its accuracy, mostly sure of itself, as classifiers are."""
+    confidence = 0.1 + 0.9 * rng.beta(5, 1.2, size)
+    return confidence, rng.uniform(0, 1, size) < confidence - error
+
+
+@pytest.mark.parametrize("size", [100, 500, 2000])
+@pytest.mark.parametrize("bins", [15, 100])
+@pytest.mark.parametrize("error", [0.0, 0.02, 0.1])
+def test_intervals_of_ece_cover_the_truth(error, bins, size) -> None:
+    # The expected error is the same everywhere, so the truth is it at any binning, and in the largest bin too.
+    audits, covered, above = 30, dict.fromkeys(["ece", "mce"], 0), 0
+    for audit in range(audits):
+        found = calibrate(*draw(error, np.random.default_rng([audit, size]), size), bins, seed=audit, resamples=200)
+        for name in covered:
+            low, high = found.intervals[name]
+            # Flipped signs repeat the estimate only up to rounding where a bin holds one example.
+            covered[name] += low <= error + 1e-9 <= high + 2e-9
+        above += found.intervals["ece"][0] > 0
+    assert covered["ece"] >= 0.9 * audits
+    assert covered["mce"] >= 0.9 * audits
+    assert error > 0 or above <= 0.1 * audits
+
+
+def test_a_large_sample_says_where_the_error_is() -> None:
+    found = calibrate(*draw(0.1, np.random.default_rng(0), 100_000), seed=0)
+    low, high = found.intervals["ece"]
+    assert 0.09 < low < 0.1 < high < 0.106

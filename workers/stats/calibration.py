@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workers.stats.intervals import Interval, bootstrap
+from workers.stats.intervals import Interval, bias_corrected, norm_interval, resample, signs
 
 Floats = NDArray[np.float64]
 
 METRICS = ("ece", "ece_centre", "s_ece", "mce", "brier")
+
+NORMS = ("ece", "ece_centre", "mce")
+"""Those that add up, or take the largest of, absolute errors by bin."""
 
 
 def bin_of(confidence: ArrayLike, bins: int) -> NDArray[np.int64]:
@@ -77,11 +80,7 @@ def ece(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> float | No
     >>> round(ece([0.8, 0.8, 0.6, 0.6], [True, True, True, False], bins=5), 3)
     0.15
     """
-    values, hits = _sample(confidence, correct)
-    if len(values) == 0:
-        return None
-    gaps = np.bincount(bin_of(values, bins), weights=hits - values, minlength=bins)
-    return float(np.abs(gaps).sum() / len(values))
+    return _single(confidence, correct, bins, "ece")
 
 
 def ece_centre(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> float | None:
@@ -90,12 +89,7 @@ def ece_centre(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> flo
     >>> round(ece_centre([1.0], [True], bins=2), 3)
     0.25
     """
-    values, hits = _sample(confidence, correct)
-    if len(values) == 0:
-        return None
-    index = bin_of(values, bins)
-    gaps = np.bincount(index, weights=hits - (2 * index + 1) / (2 * bins), minlength=bins)
-    return float(np.abs(gaps).sum() / len(values))
+    return _single(confidence, correct, bins, "ece_centre")
 
 
 def signed_ece(confidence: ArrayLike, correct: ArrayLike) -> float | None:
@@ -107,8 +101,7 @@ def signed_ece(confidence: ArrayLike, correct: ArrayLike) -> float | None:
     >>> round(signed_ece([0.9, 0.7], [True, False]), 3)
     -0.3
     """
-    values, hits = _sample(confidence, correct)
-    return float(np.mean(hits - values)) if len(values) else None
+    return _single(confidence, correct, 1, "s_ece")
 
 
 def mce(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> float | None:
@@ -117,9 +110,7 @@ def mce(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> float | No
     >>> round(mce([0.9, 0.3], [True, True], bins=2), 3)
     0.7
     """
-    diagram = reliability(confidence, correct, bins)
-    filled = diagram.count > 0
-    return float(np.abs(diagram.accuracy - diagram.confidence)[filled].max()) if filled.any() else None
+    return _single(confidence, correct, bins, "mce")
 
 
 def brier(confidence: ArrayLike, correct: ArrayLike) -> float | None:
@@ -128,49 +119,88 @@ def brier(confidence: ArrayLike, correct: ArrayLike) -> float | None:
     >>> brier([1.0, 0.5], [True, False])
     0.125
     """
-    values, hits = _sample(confidence, correct)
-    return float(np.mean((values - hits) ** 2)) if len(values) else None
+    return _single(confidence, correct, 1, "brier")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """All five metrics with bootstrap intervals, by the names of ``METRICS``."""
+    """All five metrics with 95 % intervals, by the names of ``METRICS``."""
 
     values: dict[str, float | None]
     intervals: dict[str, Interval | None]
 
 
-def calibrate(confidence: ArrayLike, correct: ArrayLike, bins: int = 15, *, seed: int | Sequence[int]) -> Calibration:
-    """Return all five metrics of a sample with 95 % bootstrap intervals, all from the same resamples."""
+def calibrate(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    bins: int = 15,
+    *,
+    seed: int | Sequence[int],
+    resamples: int | None = None,
+) -> Calibration:
+    """Return all five metrics of a sample with 95 % intervals, all from the same resamples; under 2 examples, none.
+
+    The values are the plug-in ones, which overstate ECE, its bin-centre form and MCE: by chance alone a bin's accuracy
+    is off its confidence. Their intervals allow for that, at their lower end: that of a calibrated model reaches down
+    to 0. How far chance goes is simulated twice, because each way fails where the other holds: with outcomes drawn at
+    the stated confidences (right for a calibrated model, nothing for a saturated one) and with the errors' directions
+    drawn (right wherever a bin holds both right and wrong answers). The interval of MCE is about the bins that hold
+    examples.
+    """
     values, hits = _sample(confidence, correct)
     if len(values) == 0:
         return Calibration(dict.fromkeys(METRICS), dict.fromkeys(METRICS))
-    statistic = _weighted(values, hits, bins)
-    point = statistic(np.ones((1, len(values))))[0]
-    intervals = bootstrap(statistic, [len(values)], seed=seed)
-    return Calibration(
-        {name: float(value) for name, value in zip(METRICS, point, strict=True)},
-        dict(zip(METRICS, intervals, strict=True)),
-    )
+    statistic, n = _weighted(values, hits, bins), len(values)
+    once = np.ones((1, n))
+    point = dict(zip(METRICS, map(float, statistic(once)[0]), strict=True))
+    intervals: dict[str, Interval | None] = dict.fromkeys(METRICS)
+    if n > 1:
+
+        def outcomes(rng: np.random.Generator, rows: int, size: int) -> Floats:
+            return (rng.random((rows, size)) < values).astype(np.float64)
+
+        drawn = resample(statistic, [n], seed=seed, resamples=resamples)
+        flipped = resample(statistic, [n], seed=seed, resamples=resamples, draw=signs)
+        by_chance = resample(lambda hits: statistic(once, hits), [n], seed=seed, resamples=resamples, draw=outcomes)
+        for column, (name, value) in enumerate(point.items()):
+            if name in NORMS:
+                # Against bin centres the outcomes' noise is the same; the centres' own offset is no noise.
+                chance = by_chance[:, METRICS.index("ece" if name == "ece_centre" else name)]
+                low, high = norm_interval(value, drawn[:, column], flipped[:, column], chance)
+                intervals[name] = low, min(1.0, high)
+            else:
+                intervals[name] = bias_corrected(value, drawn[:, column])
+    return Calibration(dict(point), intervals)
 
 
-def _weighted(values: Floats, hits: Floats, bins: int) -> Callable[[Floats], Floats]:
-    """Return the five metrics as a function of weights (resamples, n), columns as in ``METRICS``."""
+def _single(confidence: ArrayLike, correct: ArrayLike, bins: int, name: str) -> float | None:
+    values, hits = _sample(confidence, correct)
+    if len(values) == 0:
+        return None
+    return float(_weighted(values, hits, bins)(np.ones((1, len(values))))[0, METRICS.index(name)])
+
+
+def _weighted(values: Floats, hits: Floats, bins: int) -> Callable[..., Floats]:
+    """Return the five metrics as a function of weights (resamples, n), columns as in ``METRICS``.
+
+    A negative weight turns an example's error round and still counts it. Other outcomes (resamples, n) than ``hits``
+    may be given beside the weights.
+    """
     index = bin_of(values, bins)
     order = np.argsort(index, kind="stable")
-    index, values, hits = index[order], values[order], hits[order]
+    index, confidence = index[order], values[order]
     starts = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
-    gap, centre_gap, square = hits - values, hits - (2 * index + 1) / (2 * bins), (hits - values) ** 2
+    centre = (2 * index + 1) / (2 * bins)
 
-    def statistic(weights: Floats) -> Floats:
-        weights = weights[:, order]
-        n = len(values)
+    def statistic(weights: Floats, outcomes: Floats = hits[None]) -> Floats:
+        weights, outcomes = weights[:, order], outcomes[:, order]
+        n, gap = len(values), outcomes - confidence
         gaps = np.add.reduceat(weights * gap, starts, axis=1)
-        centre_gaps = np.add.reduceat(weights * centre_gap, starts, axis=1)
-        counts = np.add.reduceat(weights, starts, axis=1)
+        centre_gaps = np.add.reduceat(weights * (outcomes - centre), starts, axis=1)
+        counts = np.add.reduceat(np.abs(weights), starts, axis=1)
         in_bins = np.abs(gaps) / np.where(counts > 0, counts, 1)
-        columns = [np.abs(gaps).sum(1) / n, np.abs(centre_gaps).sum(1) / n, gaps.sum(1) / n, in_bins.max(1)]
-        return np.stack([*columns, weights @ square / n], axis=1)
+        columns = [np.abs(gaps).sum(1), np.abs(centre_gaps).sum(1), gaps.sum(1), n * in_bins.max(1)]
+        return np.stack([*columns, np.sum(weights * gap**2, axis=1)], axis=1) / n
 
     return statistic
 

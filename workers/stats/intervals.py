@@ -1,4 +1,4 @@
-"""Confidence intervals: exact and score intervals for proportions, a seeded bootstrap for everything else."""
+"""Confidence intervals: exact ones for proportions, a seeded bootstrap for everything else."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,6 +8,12 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
+
+Statistic = Callable[..., Floats]
+"""One matrix of weights (resamples, n) per sample to k statistics of each (resamples, k), NaN where undefined."""
+
+Draw = Callable[[np.random.Generator, int, int], Floats]
+"""(generator, resamples, n) to weights (resamples, n)."""
 
 CELLS = 4_000_000
 """Entries of one resampling matrix: 32 MB in float64, whatever the sample size."""
@@ -24,33 +30,26 @@ def clopper_pearson(successes: int, trials: int, *, alpha: float = 0.05) -> Inte
     >>> [round(end, 4) for end in clopper_pearson(9, 10)]
     [0.555, 0.9975]
     """
-    _check_sample(successes, trials, alpha)
+    if not (0 <= successes <= trials and trials >= 1 and 0 < alpha < 1):
+        raise ValueError(f"not a valid sample: {successes=}, {trials=}, {alpha=}")
     low = float(betaincinv(successes, trials - successes + 1, alpha / 2)) if successes else 0.0
     high = float(betaincinv(successes + 1, trials - successes, 1 - alpha / 2)) if successes < trials else 1.0
     return low, high
 
 
-def wilson(successes: int, trials: int, *, alpha: float = 0.05) -> Interval:
-    """Return the two-sided (1 - alpha) score interval of a success rate (Wilson 1927).
+def counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
+    """Draw ``size`` of ``size`` examples with replacement, ``rows`` times; return how often each came (rows, size)."""
+    cells = rng.integers(0, size, (rows, size)) + size * np.arange(rows)[:, None]
+    return np.bincount(cells.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
 
-    Its coverage is 1 - alpha on average over rates, not at each; shorter than Clopper and Pearson's.
 
-    Raises:
-        ValueError: The numbers do not describe a sample.
-
-    >>> [round(end, 4) for end in wilson(9, 10)]
-    [0.5958, 0.9821]
-    """
-    _check_sample(successes, trials, alpha)
-    z2 = float(ndtri(1 - alpha / 2)) ** 2
-    rate = successes / trials
-    centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = np.sqrt(z2 * (rate * (1 - rate) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+def signs(rng: np.random.Generator, rows: int, size: int) -> Floats:
+    """Draw -1 or 1 for each example with equal odds (rows, size): its error's size is kept, its direction is not."""
+    return 2 * rng.integers(0, 2, (rows, size)).astype(np.float64) - 1
 
 
 def bootstrap(
-    statistic: Callable[..., Floats],
+    statistic: Statistic,
     sizes: Sequence[int],
     *,
     seed: int | Sequence[int],
@@ -59,16 +58,16 @@ def bootstrap(
 ) -> list[Interval | None]:
     """Return bias-corrected percentile intervals of several statistics on the same resamples (Efron 1981).
 
-    Approximate coverage 1 - alpha, from about 30 examples on. The bias correction matters for ECE, which resampling
-    always raises: a plain percentile interval may lie wholly above the estimate.
+    Approximate coverage 1 - alpha, from about 30 examples on, for statistics that are smooth in the weights: means,
+    deviations, ranking metrics. Not for a norm of means such as ECE, which resampling raises by as much as sampling
+    did; that is what :func:`norm_interval` is for.
 
     Args:
-        statistic: Takes one matrix of weights (resamples, n) per sample, how often each example was drawn, and returns
-            (resamples, k): k statistics of each resample, NaN where undefined.
+        statistic: What is resampled.
         sizes: Examples of each independent sample.
         seed: The same seed gives the same intervals.
         alpha: Probability of missing the truth.
-        resamples: Default: 1000, fewer for samples above 20,000 (at least 200).
+        resamples: As for :func:`resample`.
 
     Returns:
         k intervals; None where a sample has fewer than 2 examples or fewer than half the resamples are defined.
@@ -76,13 +75,72 @@ def bootstrap(
     point = statistic(*[np.ones((1, size)) for size in sizes])[0]
     if min(sizes) < 2:
         return [None] * len(point)
+    drawn = resample(statistic, sizes, seed=seed, resamples=resamples)
+    return [bias_corrected(value, column, alpha=alpha) for column, value in zip(drawn.T, point, strict=True)]
+
+
+def resample(
+    statistic: Statistic,
+    sizes: Sequence[int],
+    *,
+    seed: int | Sequence[int],
+    resamples: int | None = None,
+    draw: Draw = counts,
+) -> Floats:
+    """Return k statistics of each resample (resamples, k).
+
+    Args:
+        statistic: What is resampled.
+        sizes: Examples of each independent sample.
+        seed: The same seed draws the same.
+        resamples: Default: 1000, fewer for samples above 20,000 (at least 200).
+        draw: What is drawn; :func:`counts` is the bootstrap.
+    """
     draws = resamples or int(np.clip(20_000_000 / sum(sizes), 200, 1000))
     rng = np.random.default_rng(seed)
     rows = max(1, CELLS // sum(sizes))
-    drawn = [
-        statistic(*[_weights(rng, min(rows, draws - done), size) for size in sizes]) for done in range(0, draws, rows)
-    ]
-    return [_bias_corrected(column, value, alpha) for column, value in zip(np.concatenate(drawn).T, point, strict=True)]
+    found = [statistic(*[draw(rng, min(rows, draws - done), size) for size in sizes]) for done in range(0, draws, rows)]
+    return np.concatenate(found)
+
+
+def bias_corrected(value: float, drawn: Floats, *, alpha: float = 0.05) -> Interval | None:
+    """Return the bias-corrected percentile interval of one statistic; what :func:`bootstrap` says of it holds.
+
+    Args:
+        value: The statistic of the sample.
+        drawn: (resamples,) it on resamples, NaN where undefined.
+        alpha: Probability of missing the truth.
+    """
+    defined = drawn[np.isfinite(drawn)]
+    if not np.isfinite(value) or len(defined) * 2 < len(drawn):
+        return None
+    # Ties count half: a statistic that many resamples repeat exactly has no bias to correct.
+    share = (np.sum(defined < value) + np.sum(defined == value) / 2) / len(defined)
+    shift = 2 * ndtri(np.clip(share, 1 / len(defined), 1 - 1 / len(defined)))
+    low, high = np.quantile(defined, ndtr(shift + ndtri([alpha / 2, 1 - alpha / 2])))
+    return min(float(low), float(value)), max(float(high), float(value))
+
+
+def norm_interval(value: float, drawn: Floats, *noise: Floats, alpha: float = 0.05) -> Interval:
+    """Return an interval of the norm of a vector of means (ECE, MCE), which its plug-in estimate overstates.
+
+    Guarantee, up to the resampling's approximations: each end is wrong with probability at most alpha / 2, whether or
+    not the truth is 0, and the estimate lies between them. Price: wider than 1 - alpha asks for, the more so the
+    fewer examples each mean is of; the lower end is then 0.
+
+    The lower end rests on the triangle inequality: the estimate exceeds the truth by no more than the norm of the
+    errors, whose quantile is taken from ``noise``. The upper end rests on Jensen's: the estimate's expectation is no
+    less than the truth, so only its spread has to be added.
+
+    Args:
+        value: The norm of the estimated means.
+        drawn: (resamples,) it on bootstrap resamples.
+        noise: (resamples,) the norm of the errors, simulated in one way or several; the largest quantile counts.
+        alpha: Probability of missing the truth.
+    """
+    error = max(float(np.quantile(column, 1 - alpha / 2)) for column in noise)
+    spread = float(drawn.mean() - np.quantile(drawn, alpha / 2))
+    return max(0.0, value - error), value + max(0.0, spread)
 
 
 def bootstrap_means(columns: ArrayLike, *, seed: int | Sequence[int], alpha: float = 0.05) -> list[Interval | None]:
@@ -108,25 +166,3 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int | Sequence[int], 
     if first.ndim != 1 or first.shape != second.shape:
         raise ValueError(f"paired measurements must be two vectors of one length: {first.shape}, {second.shape}")
     return bootstrap_means((first - second)[:, None], seed=seed, alpha=alpha)[0]
-
-
-def _weights(rng: np.random.Generator, rows: int, size: int) -> Floats:
-    """Draw ``size`` of ``size`` examples with replacement, ``rows`` times; return how often each came (rows, size)."""
-    cells = rng.integers(0, size, (rows, size)) + size * np.arange(rows)[:, None]
-    return np.bincount(cells.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
-
-
-def _bias_corrected(drawn: Floats, value: float, alpha: float) -> Interval | None:
-    defined = drawn[np.isfinite(drawn)]
-    if not np.isfinite(value) or len(defined) * 2 < len(drawn):
-        return None
-    # Ties count half: a statistic that many resamples repeat exactly has no bias to correct.
-    share = (np.sum(defined < value) + np.sum(defined == value) / 2) / len(defined)
-    shift = 2 * ndtri(np.clip(share, 1 / len(defined), 1 - 1 / len(defined)))
-    low, high = np.quantile(defined, ndtr(shift + ndtri([alpha / 2, 1 - alpha / 2])))
-    return min(float(low), float(value)), max(float(high), float(value))
-
-
-def _check_sample(successes: int, trials: int, alpha: float) -> None:
-    if not (0 <= successes <= trials and trials >= 1 and 0 < alpha < 1):
-        raise ValueError(f"not a valid sample: {successes=}, {trials=}, {alpha=}")
