@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from itertools import pairwise
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -128,10 +129,16 @@ Architecture = Annotated[
 ]
 
 
+MAX_SIDE = 4096
+"""Largest number of channels, rows or columns of an image."""
+MAX_IMAGE_VALUES = 2**26
+"""Most values of one image (channels x height x width): 256 MiB of float32."""
+
+
 class InputSpec(Request):
     """What the model takes: images in [0, 1] of this shape, normalised by ``(x - mean) / std`` inside the target."""
 
-    shape: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
+    shape: list[Annotated[int, Field(ge=1, le=MAX_SIDE)]] = Field(
         min_length=3, max_length=3, description="Channels, height, width in pixels.", examples=[[1, 28, 28]]
     )
     mean: list[Annotated[Real, Field(ge=-10, le=10)]] = Field(
@@ -140,6 +147,13 @@ class InputSpec(Request):
     std: list[Annotated[Real, Field(gt=0, le=10)]] = Field(
         description="Channel standard deviations on the [0, 1] scale; [1.0] or ones for none.", examples=[[1.0]]
     )
+
+    @field_validator("shape")
+    @classmethod
+    def _image_fits_into_memory(cls, shape: list[int]) -> list[int]:
+        if prod(shape) > MAX_IMAGE_VALUES:
+            raise ValueError(f"an image of shape {shape} has {prod(shape):,} values: at most {MAX_IMAGE_VALUES:,}")
+        return shape
 
     @model_validator(mode="after")
     def _one_value_per_channel(self) -> Self:

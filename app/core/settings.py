@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     max_compression_ratio: float = Field(
         default=200.0, gt=1, description="Largest unpacked to packed ratio of an archive entry."
     )
+    max_activation_values: int = Field(
+        default=2**29, gt=0, description="Most values a model may compute for one image, all its operators together."
+    )
     max_examples: int = Field(default=5_000_000, gt=0, description="Most examples in a dataset.")
 
     lease_s: float = Field(default=60.0, gt=0, description="Seconds a shard stays claimed without a heartbeat.")
@@ -56,7 +59,6 @@ class Settings(BaseSettings):
     torch_threads: int = Field(
         default=0, ge=0, description="CPU threads per worker; 0: all cores. Part of what makes a run repeatable."
     )
-    retention_days: int = Field(default=0, ge=0, description="Days finished audits are kept; 0: for ever.")
 
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(default=False, description="Log JSON lines.")

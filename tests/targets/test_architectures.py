@@ -1,7 +1,9 @@
 import pytest
 import torch
+from pydantic import ValidationError
 
-from app.contracts.targets import LayersArchitecture
+from app.contracts.targets import InputSpec, LayersArchitecture
+from app.core.settings import Settings
 from tests.targets.builders import manifest, seeded
 from workers.errors import TargetError
 from workers.targets.architectures import build_architecture, check_shapes, layers
@@ -131,3 +133,49 @@ def test_lenet_takes_digits_only() -> None:
     with pytest.raises(TargetError) as caught:
         build_architecture(manifest({"kind": "lenet"}), set())
     assert caught.value.problem.field == "/manifest/input/shape"
+
+
+def _padded(padding: int) -> list[list[str | int]]:
+    side = 28 + 2 * padding
+    return [["conv", 1, 1, 1, 1, padding], ["max_pool", side, side], ["flatten"], ["linear", 1, 10]]
+
+
+def test_few_weights_that_compute_too_much_are_refused_before_they_do() -> None:
+    described = manifest({"kind": "layers", "layers": _padded(20_000)}, **DIGITS)
+    with pytest.raises(TargetError, match="SEATRIAL_MAX_ACTIVATION_VALUES") as caught, torch.device("meta"):
+        check_shapes(build_architecture(described, set()), described)
+    problem = caught.value.problem
+    assert (problem.code, problem.field) == ("activations-too-large", "/manifest/architecture/layers/0")
+
+
+def test_values_are_counted_over_all_operators() -> None:
+    described = manifest({"kind": "layers", "layers": _padded(2)}, **DIGITS)
+    # The convolution, the pool and its index, the logits.
+    values = 32 * 32 + 1 + 1 + 10
+    with torch.device("meta"):
+        module = build_architecture(described, set())
+    # The input itself is counted: it stands first in the trace.
+    assert check_shapes(module, described) == 28 * 28 + values
+    check_shapes(module, described, limits=Settings(max_activation_values=28 * 28 + values))
+    with pytest.raises(TargetError) as caught:
+        check_shapes(module, described, limits=Settings(max_activation_values=28 * 28 + values - 1))
+    assert caught.value.problem.field == "/manifest/architecture/layers/3"
+
+
+def test_a_built_in_architecture_on_large_images_is_refused() -> None:
+    described = manifest(
+        {"kind": "wide_resnet", "depth": 28, "width": 10}, input={"shape": [3, 4096, 4096], "mean": [0], "std": [1]}
+    )
+    with pytest.raises(TargetError) as caught, torch.device("meta"):
+        check_shapes(build_architecture(described, set()), described)
+    assert (caught.value.problem.code, caught.value.problem.field) == (
+        "activations-too-large",
+        "/manifest/architecture",
+    )
+
+
+def test_images_are_bounded_as_a_whole() -> None:
+    assert InputSpec(shape=[3, 4096, 4096], mean=[0.0], std=[1.0]).shape == [3, 4096, 4096]
+    with pytest.raises(ValidationError, match="67,108,864") as caught:
+        InputSpec(shape=[64, 4096, 4096], mean=[0.0], std=[1.0])
+    assert caught.value.errors()[0]["loc"] == ("shape",)

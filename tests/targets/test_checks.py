@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from tests.targets.builders import CPU, manifest
 from workers.errors import PreflightError, TargetError
+from workers.targets import checks
 from workers.targets.checks import ERRORED, PreflightReport, check_target, preflight
 from workers.targets.image_classifier import ImageClassifier
 
@@ -157,7 +158,7 @@ def test_images_of_another_shape_or_range_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda logits: logits * torch.tensor([1.0, 0, 0, 0]), "constant-predictions"),
+        (lambda logits: logits * 0 + 1, "constant-outputs"),
         (lambda logits: logits.roll(1, 1), "accuracy-at-chance"),
         (lambda logits: logits / 0, "outputs-not-finite"),
     ],
@@ -166,6 +167,74 @@ def test_a_model_that_does_not_classify_is_refused(change, code: str) -> None:
     with pytest.raises(PreflightError) as caught:
         _preflight(_classifier(change), Examples(list(range(4)) * 10))
     assert (caught.value.problem.code, caught.value.problem.field) == (code, "/model")
+
+
+def test_an_imbalanced_sample_with_one_prediction_is_a_warning() -> None:
+    rare = Examples([0] * 99 + [1])
+    rare.pixels[:, 0] = torch.linspace(0.8, 0.9, 100)
+    report = _preflight(_classifier(), rare)
+    assert report.clean_accuracy.value == 0.99
+    assert [(flag.code, flag.severity) for flag in report.flags] == [("constant_predictions", "warning")]
+
+
+def test_one_prediction_on_a_balanced_sample_is_still_at_chance() -> None:
+    with pytest.raises(PreflightError) as caught:
+        _preflight(_classifier(lambda logits: logits * torch.tensor([1.0, 0, 0, 0])), Examples(list(range(4)) * 15))
+    assert caught.value.problem.code == "accuracy-at-chance"
+
+
+def test_the_same_image_again_and_again_may_give_the_same_output() -> None:
+    data = Examples([2] * 12)
+    assert _preflight(_classifier(), data).flags == []
+    data.pixels[-1, 2] = 0.8
+    with pytest.raises(PreflightError) as caught:
+        _preflight(_classifier(lambda logits: logits * 0 + torch.tensor([0.0, 0, 1, 0])), data)
+    assert caught.value.problem.code == "constant-outputs"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        MemoryError(),
+    ],
+)
+@pytest.mark.parametrize("is_backward", [False, True])
+def test_too_little_memory_is_told_from_a_model_that_fails(error: Exception, is_backward: bool) -> None:
+    def change(logits: Tensor) -> Tensor:
+        if logits.requires_grad == is_backward:
+            raise error
+        return logits
+
+    with pytest.raises(TargetError, match="more memory") as caught:
+        check_target(_classifier(change), _manifest())
+    assert caught.value.problem.code == "out-of-memory"
+
+
+def test_images_that_do_not_fit_into_memory_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(checks, "_probe_images", refuse)
+    with pytest.raises(TargetError) as caught:
+        check_target(_classifier(), _manifest())
+    assert caught.value.problem.code == "out-of-memory"
+
+
+@pytest.mark.parametrize(("values_per_image", "batch"), [(None, 8), (2**25, 8), (2**26, 4), (2**28, 2), (2**40, 2)])
+def test_a_large_model_is_probed_with_fewer_images(values_per_image: int | None, batch: int) -> None:
+    seen = set()
+
+    def change(logits: Tensor) -> Tensor:
+        seen.add(len(logits))
+        return logits
+
+    classifier = _classifier(change)
+    classifier.values_per_image = values_per_image
+    check_target(classifier, _manifest())
+    assert seen == {batch}
 
 
 def test_too_few_examples_to_tell_from_chance_are_a_warning_and_many_are_refused() -> None:

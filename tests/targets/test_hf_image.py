@@ -15,10 +15,12 @@ from transformers import (
     ViTForImageClassification,
 )
 
+from app.core.settings import Settings
 from tests.inspection.builders import zipped
 from tests.targets.builders import CPU, manifest
 from workers.errors import TargetError
 from workers.targets.loading import load_image_classifier
+from workers.targets.tracing import TRACED_IMAGES, ValueCount, check_values
 
 LABELS = ["cat", "dog", "eel"]
 NAMES = {"id2label": dict(enumerate(LABELS)), "label2id": {name: number for number, name in enumerate(LABELS)}}
@@ -145,6 +147,21 @@ def test_another_input_size_is_resized_inside_and_differentiable(tmp_path: Path)
         ({}, {"model_type": "no_such_model"}, {}, "huggingface-folder-unusable", "/file"),
         ({}, {"hidden_sizes": "eight"}, {}, "huggingface-folder-unusable", "/file"),
         ({}, {}, {"preprocessor_config.json": {"do_resize": False}}, "input-missing", "/manifest/input"),
+        ({}, {}, {"preprocessor_config.json": {"size": 100_000}}, "image-size-refused", "/file"),
+        ({}, {}, {"preprocessor_config.json": {"size": {"height": 1, "width": 10**9}}}, "image-size-refused", "/file"),
+        ({}, {}, {"preprocessor_config.json": {"size": 0}}, "image-size-refused", "/file"),
+        ({"input": UNNORMALISED}, {}, {"preprocessor_config.json": {"size": 100_000}}, "image-size-refused", "/file"),
+        ({}, {"image_size": 100_000}, {"preprocessor_config.json": {}}, "image-size-refused", "/file"),
+        ({}, {}, {"preprocessor_config.json": {"size": {"height": "a", "width": 1}}}, "malformed-file", "/file"),
+        ({}, {}, {"preprocessor_config.json": {"size": 32, "rescale_factor": 0}}, "malformed-file", "/file"),
+        ({}, {"num_channels": 10**12}, {}, "malformed-file", "/file"),
+        (
+            {"input": {**UNNORMALISED, "shape": [1, 32, 32]}},
+            {},
+            {"preprocessor_config.json": {"size": 32}},
+            "huggingface-folder-unusable",
+            "/file",
+        ),
     ],
 )
 def test_folders_that_are_refused(
@@ -165,3 +182,46 @@ def test_labels_of_the_manifest_name_an_unnamed_head(tmp_path: Path) -> None:
     unnamed = {"id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}}
     archive = _archive(tmp_path, RESNET, **unnamed)
     assert load_image_classifier(_manifest(labels=["x", "y", "z"]), archive, "archive", CPU).labels == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_computed_for_one_image_is_bounded_before_weights_are_allocated(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = _archive(tmp_path, MODELS[name])
+    values = load_image_classifier(_manifest(), archive, "archive", CPU).values_per_image or 0
+    assert values > 3 * 32 * 32
+    monkeypatch.setattr(type(MODELS[name]), "from_pretrained", lambda *_, **__: pytest.fail("allocated"))
+    with pytest.raises(TargetError, match="SEATRIAL_MAX_ACTIVATION_VALUES") as caught:
+        load_image_classifier(_manifest(), archive, "archive", CPU, limits=Settings(max_activation_values=values - 1))
+    assert (caught.value.problem.code, caught.value.problem.field) == ("activations-too-large", "/file")
+
+
+LARGE = {
+    "ResNet-152": (
+        ResNetForImageClassification,
+        ResNetConfig(depths=[3, 8, 36, 3], hidden_sizes=[256, 512, 1024, 2048]),
+        224,
+    ),
+    "ViT-L": (
+        ViTForImageClassification,
+        ViTConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
+        224,
+    ),
+    "ConvNeXt-XL": (
+        ConvNextForImageClassification,
+        ConvNextConfig(depths=[3, 3, 27, 3], hidden_sizes=[256, 512, 1024, 2048]),
+        384,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_common_large_models_fit_the_default(name: str) -> None:
+    kind, config, side = LARGE[name]
+    count = ValueCount()
+    with torch.device("meta"), torch.no_grad():
+        model = kind(config).eval()
+        with count:
+            model(pixel_values=torch.empty(TRACED_IMAGES, 3, side, side))
+    check_values(count.values, Settings(), field="/file")

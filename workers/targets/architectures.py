@@ -17,7 +17,9 @@ from app.contracts.targets import (
     PreActResNet18Architecture,
     WideResNetArchitecture,
 )
+from app.core.settings import Settings, get_settings
 from workers.errors import TargetError
+from workers.targets.tracing import TRACED_IMAGES, ValueCount, check_values
 
 
 class CifarBlock(nn.Module):
@@ -251,24 +253,30 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
     )
 
 
-def check_shapes(module: nn.Module, manifest: ModelManifest) -> None:
-    """Trace a batch of two through the architecture without computing, and raise where shapes do not fit.
+def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings | None = None) -> int:
+    """Trace a batch of two through the architecture without computing; return the values it computes per image.
+
+    Args:
+        module: On the meta device.
+        manifest: States input and labels.
+        limits: How many values that may be; the process's settings by default.
 
     Raises:
-        TargetError: A layer does not take what the one before it gives, or the logits do not number the labels.
+        TargetError: A layer does not take what the one before it gives, the logits do not number the labels, or too
+            much is computed for one image.
     """
+    is_list = isinstance(manifest.architecture, LayersArchitecture)
     shape = tuple(manifest.input.shape) if manifest.input else ()
     labels = manifest.labels or []
-    with torch.device("meta"), torch.no_grad():
-        x = torch.empty(2, *shape)
-        position = 0
+    count = ValueCount()
+    with torch.device("meta"), torch.no_grad(), count:
+        x = torch.empty(TRACED_IMAGES, *shape)
         steps = list(module) if isinstance(module, nn.Sequential) else [module]
         for position, step in enumerate(steps):
             before = tuple(x.shape[1:])
             try:
                 x = step.eval()(x)
             except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
-                is_list = isinstance(manifest.architecture, LayersArchitecture)
                 where = f"layer {position} ({manifest.architecture.layers[position][0]})" if is_list else "the model"  # type: ignore[union-attr]
                 raise TargetError(
                     "input-shape-mismatch",
@@ -276,6 +284,11 @@ def check_shapes(module: nn.Module, manifest: ModelManifest) -> None:
                     f"{where} cannot take values of shape {before}: {str(error)[:300]}",
                     field=f"/manifest/architecture/layers/{position}" if is_list else "/manifest/input/shape",
                 ) from error
+            check_values(
+                count.values,
+                limits or get_settings(),
+                field=f"/manifest/architecture/layers/{position}" if is_list else "/manifest/architecture",
+            )
     if x.ndim != 2 or x.shape[1] != len(labels):
         raise TargetError(
             "class-count-mismatch",
@@ -283,6 +296,7 @@ def check_shapes(module: nn.Module, manifest: ModelManifest) -> None:
             f"the model gives {tuple(x.shape[1:])} values per image, the manifest names {len(labels)} labels",
             field="/manifest/labels",
         )
+    return count.values // TRACED_IMAGES
 
 
 def _group(

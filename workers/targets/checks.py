@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 import torch
@@ -17,12 +18,18 @@ from workers.stats.intervals import clopper_pearson
 from workers.targets.image_classifier import ImageClassifier
 
 PROBE_EXAMPLES = 8
+PROBE_VALUES = {"cuda": 2**30, "cpu": 2**28}
+"""Values the probe may compute (4 and 1 GiB of float32): larger models are probed with fewer images, at least two."""
+# What CPU allocator, cuDNN and cuBLAS say; torch.OutOfMemoryError is the CUDA allocator's alone.
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED")
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
 RANGE_TOLERANCE = 1e-6
 ALPHA = 0.05
 ERRORED = -1
 """Prediction of an example whose logits are not finite: it counts as wrong, and never as robust."""
+CONSTANT_EXAMPLES = 10
+"""From so many examples on, outputs that never change are refused, and predictions that never do are a warning."""
 CHANCE_EXAMPLES = 50
 """From so many examples on, an accuracy that cannot be told from chance is refused; below, it is a warning."""
 
@@ -54,22 +61,19 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
     """Run the model on synthetic images and return what was measured.
 
     Raises:
-        TargetError: The outputs are not one finite logit per label and example, or do not depend on the image.
+        TargetError: The outputs are not one finite logit per label and example, or do not depend on the image; or the
+            worker's memory does not suffice.
     """
-    images = _probe_images(classifier.input_shape).to(classifier.device)
-    with torch.no_grad():
-        try:
+    count = _probe_count(classifier)
+    try:
+        images = _probe_images(classifier.input_shape, count).to(classifier.device)
+        with torch.no_grad():
             first, second = classifier.logits(images), classifier.logits(images)
-        except RuntimeError as error:
-            raise TargetError(
-                "forward-failed",
-                "The model does not take its own input",
-                f"a batch of shape {tuple(images.shape)} fails: {str(error)[:300]}",
-                field="/manifest/input/shape",
-            ) from error
-    _check_logits(first, classifier, len(images))
-    flags = [*_repeat_flags(first, second), *_probability_flags(first)]
-    forward_s, backward_s, memory = _measure(classifier, images)
+        _check_logits(first, classifier, count)
+        flags = [*_repeat_flags(first, second), *_probability_flags(first)]
+        forward_s, backward_s, memory = _measure(classifier, images)
+    except (RuntimeError, MemoryError) as error:
+        raise _failure(error, (count, *classifier.input_shape)) from error
     facts = ModelFacts(
         parameters=classifier.parameters,
         classes=classifier.classes,
@@ -102,7 +106,7 @@ def preflight(
 
     Raises:
         PreflightError: Image shape or range, label numbers or label order do not fit the model; outputs are not finite
-            or constant; accuracy is at chance.
+            or do not depend on the image; accuracy is at chance.
         DataError: An image does not decode.
     """
     chosen = [int(position) for position in positions]
@@ -114,6 +118,7 @@ def preflight(
     _check_labels(labels, dataset.label_names, classifier)
     flags = _name_flags(dataset.label_names, classifier.labels)
     predictions = np.empty(len(chosen), dtype=np.int64)
+    variety = _Variety()
     for start in range(0, len(chosen), batch_size):
         tick()
         images = dataset.images(chosen[start : start + batch_size])
@@ -125,6 +130,7 @@ def preflight(
             if start == 0 and finite.any():
                 flags += _repeat_flags(logits[finite], classifier.logits(images)[finite])
                 flags += _probability_flags(logits[finite])
+        variety.see(images[finite], logits[finite])
         predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()
     if (predictions == ERRORED).all():
         raise PreflightError(
@@ -133,19 +139,47 @@ def preflight(
             f"on every one of {len(predictions)} examples: check mean and std, and the image range",
             field="/model",
         )
-    _check_constant(predictions, labels)
+    _check_constant(variety, len(chosen))
+    flags += _constant_flags(predictions, labels)
     accuracy = _clean_accuracy(predictions, labels)
     flags += _chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes)
     flags += _claim_flags(accuracy, manifest.clean_accuracy)
     return PreflightReport(predictions, accuracy, flags)
 
 
-def _probe_images(shape: tuple[int, int, int]) -> Tensor:
-    """Return varied images in [0, 1]: noise at several contrasts, black, white."""
+def _probe_count(classifier: ImageClassifier) -> int:
+    per_image = max(classifier.values_per_image or 0, prod(classifier.input_shape))
+    most = PROBE_VALUES["cuda" if classifier.device.type == "cuda" else "cpu"]
+    return max(2, min(PROBE_EXAMPLES, most // per_image))
+
+
+def _probe_images(shape: tuple[int, int, int], count: int) -> Tensor:
+    """Return varied images in [0, 1]: white, black, noise at several contrasts; the first ``count`` of them."""
     draw = torch.Generator().manual_seed(0)
-    noise = torch.rand((PROBE_EXAMPLES - 2, *shape), generator=draw)
-    contrast = torch.linspace(0.1, 1.0, len(noise)).view(-1, 1, 1, 1)
-    return torch.cat([noise * contrast, torch.zeros(1, *shape), torch.ones(1, *shape)])
+    images = torch.rand((count, *shape), generator=draw)
+    images *= torch.linspace(1.0, 0.1, count).view(-1, 1, 1, 1)
+    images[-1] = 1.0
+    if count > 2:
+        images[-2] = 0.0
+    return images
+
+
+def _failure(error: RuntimeError | MemoryError, shape: tuple[int, ...]) -> TargetError:
+    said = str(error)
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in said for words in _OUT_OF_MEMORY):
+        return TargetError(
+            "out-of-memory",
+            "The worker has too little memory for the model",
+            f"a batch of shape {shape}, forward and backward, does not fit: the model needs a worker with more memory, "
+            "or smaller images",
+            field="/file",
+        )
+    return TargetError(
+        "forward-failed",
+        "The model does not take its own input",
+        f"a batch of shape {shape} fails: {said[:300]}",
+        field="/manifest/input/shape",
+    )
 
 
 def _check_logits(logits: Tensor, classifier: ImageClassifier, examples: int) -> None:
@@ -300,16 +334,51 @@ def _check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
         )
 
 
-def _check_constant(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
-    # One class in the sample may rightly give one prediction; a handful of examples may do so by luck.
-    if len(predictions) >= 10 and len(set(labels.tolist())) > 1 and len(set(predictions.tolist())) == 1:
+class _Variety:
+    """Whether images, and logits, have differed from the first ones seen."""
+
+    def __init__(self) -> None:
+        self._first: tuple[Tensor, Tensor] | None = None
+        self.has_images = False
+        self.has_logits = False
+
+    def see(self, images: Tensor, logits: Tensor) -> None:
+        """Look at a batch of images (batch, ...) and their logits (batch, classes)."""
+        if not len(images) or (self.has_images and self.has_logits):
+            return
+        if self._first is None:
+            self._first = images[:1].clone(), logits[:1].clone()
+        image, row = self._first
+        self.has_images = self.has_images or bool((images != image).any())
+        self.has_logits = self.has_logits or bool((logits != row).any())
+
+
+def _check_constant(variety: _Variety, examples: int) -> None:
+    # A piecewise constant model may give a handful of images one output by luck.
+    if examples >= CONSTANT_EXAMPLES and variety.has_images and not variety.has_logits:
         raise PreflightError(
-            "constant-predictions",
-            "The model predicts one class for everything",
-            f"all {len(predictions)} examples are predicted as class {int(predictions[0])}: check input range, mean "
-            "and std",
+            "constant-outputs",
+            "The model gives the same output for every image",
+            f"{examples} examples that are not all the same give the same logits: check input range, mean and std, and "
+            "whether the weights are the ones meant",
             field="/model",
         )
+
+
+def _constant_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> list[Flag]:
+    predicted = set(predictions[predictions != ERRORED].tolist())
+    if len(predictions) < CONSTANT_EXAMPLES or len(set(labels.tolist())) == 1 or len(predicted) != 1:
+        return []
+    # A good model of a rare class does just this, so it is no reason to refuse.
+    return [
+        Flag(
+            code="constant_predictions",
+            severity="warning",
+            message=f"All {len(predictions)} examples are predicted as class {predicted.pop()}, though their labels "
+            "differ. If that class is not by far the most frequent, check input range, mean and std; if it is, the "
+            "rates say little about the others: audit a balanced sample.",
+        )
+    ]
 
 
 def _clean_accuracy(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> Estimate:

@@ -2,18 +2,22 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from app.contracts.targets import ModelManifest
+from app.contracts.targets import MAX_IMAGE_VALUES, MAX_SIDE, ModelManifest
 from app.core.inspection.safetensors_header import read_safetensors_header
+from app.core.settings import Settings, get_settings
 from workers.errors import TargetError
 from workers.targets.image_classifier import ImageClassifier
+from workers.targets.tracing import TRACED_IMAGES, ValueCount, check_values
 
 
 class PixelLogits(nn.Module):
@@ -44,15 +48,18 @@ class Preprocessing:
     std: list[float]
 
 
-def load_huggingface_image(manifest: ModelManifest, folder: Path, device: torch.device) -> ImageClassifier:
+def load_huggingface_image(
+    manifest: ModelManifest, folder: Path, device: torch.device, *, limits: Settings | None = None
+) -> ImageClassifier:
     """Return the classifier of a Hugging Face folder.
 
     The manifest's ``input`` and ``labels`` win over the folder's; a different input size is resized inside the target.
 
     Raises:
-        TargetError: The folder is no image classifier, its weights are incomplete, or manifest and folder disagree.
+        TargetError: The folder is no image classifier, its weights are incomplete, manifest and folder disagree, or the
+            model computes too much for one image.
     """
-    config, model = _load_model(folder)
+    config = _load_config(folder)
     labels = _labels(config, manifest)
     stated = _preprocessing(_read_json(folder / "preprocessor_config.json"), config)
     network_size = stated.size
@@ -70,6 +77,9 @@ def load_huggingface_image(manifest: ModelManifest, folder: Path, device: torch.
             )
         channels, (height, width) = int(getattr(config, "num_channels", 3)), network_size
         mean, std = stated.mean, stated.std
+    network_shape = (channels, *(network_size or (height, width)))
+    _check_image_size(network_shape)
+    model, values_per_image = _load_model(config, folder, network_shape, limits or get_settings())
     return ImageClassifier(
         PixelLogits(model),
         labels=labels,
@@ -78,24 +88,36 @@ def load_huggingface_image(manifest: ModelManifest, folder: Path, device: torch.
         std=std,
         device=device,
         network_size=network_size,
+        values_per_image=values_per_image,
     )
 
 
-def _load_model(folder: Path) -> tuple[Any, nn.Module]:
+def _load_config(folder: Path) -> Any:
     # Read when huggingface_hub is first imported: a folder that lacks a file must fail here, not reach for the network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from transformers import AutoConfig, AutoModelForImageClassification
-    from transformers.modeling_utils import no_init_weights
+    from transformers import AutoConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with _refusing("transformers cannot load the folder as an image classifier"):
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def _load_model(config: Any, folder: Path, network_shape: tuple[int, ...], limits: Settings) -> tuple[nn.Module, int]:
+    """Return the model and the values it computes per image; what it would be is traced before it is allocated."""
+    from transformers import AutoModelForImageClassification
+    from transformers.modeling_utils import no_init_weights
+
+    with _refusing("transformers cannot load the folder as an image classifier"):
         with torch.device("meta"), no_init_weights():
             empty = AutoModelForImageClassification.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
         described = sum(parameter.numel() for parameter in empty.parameters())
         _check_size(described, folder)
+    with _refusing("The model does not take its own input"):
+        values = _count_values(PixelLogits(empty.eval()), network_shape)
+    check_values(values, limits, field="/file")
+    with _refusing("transformers cannot load the folder as an image classifier"):
         model, report = AutoModelForImageClassification.from_pretrained(
             folder,
             config=config,
@@ -105,16 +127,6 @@ def _load_model(folder: Path) -> tuple[Any, nn.Module]:
             dtype=torch.float32,
             output_loading_info=True,
         )
-    except TargetError:
-        raise
-    except Exception as error:
-        # transformers raises whatever a hostile or broken config leads it to: TypeError, ImportError, ...
-        raise TargetError(
-            "huggingface-folder-unusable",
-            "transformers cannot load the folder as an image classifier",
-            f"{type(error).__name__}: {str(error)[:500]}",
-            field="/file",
-        ) from error
     # transformers fills missing tensors with random numbers and goes on.
     if report["missing_keys"] or report["mismatched_keys"]:
         missing = sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"]))
@@ -133,7 +145,40 @@ def _load_model(folder: Path) -> tuple[Any, nn.Module]:
                 f"tensor {name} holds NaN or infinity: training has diverged, or the file is damaged",
                 field="/file",
             )
-    return config, model
+    return model, values // TRACED_IMAGES
+
+
+@contextmanager
+def _refusing(title: str) -> Iterator[None]:
+    try:
+        yield
+    except TargetError:
+        raise
+    except Exception as error:
+        # transformers raises whatever a hostile or broken config leads it to: TypeError, ImportError, ...
+        raise TargetError(
+            "huggingface-folder-unusable", title, f"{type(error).__name__}: {str(error)[:500]}", field="/file"
+        ) from error
+
+
+def _count_values(empty: nn.Module, network_shape: tuple[int, ...]) -> int:
+    count = ValueCount()
+    with torch.device("meta"), torch.no_grad(), count:
+        empty(torch.empty(TRACED_IMAGES, *network_shape))
+    return count.values
+
+
+def _check_image_size(network_shape: tuple[int, ...]) -> None:
+    is_possible = all(1 <= side <= MAX_SIDE for side in network_shape)
+    if not is_possible or prod(network_shape) > MAX_IMAGE_VALUES:
+        raise TargetError(
+            "image-size-refused",
+            "The folder asks for images of an impossible size",
+            f"preprocessor_config.json and config.json make the network's images {list(network_shape)} (channels, "
+            f"height, width): each must lie between 1 and {MAX_SIDE}, and their product be at most "
+            f"{MAX_IMAGE_VALUES:,}",
+            field="/file",
+        )
 
 
 def _check_size(described: int, folder: Path) -> None:
@@ -171,7 +216,21 @@ def _labels(config: Any, manifest: ModelManifest) -> list[str]:
 
 
 def _preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
+    try:
+        return _read_preprocessing(stated, config)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise TargetError(
+            "malformed-file",
+            "A file of the folder is damaged",
+            f"preprocessor_config.json or config.json holds what is no number: {error}",
+            field="/file",
+        ) from error
+
+
+def _read_preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
     channels = int(getattr(config, "num_channels", 3))
+    if not 1 <= channels <= MAX_SIDE:
+        raise ValueError(f"num_channels is {channels}, must lie between 1 and {MAX_SIDE}")
     mean = _channel_values(stated.get("image_mean"), channels, 0.0)
     std = _channel_values(stated.get("image_std"), channels, 1.0)
     if not stated.get("do_normalize", "image_mean" in stated):

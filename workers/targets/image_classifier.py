@@ -7,6 +7,31 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+class BilinearResize:
+    """Resizes images as antialiased bilinear interpolation does, with a gradient that is the same every time.
+
+    Interpolation weighs rows and columns independently, so it is a product with one constant matrix on either side.
+    ``F.interpolate`` gives the same numbers, but its backward on CUDA adds atomically, in an order that varies.
+
+    Args:
+        before: Height and width of the images given.
+        after: Height and width of the images returned.
+        device: Where to compute.
+    """
+
+    def __init__(self, before: tuple[int, int], after: tuple[int, int], device: torch.device) -> None:
+        self._rows = _weights(before[0], after[0]).to(device)
+        self._columns = _weights(before[1], after[1]).T.contiguous().to(device)
+        # The smaller intermediate is never larger than the larger of the two images.
+        self._has_rows_first = after[0] * before[1] <= before[0] * after[1]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return images (batch, channels, new height, new width)."""
+        if self._has_rows_first:
+            return (self._rows @ images) @ self._columns
+        return self._rows @ (images @ self._columns)
+
+
 class ImageClassifier:
     """A frozen image classifier in eval mode; implements :class:`workers.targets.Classifier`.
 
@@ -19,6 +44,7 @@ class ImageClassifier:
         device: Where to compute.
         network_size: Height and width the module works at, when not the input's: images are resized inside, bilinearly,
             so gradients, distances and boxes are those of the images given.
+        values_per_image: Values the module computes for one image, where a trace has counted them.
     """
 
     def __init__(
@@ -31,14 +57,18 @@ class ImageClassifier:
         std: Sequence[float],
         device: torch.device,
         network_size: tuple[int, int] | None = None,
+        values_per_image: int | None = None,
     ) -> None:
         self.module = module.to(device).eval().requires_grad_(False)
         self.labels = labels
         self.input_shape = input_shape
+        self.values_per_image = values_per_image
         self._device = device
         self._mean = torch.tensor(mean, dtype=torch.float32, device=device).view(1, -1, 1, 1)
         self._std = torch.tensor(std, dtype=torch.float32, device=device).view(1, -1, 1, 1)
-        self._network_size = None if network_size == input_shape[1:] else network_size
+        self._resize: BilinearResize | None = None
+        if network_size is not None and network_size != input_shape[1:]:
+            self._resize = BilinearResize(input_shape[1:], network_size, device)
 
     @property
     def classes(self) -> int:
@@ -60,7 +90,14 @@ class ImageClassifier:
 
         Differentiable with respect to ``images``.
         """
-        if self._network_size is not None:
-            images = F.interpolate(images, self._network_size, mode="bilinear", align_corners=False, antialias=True)
+        if self._resize is not None:
+            images = self._resize(images)
         logits: Tensor = self.module((images - self._mean) / self._std)
         return logits
+
+
+def _weights(before: int, after: int) -> Tensor:
+    """Return the matrix (after, before) float32 that interpolates one side of an image."""
+    unit = torch.eye(before, dtype=torch.float64)[None, None]
+    size = (after, before)
+    return F.interpolate(unit, size, mode="bilinear", align_corners=False, antialias=True)[0, 0].float()

@@ -25,7 +25,7 @@ def load_image_classifier(
         path: The stored file.
         format: ``safetensors`` or ``archive``, as the API found it.
         device: Where to compute.
-        limits: What an archive may unpack to; the process's settings by default.
+        limits: What an archive may unpack to and a model may compute; the process's settings by default.
 
     Raises:
         TargetError: The file and its manifest make no image classifier; the problem says why.
@@ -38,7 +38,7 @@ def load_image_classifier(
             field="/manifest/task",
         )
     if format == "safetensors":
-        return load_torch_image(manifest, path, device)
+        return load_torch_image(manifest, path, device, limits=limits)
     with tempfile.TemporaryDirectory(prefix="seatrial-model-") as scratch:
         folder = Path(scratch) / "model"
         try:
@@ -47,7 +47,8 @@ def load_image_classifier(
             raise TargetError(error.code, error.title, error.detail, field=error.field) from error
         names = [entry.name for entry in entries]
         if manifest.architecture.kind == "huggingface":
-            return load_huggingface_image(manifest, folder / _parent_of("config.json", names), device)
+            found = folder / _parent_of("config.json", names)
+            return load_huggingface_image(manifest, found, device, limits=limits)
         weights = [name for name in names if name.endswith(".safetensors")]
         if len(weights) != 1:
             raise TargetError(
@@ -56,7 +57,7 @@ def load_image_classifier(
                 f"it holds {len(weights)}: architecture {manifest.architecture.kind} takes exactly one",
                 field="/file",
             )
-        return load_torch_image(manifest, folder / weights[0], device)
+        return load_torch_image(manifest, folder / weights[0], device, limits=limits)
 
 
 def _parent_of(filename: str, names: list[str]) -> str:

@@ -8,13 +8,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from app.contracts.targets import InputSpec, ModelManifest
+from app.core.settings import Settings
 from workers.errors import TargetError
 from workers.targets.architectures import build_architecture, check_shapes
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.state_dicts import fit_state, strip_prefixes
 
 
-def load_torch_image(manifest: ModelManifest, path: Path, device: torch.device) -> ImageClassifier:
+def load_torch_image(
+    manifest: ModelManifest, path: Path, device: torch.device, *, limits: Settings | None = None
+) -> ImageClassifier:
     """Return the classifier a safetensors file and its manifest describe.
 
     Raises:
@@ -28,11 +31,17 @@ def load_torch_image(manifest: ModelManifest, path: Path, device: torch.device) 
         ) from error
     with torch.device("meta"):
         module = build_architecture(manifest, set(state))
-    check_shapes(module, manifest)
+    values_per_image = check_shapes(module, manifest, limits=limits)
     fit_state(module, state, manifest.architecture.kind)
     # build_architecture has refused a manifest without them.
     spec, labels = cast(InputSpec, manifest.input), cast(list[str], manifest.labels)
     channels, height, width = spec.shape
     return ImageClassifier(
-        module, labels=labels, input_shape=(channels, height, width), mean=spec.mean, std=spec.std, device=device
+        module,
+        labels=labels,
+        input_shape=(channels, height, width),
+        mean=spec.mean,
+        std=spec.std,
+        device=device,
+        values_per_image=values_per_image,
     )
