@@ -45,7 +45,7 @@ def counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
 
 def signs(rng: np.random.Generator, rows: int, size: int) -> Floats:
     """Draw -1 or 1 for each example with equal odds (rows, size): its error's size is kept, its direction is not."""
-    return 2 * rng.integers(0, 2, (rows, size)).astype(np.float64) - 1
+    return 2 * rng.integers(0, 2, (rows, size), dtype=np.int8).astype(np.float64) - 1
 
 
 def bootstrap(

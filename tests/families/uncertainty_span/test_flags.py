@@ -3,9 +3,26 @@
 import math
 
 import numpy as np
+import pyarrow as pa
+import pytest
 import torch
 
-from tests.families.uncertainty_span.audits import DATA, IMAGES, NETWORK, Model, audit, network, parameters
+from tests.families.uncertainty_span.audits import (
+    DATA,
+    IMAGES,
+    NETWORK,
+    Context,
+    Model,
+    audit,
+    network,
+    parameters,
+)
+from workers.attacks.pgd import PGD
+from workers.attacks.robust_accuracy import pgd_untargeted
+from workers.families.protocol import Shard
+from workers.families.uncertainty_span import flags
+from workers.families.uncertainty_span.records import Sample
+from workers.families.uncertainty_span.tempered import attack_tempered
 
 
 def codes(result) -> set[str]:
@@ -87,3 +104,90 @@ def test_a_gradient_that_points_nowhere_useful_is_flagged() -> None:
     result, _ = audit(parameters(), Model(lambda x: NETWORK.logits(Misleading.apply(x)), 4), DATA)
     assert "attack_not_improving" in codes(result)
     assert "zero_gradients" not in codes(result)
+
+
+def sample(**columns) -> Sample:
+    size = len(next(iter(columns.values())))
+    first = {"example_id": np.arange(size), "label": np.zeros(size, int), "errored": np.zeros(size, bool)}
+    return Sample(pa.table(first | columns))
+
+
+def spanning(span: np.ndarray, **columns) -> Sample:
+    ends = {"entropy_over": np.zeros(len(span)), "entropy_under": span}
+    return sample(**ends, **{f"best_{name}": values for name, values in ends.items()}, **columns)
+
+
+def test_a_sure_model_in_a_small_ball_is_robust_and_not_masked() -> None:
+    """Margins of many nats leave entropies of 1e-7 and less: they move by a few per cent, which is nothing in nats."""
+    sure = Model(lambda x: NETWORK.logits(x) * 6, 4)
+    result, done = audit(parameters(epsilon=1e-4), sure, DATA)
+    assert (np.asarray(done["attack"]["gain_under"]) <= flags.IMPROVEMENT).mean() > flags.NOT_IMPROVED
+    assert "attack_not_improving" not in codes(result)
+
+
+def test_a_sure_model_that_hides_its_gradients_is_still_flagged() -> None:
+    result, _ = audit(parameters(), Model(lambda x: NETWORK.logits((x * 10).round() / 10) * 6, 4), DATA)
+    assert {"zero_gradients", "attack_not_improving"} <= codes(result)
+
+
+def test_a_model_does_not_beat_itself() -> None:
+    params = parameters(steps=12, step_size=0.03, selection="final_or_clean", transfer_model="mdl_1")
+    result, _ = audit(params, NETWORK, DATA, models={"transfer_model": NETWORK})
+    assert "transfer_beats_white_box" not in codes(result)
+    value = {name: estimate.value for name, estimate in result.estimates.items()}
+    # Its best iterates are better than those selected; both arms are told as they were asked for.
+    assert value["mus[attack=transfer]"] > value["mus"] + 0.01
+    assert value["mus_worst"] == pytest.approx(value["mus[attack=transfer]"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mean", "excess", "is_flagged"), [(0.1, 0.005, False), (2.0, 0.015, False), (0.1, 0.02, True)]
+)
+def test_a_transferred_attack_has_to_do_notably_better(mean, excess, is_flagged) -> None:
+    span = np.linspace(0.5, 1.5, 60) * mean
+    found = flags.transfer_beats_white_box(spanning(span), spanning(span + excess), 0)
+    assert bool(found) == is_flagged
+
+
+def test_the_way_across_the_boundary_is_found_as_often_as_by_pgd() -> None:
+    sure = Model(lambda x: network(4, classes=10).logits(x) * 20, 10)
+    images = torch.rand(200, 1, 4, 4, generator=torch.Generator().manual_seed(1))
+    predictions = sure.logits(images).argmax(1)
+    search = PGD(norm="linf", epsilon=0.04, step_size=0.0025, steps=40)
+    context = Context(sure, (images, predictions), Shard("tempered", 0, 200), 200, {})
+    columns, _ = attack_tempered(search, context, next(context.batches()))
+    crossed = pgd_untargeted(search, sure.logits, images, predictions).reached
+    assert 0.6 < crossed.float().mean() < 0.8
+    assert columns["crossed"].float().mean() >= crossed.float().mean()
+
+
+@pytest.mark.parametrize(
+    ("plain", "tempered", "severity"),
+    [(0.0331, 0.0424, "error"), (0.0331, 0.0335, "warning"), (0.9, 0.96, "error"), (1e-9, 1e-6, "warning")],
+)
+def test_what_saturation_hides_is_judged_as_a_share_too(plain, tempered, severity) -> None:
+    (flag,) = flags.saturated_logits(
+        spanning(np.full(9, plain), is_saturated=np.ones(9, bool)), spanning(np.full(9, tempered))
+    )
+    assert flag.severity == severity
+    assert f"{tempered:.3g} nat; mus says {plain:.3g}" in flag.message
+
+
+def test_the_tempered_attack_is_not_credited_with_what_a_transferred_one_found() -> None:
+    result, _ = audit(
+        parameters(transfer_model="mdl_1"),
+        Model(lambda x: NETWORK.logits((x * 20).round() / 20) * 1e3, 4),
+        DATA,
+        models={"transfer_model": NETWORK},
+    )
+    value = {name: estimate.value for name, estimate in result.estimates.items()}
+    flag = next(flag for flag in result.flags if flag.code == "saturated_logits")
+    assert value["mus_worst"] > value["mus[attack=tempered]"]
+    assert f"{value['mus[attack=tempered]']:.3g} nat" in flag.message
+
+
+@pytest.mark.parametrize(("scale", "least"), [(1e3, 0.693), (1e5, 0.69), (1e6, 0.6)])
+def test_the_entropy_on_the_boundary_is_log_2_as_far_as_float32_goes(scale, least) -> None:
+    _, done = audit(parameters(), Model(lambda x: NETWORK.logits(x) * scale, 4), DATA)
+    crossed = np.asarray(done["tempered"]["crossed"])
+    assert np.asarray(done["tempered"]["entropy_under"])[crossed].min() > least

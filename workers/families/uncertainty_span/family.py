@@ -86,7 +86,7 @@ class UncertaintySpan:
         if "outliers" in samples:
             found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
         result = Result(estimates=found, series=series, counts=_count(samples, specific))
-        result.flags = _doubt(params, samples, result, seed) if attack.valid else []
+        result.flags = _doubt(params, samples, seed) if attack.valid else []
         return result
 
     def figures(self, params: UncertaintySpanParams, result: Result) -> Mapping[str, str]:
@@ -113,7 +113,7 @@ class UncertaintySpan:
         raise ValueError(f"no such stage: {stage}")
 
 
-def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], result: Result, seed: int) -> list[Flag]:
+def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: int) -> list[Flag]:
     attack = samples["attack"]
     found = flags.zero_gradients(attack) + flags.attack_not_improving(attack)
     if "growth" in samples:
@@ -121,7 +121,7 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], result:
     if "transfer" in samples:
         found += flags.transfer_beats_white_box(attack, samples["transfer"], seed)
     if "tempered" in samples:
-        found += flags.saturated_logits(attack, result.estimates["mus"], result.estimates["mus_worst"])
+        found += flags.saturated_logits(attack, samples["tempered"])
     return found
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from workers.attacks.losses import cross_entropy, entropy, uniform_cross_entropy
+from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD, Objective, Outcome
 from workers.families.protocol import Batch, RunContext
@@ -68,11 +68,13 @@ def attack_spans(
     """Attack one batch both ways.
 
     Returns:
-        What is recorded of the arms ``clean``, ``over`` and ``under``, and which examples had an output that is not
-        finite (batch,).
+        What is recorded of the arms ``clean``, ``over`` and ``under``; ``best_entropy_`` of the best iterate, whatever
+        the selection; ``advance_``, how far the lead of the clean prediction moved the attack's way, in logits, at the
+        last or the best iterate; and which examples had an output that is not finite (batch,).
     """
     clean = forward(context.classifier.logits, batch.images)
-    over = attack_with(search, context, batch, "over")(over_confidence(clean.argmax(1)))
+    predictions = clean.argmax(1)
+    over = attack_with(search, context, batch, "over")(over_confidence(predictions))
     under = attack_with(search, context, batch, "under")(under_confidence(context.classifier.classes))
     columns = (
         measure(clean, "clean")
@@ -83,7 +85,10 @@ def attack_spans(
             "classes": torch.full_like(batch.labels, context.classifier.classes),
         }
     )
-    for arm, outcome in (("over", over), ("under", under)):
+    for arm, outcome, sign in (("over", over, 1), ("under", under, -1)):
+        reached = [margin(logits[:, 0].double(), predictions) for logits in (outcome.final_logits, outcome.best_logits)]
+        columns[f"advance_{arm}"] = (sign * (torch.stack(reached) - margin(clean.double(), predictions))).amax(0)
+        columns[f"best_entropy_{arm}"] = entropy(outcome.best_logits[:, 0])
         columns[f"zero_gradient_share_{arm}"] = outcome.stuck.double() / outcome.steps.clamp_min(1)
         columns[f"gain_{arm}"] = outcome.start_value - outcome.best_value
     return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound

@@ -5,9 +5,11 @@ ball except in a thin shell around the decision boundary, too thin for the steps
 has no span to show and is not robust for it. Three things are done about it, example by example:
 
 * the logits are divided by a temperature that brings the clean margin to ``CLEAN_MARGIN``, and attacked both ways;
-* one more attack lowers the scaled confidence in the prediction until that changes, and the segment back to the clean
-  image is bisected for the decision boundary. There two classes tie, so the entropy of the *unmodified* model is at
-  least log 2, at any scale of its logits;
+* one more attack lowers the prediction's margin until that changes, and the segment back to the clean image is bisected
+  for the decision boundary. There two classes tie, and at a tie the entropy of the *unmodified* model is at least
+  log 2 whatever the scale of its logits. A float32 image gets only as near to a tie as its last bit lets it: with
+  logits up to about 1e6 that is log 2 to two digits, beyond that less and less (of a small network 0.66 at worst with
+  logits of 9e6, 0.003 with 9e7);
 * the span of the scaled softmax is recorded beside it: how far the uncertainty moves once saturation does not hide it.
 """
 
@@ -71,10 +73,12 @@ def attack_tempered(search: PGD, context: RunContext, batch: Batch) -> tuple[Col
             floor=math.log(context.classifier.classes),
         )
     )
-    # Uniform cross-entropy stops short of many boundaries that are in reach; this goes for the nearest.
+    # Uniform cross-entropy stops short of many boundaries that are in reach; this goes for the nearest. The margin does
+    # not saturate and needs no scaling: it changes 81 % of predictions where the scaled cross-entropy changed 74 %
+    # (an MNIST CNN, epsilon 0.1, 40 steps, 200 images).
     across = attack_with(search, context, batch, "tempered_across")(
         Objective(
-            loss=lambda logits, rows: -cross_entropy(scaled(logits, rows), predictions[rows]),
+            loss=lambda logits, rows: margin(logits, predictions[rows]),
             criterion=lambda logits, rows: margin(logits[:, 0], predictions[rows]),
             until=lambda logits, rows: margin(logits[:, 0], predictions[rows]) < 0,
         )
