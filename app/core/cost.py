@@ -5,6 +5,9 @@ from typing import Any
 
 from app.contracts.families import Costed
 
+OVERHEAD_S = 3.0
+"""Seconds of a check that do not depend on its passes: picking it up, the bootstrap, the figures."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -35,7 +38,7 @@ def cost_of(check: Costed, samples: int, sizes: dict[str, int], facts: dict[str,
     forward, backward = check.passes(samples, sizes)
     seconds = None
     if facts is not None:
-        seconds = forward * facts["forward_s"] + backward * facts["backward_s"]
+        seconds = OVERHEAD_S + forward * facts["forward_s"] + backward * facts["backward_s"]
     return Cost(check.kind, forward, backward, seconds)
 
 

@@ -1,6 +1,5 @@
 """What only running the model can show: at upload (:func:`check_target`) and before an audit (:func:`preflight`)."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -16,6 +15,7 @@ from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError
 from workers.stats.intervals import clopper_pearson
 from workers.targets.image_classifier import ImageClassifier
+from workers.targets.timing import measure
 
 PROBE_EXAMPLES = 8
 PROBE_VALUES = {"cuda": 2**30, "cpu": 2**28}
@@ -64,14 +64,15 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         TargetError: The outputs are not one finite logit per label and example, or do not depend on the image; or the
             worker's memory does not suffice.
     """
-    count = _probe_count(classifier)
+    fitting = _fitting_examples(classifier)
+    count = min(PROBE_EXAMPLES, fitting)
     try:
         images = _probe_images(classifier.input_shape, count).to(classifier.device)
         with torch.no_grad():
             first, second = classifier.logits(images), classifier.logits(images)
         _check_logits(first, classifier, count)
         flags = [*_repeat_flags(first, second), *_probability_flags(first)]
-        forward_s, backward_s, memory = _measure(classifier, images)
+        forward_s, backward_s, memory = measure(classifier, images, most=fitting)
     except (RuntimeError, MemoryError) as error:
         raise _failure(error, (count, *classifier.input_shape)) from error
     facts = ModelFacts(
@@ -147,10 +148,10 @@ def preflight(
     return PreflightReport(predictions, accuracy, flags)
 
 
-def _probe_count(classifier: ImageClassifier) -> int:
+def _fitting_examples(classifier: ImageClassifier) -> int:
     per_image = max(classifier.values_per_image or 0, prod(classifier.input_shape))
     most = PROBE_VALUES["cuda" if classifier.device.type == "cuda" else "cpu"]
-    return max(2, min(PROBE_EXAMPLES, most // per_image))
+    return max(2, most // per_image)
 
 
 def _probe_images(shape: tuple[int, int, int], count: int) -> Tensor:
@@ -235,46 +236,6 @@ def _probability_flags(logits: Tensor) -> list[Flag]:
             "makes every confidence wrong. Export the model without its softmax.",
         )
     ]
-
-
-def _measure(classifier: ImageClassifier, images: Tensor) -> tuple[float, float, int | None]:
-    """Return seconds per example of a forward pass and of forward and backward, and bytes per example where known."""
-    is_cuda = classifier.device.type == "cuda"
-
-    def backward() -> None:
-        leaf = images.clone().requires_grad_(True)
-        torch.autograd.grad(classifier.logits(leaf).logsumexp(1).sum(), leaf)
-
-    def forward() -> None:
-        with torch.no_grad():
-            classifier.logits(images)
-
-    memory = None
-    if is_cuda:
-        torch.cuda.synchronize(classifier.device)
-        before = torch.cuda.memory_allocated(classifier.device)
-        torch.cuda.reset_peak_memory_stats(classifier.device)
-        backward()
-        torch.cuda.synchronize(classifier.device)
-        memory = (torch.cuda.max_memory_allocated(classifier.device) - before) // len(images)
-    return (
-        _seconds(forward, classifier.device) / len(images),
-        _seconds(backward, classifier.device) / len(images),
-        memory,
-    )
-
-
-def _seconds(run: Callable[[], None], device: torch.device) -> float:
-    """Return the shorter of two runs after a warm-up."""
-    best = float("inf")
-    for attempt in range(3):
-        started = time.perf_counter()
-        run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        if attempt:
-            best = min(best, time.perf_counter() - started)
-    return best
 
 
 def _device_name(device: torch.device) -> str:
