@@ -26,8 +26,21 @@ class ArtifactMissingError(LookupError):
 class ArtifactStore(Protocol):
     """Where files live, by digest (``sha256:<hex>``)."""
 
-    def put_file(self, path: Path, digest: str) -> None:
-        """Store the file at ``path`` under ``digest``; the file may be moved away. Atomic and idempotent."""
+    def prepare(self, path: Path, digest: str) -> bool:
+        """Do the slow part of :meth:`put_file`, which may then run inside a transaction; ``path`` stays.
+
+        Returns:
+            Whether there are now bytes under ``digest`` that were not there before: whoever then stores no row that
+            names them must :meth:`delete` them.
+        """
+        ...
+
+    def put_file(self, path: Path, digest: str) -> bool:
+        """Store the prepared file at ``path`` under ``digest``; the file is moved away. Atomic and idempotent.
+
+        Returns:
+            Whether it brought the bytes, as :meth:`prepare` does.
+        """
         ...
 
     def put_bytes(self, data: bytes) -> str:
@@ -71,23 +84,29 @@ class LocalStore:
         self._root = root
         self._staging = root / "staging"
 
-    def put_file(self, path: Path, digest: str) -> None:
-        """Store the file at ``path`` under ``digest``; see :class:`ArtifactStore`."""
+    def prepare(self, path: Path, digest: str) -> bool:
+        """Write the bytes through to the disk: the row that names them must not survive a power cut they do not."""
+        if not (self._root / _key(digest)).exists():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        return False
+
+    def put_file(self, path: Path, digest: str) -> bool:
+        """Rename the file; see :class:`ArtifactStore`."""
         target = self._root / _key(digest)
         if target.exists():
             path.unlink()
-            return
+            return False
         target.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as file:
-            # The row that names the digest is committed after this: the bytes must survive the same power cut.
-            os.fsync(file.fileno())
         shutil.move(path, target)
+        return True
 
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         with temporary_file(self.staging()) as path:
             path.write_bytes(data)
+            self.prepare(path, digest)
             self.put_file(path, digest)
         return digest
 
@@ -118,15 +137,23 @@ class RemoteStore:
     def _remote(self, digest: str) -> str:
         return f"{self._prefix}/{_key(digest)}"
 
-    def put_file(self, path: Path, digest: str) -> None:
-        """Store the file at ``path`` under ``digest``; see :class:`ArtifactStore`."""
+    def prepare(self, path: Path, digest: str) -> bool:
+        """Upload the file; see :class:`ArtifactStore`."""
         remote = self._remote(digest)
-        if not self._fs.exists(remote):
-            # Object stores make an object visible only when it is whole, so a fixed name is safe; a second writer
-            # stores the same bytes.
-            self._fs.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
-            self._fs.put_file(str(path), remote)
+        if self._fs.exists(remote):
+            return False
+        # Object stores make an object visible only when it is whole, so a fixed name is safe; a second writer stores
+        # the same bytes.
+        self._fs.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
+        self._fs.put_file(str(path), remote)
+        return True
+
+    def put_file(self, path: Path, digest: str) -> bool:
+        """Move the uploaded file into the cache; see :class:`ArtifactStore`."""
+        # One question as a rule: the object is gone only when another's refusal has deleted it since.
+        brought = self.prepare(path, digest)
         self._cache.put_file(path, digest)
+        return brought
 
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
-
 from app.contracts.datasets import DatasetManifest, DatasetRead
 from app.core.ids import new_id
 from app.core.tables import DatasetRow
 from app.datasets import repository
 from app.datasets.inspection import inspect_dataset
 from app.web.intake import Arrival
-from app.web.problems import ConflictError, NotFoundError
+from app.web.problems import NotFoundError
 from app.web.services import Services
+from app.web.storing import store
 
 
 def store_dataset(services: Services, project_id: str, arrival: Arrival[DatasetManifest]) -> DatasetRow:
@@ -22,49 +20,25 @@ def store_dataset(services: Services, project_id: str, arrival: Arrival[DatasetM
         InspectionError: The bytes are not an acceptable dataset; nothing is stored.
         ConflictError: The name and version belong to something else.
     """
-    manifest = arrival.manifest.model_dump(mode="json")
-    with services.database.read() as session:
-        if (same := _same(session, project_id, arrival, manifest)) is not None:
-            return same
-    facts = inspect_dataset(arrival.path, arrival.filename, arrival.manifest, services.settings)
-    row = DatasetRow(
-        id=new_id("dat"),
-        project_id=project_id,
-        name=arrival.manifest.name,
-        version=arrival.manifest.version,
-        task=arrival.manifest.task,
-        split=arrival.manifest.split,
-        manifest=manifest,
-        digest=arrival.digest,
-        size_bytes=arrival.size_bytes,
-        format=facts.format,
-        facts=facts.model_dump(mode="json"),
-    )
-    try:
-        with services.database.write() as session:
-            session.add(row)
-            # The name is ours once this returns; only then do the bytes go in, and the row is seen only with them.
-            session.flush()
-            services.store.put_file(arrival.path, arrival.digest)
-    except IntegrityError:
-        with services.database.read() as session:
-            if (same := _same(session, project_id, arrival, manifest)) is not None:
-                return same
-        raise
-    return row
 
-
-def _same(
-    session: Session, project_id: str, arrival: Arrival[DatasetManifest], manifest: dict[str, Any]
-) -> DatasetRow | None:
-    name, version = arrival.manifest.name, arrival.manifest.version
-    row = repository.find_by_name(session, project_id, name, version)
-    if row is not None and (row.digest, row.manifest) != (arrival.digest, manifest):
-        raise ConflictError(
-            f"{name} version {version} is another dataset already ({row.id}): give this one another version.",
-            pointer="/manifest/version",
+    def inspect() -> DatasetRow:
+        manifest = arrival.manifest
+        facts = inspect_dataset(arrival.path, arrival.filename, manifest, services.settings)
+        return DatasetRow(
+            id=new_id("dat"),
+            project_id=project_id,
+            name=manifest.name,
+            version=manifest.version,
+            task=manifest.task,
+            split=manifest.split,
+            manifest=manifest.model_dump(mode="json"),
+            digest=arrival.digest,
+            size_bytes=arrival.size_bytes,
+            format=facts.format,
+            facts=facts.model_dump(mode="json"),
         )
-    return row
+
+    return store(services, project_id, arrival, repository.find_by_name, inspect)
 
 
 def get_dataset(services: Services, project_id: str, dataset_id: str) -> DatasetRow:

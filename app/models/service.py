@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.contracts.problems import StoredProblem
@@ -15,8 +13,9 @@ from app.core.tables import ModelRow
 from app.models import repository
 from app.models.inspection import inspect_model
 from app.web.intake import Arrival
-from app.web.problems import ConflictError, NotFoundError, StoredProblemError
+from app.web.problems import NotFoundError, StoredProblemError
 from app.web.services import Services
+from app.web.storing import store
 
 # How often a waiting upload looks whether a worker has judged it.
 LOOK_S = 0.1
@@ -29,47 +28,23 @@ def store_model(services: Services, project_id: str, arrival: Arrival[ModelManif
         InspectionError: The bytes are not an acceptable model; nothing is stored.
         ConflictError: The name and version belong to something else.
     """
-    manifest = arrival.manifest.model_dump(mode="json")
-    with services.database.read() as session:
-        if (same := _same(session, project_id, arrival, manifest)) is not None:
-            return same
-    found_format = inspect_model(arrival.path, arrival.filename, arrival.manifest, services.settings)
-    row = ModelRow(
-        id=new_id("mdl"),
-        project_id=project_id,
-        name=arrival.manifest.name,
-        version=arrival.manifest.version,
-        task=arrival.manifest.task,
-        manifest=manifest,
-        digest=arrival.digest,
-        size_bytes=arrival.size_bytes,
-        format=found_format,
-    )
-    try:
-        with services.database.write() as session:
-            session.add(row)
-            # The name is ours once this returns; only then do the bytes go in, and the row is seen only with them.
-            session.flush()
-            services.store.put_file(arrival.path, arrival.digest)
-    except IntegrityError:
-        with services.database.read() as session:
-            if (same := _same(session, project_id, arrival, manifest)) is not None:
-                return same
-        raise
-    services.bell.ring()
-    return row
 
-
-def _same(
-    session: Session, project_id: str, arrival: Arrival[ModelManifest], manifest: dict[str, Any]
-) -> ModelRow | None:
-    name, version = arrival.manifest.name, arrival.manifest.version
-    row = repository.find_by_name(session, project_id, name, version)
-    if row is not None and (row.digest, row.manifest) != (arrival.digest, manifest):
-        raise ConflictError(
-            f"{name} version {version} is another model already ({row.id}): give this one another version.",
-            pointer="/manifest/version",
+    def inspect() -> ModelRow:
+        manifest = arrival.manifest
+        return ModelRow(
+            id=new_id("mdl"),
+            project_id=project_id,
+            name=manifest.name,
+            version=manifest.version,
+            task=manifest.task,
+            manifest=manifest.model_dump(mode="json"),
+            digest=arrival.digest,
+            size_bytes=arrival.size_bytes,
+            format=inspect_model(arrival.path, arrival.filename, manifest, services.settings),
         )
+
+    row = store(services, project_id, arrival, repository.find_by_name, inspect)
+    services.bell.ring()
     return row
 
 

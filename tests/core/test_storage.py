@@ -34,8 +34,28 @@ def test_a_file_is_moved_in(store: ArtifactStore, tmp_path: Path) -> None:
     for _ in range(2):
         path = tmp_path / "upload"
         path.write_bytes(BYTES)
+        store.prepare(path, DIGEST)
+        assert path.exists()
         store.put_file(path, DIGEST)
         assert not path.exists()
+    assert store.local_path(DIGEST).read_bytes() == BYTES
+
+
+def test_who_brought_the_bytes_is_told(store: ArtifactStore, tmp_path: Path) -> None:
+    brought = []
+    for name in ("first", "second"):
+        path = tmp_path / name
+        path.write_bytes(BYTES)
+        brought.append(store.prepare(path, DIGEST) | store.put_file(path, DIGEST))
+    assert brought == [True, False]
+
+
+def test_bytes_another_deleted_after_they_were_prepared_are_brought_again(store: ArtifactStore, tmp_path: Path) -> None:
+    path = tmp_path / "upload"
+    path.write_bytes(BYTES)
+    store.prepare(path, DIGEST)
+    store.delete(DIGEST)
+    assert store.put_file(path, DIGEST)
     assert store.local_path(DIGEST).read_bytes() == BYTES
 
 

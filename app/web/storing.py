@@ -1,0 +1,93 @@
+"""Bytes and the row that names them, stored together or not at all.
+
+The slow part, writing through to a disk or uploading to a bucket, comes before the transaction: SQLite has one write
+lock, and a large model must not hold it for minutes. Only a rename is left for inside.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.contracts.datasets import DatasetManifest
+from app.contracts.targets import ModelManifest
+from app.core.database import Database
+from app.core.tables import DatasetRow, ModelRow
+from app.web.intake import Arrival
+from app.web.problems import ConflictError
+from app.web.services import Services
+
+ManifestT = TypeVar("ManifestT", ModelManifest, DatasetManifest)
+RowT = TypeVar("RowT", ModelRow, DatasetRow)
+
+Find = Callable[[Session, str, str, str], RowT | None]
+"""From project, name and version to the row that holds them."""
+
+
+def store(
+    services: Services, project_id: str, arrival: Arrival[ManifestT], find: Find[RowT], inspect: Callable[[], RowT]
+) -> RowT:
+    """Store what came in and return its row; the same name, version, bytes and manifest again give the same row.
+
+    Args:
+        services: Where rows and bytes go.
+        project_id: Whose it is.
+        arrival: What came.
+        find: Looks for a row of that name and version.
+        inspect: Makes the row; raises for bytes that are refused.
+
+    Raises:
+        ConflictError: The name and version belong to something else. Nothing is stored, as after any other error.
+    """
+    with services.database.read() as session:
+        if (same := _same(session, project_id, arrival, find)) is not None:
+            return same
+    row = inspect()
+    is_new = services.store.prepare(arrival.path, arrival.digest)
+    try:
+        with services.database.write() as session:
+            _lock(services.database, session, arrival.digest)
+            session.add(row)
+            # The name is ours once this returns; only then do the bytes go in, and the row is seen only with them.
+            session.flush()
+            is_new |= services.store.put_file(arrival.path, arrival.digest)
+    except BaseException as error:
+        if is_new:
+            _drop_unless_named(services, arrival.digest)
+        if not isinstance(error, IntegrityError):
+            raise
+        with services.database.read() as session:
+            if (same := _same(session, project_id, arrival, find)) is None:
+                raise
+        return same
+    return row
+
+
+def _same(session: Session, project_id: str, arrival: Arrival[ManifestT], find: Find[RowT]) -> RowT | None:
+    name, version = arrival.manifest.name, arrival.manifest.version
+    row = find(session, project_id, name, version)
+    if row is not None and (row.digest, row.manifest) != (arrival.digest, arrival.manifest.model_dump(mode="json")):
+        raise ConflictError(
+            f"{name} version {version} is another upload already ({row.id}): give this one another version.",
+            pointer="/manifest/version",
+        )
+    return row
+
+
+def _drop_unless_named(services: Services, digest: str) -> None:
+    with services.database.write() as session:
+        _lock(services.database, session, digest)
+        for table in (ModelRow, DatasetRow):
+            if session.scalar(select(table.id).where(table.digest == digest).limit(1)) is not None:
+                return
+        services.store.delete(digest)
+
+
+def _lock(database: Database, session: Session, digest: str) -> None:
+    # Between one's look for rows and its delete, another must not store a row for the same bytes. On SQLite a write
+    # transaction is alone anyway.
+    if not database.is_sqlite:
+        number = int(digest.removeprefix("sha256:")[:15], 16)
+        session.execute(select(func.pg_advisory_xact_lock(number)))
