@@ -15,8 +15,10 @@ from app.health.routes import router as health
 from app.models.routes import router as models
 from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
+from app.web.heads import HeadAsGet
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
+from app.web.queries import KnownQueryOnly
 from app.web.services import open_services
 
 
@@ -36,7 +38,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or get_settings()
     configure_logs(settings)
     services = open_services(settings)
-    metrics = Metrics(services.database)
+    metrics = Metrics(services.database, settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -46,12 +48,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Seatrial", version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, reports, access, health):
-        app.include_router(router)
+    for router in (models, datasets, audits, reports, access):
+        app.include_router(router, dependencies=[KnownQueryOnly])
+    app.include_router(health)
     docs.install(app)
     openapi.install(app)
     problems.install(app)
     # The last one added is the first to see a request.
+    app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=settings)
     if not settings.require_keys:
         app.add_middleware(LoopbackGuard)

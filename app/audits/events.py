@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 
@@ -31,52 +32,65 @@ EVENT_SCHEMA = {
 }
 # Long histories go out in pieces, so memory stays small.
 _BATCH = 500
+# The column's own limit: a client may name any whole number.
+_MAX_SEQ = 2**31 - 1
 
 
-def read_events(database: Database, project_id: str, audit_id: str, after: int) -> tuple[Sequence[AnyRow], bool]:
-    """Return the events after ``after`` and whether these are the last there will be.
+@dataclass(frozen=True)
+class Look:
+    """What one look at an audit's events found.
+
+    Attributes:
+        events: The events after the position asked for.
+        position: Sequence number to go on after: that of the newest event for a position beyond it.
+        is_over: Whether there will be no more.
+    """
+
+    events: Sequence[AnyRow]
+    position: int
+    is_over: bool
+
+
+def read_events(database: Database, project_id: str, audit_id: str, after: int) -> Look:
+    """Return the events after the sequence number ``after``.
 
     Raises:
         NotFoundError: The project has no such audit (any more).
     """
     with database.read() as session:
-        found = repository.list_events(session, project_id, audit_id, after=after, limit=_BATCH)
+        found = repository.list_events(session, project_id, audit_id, after=min(after, _MAX_SEQ), limit=_BATCH)
     if found is None:
         raise not_found(audit_id)
     audit, events = found
-    last = events[-1].seq if events else after
-    return events, audit.state in TERMINAL and last >= audit.event_seq
+    position = events[-1].seq if events else min(after, audit.event_seq)
+    return Look(events, position, audit.state in TERMINAL and position >= audit.event_seq)
 
 
-async def stream_events(
-    database: Database, project_id: str, audit_id: str, after: int, first: tuple[Sequence[AnyRow], bool]
-) -> AsyncIterator[str]:
+async def stream_events(database: Database, project_id: str, audit_id: str, look: Look) -> AsyncIterator[str]:
     """Yield events as text until the audit has ended.
 
     Args:
         database: Held only while it is asked, never while we sleep.
         project_id: Whose audit it is.
         audit_id: Which audit.
-        after: Sequence number the client has seen.
-        first: What :func:`read_events` returned, read before the response began so that a problem can still be one.
+        look: What :func:`read_events` returned, read before the response began so that a problem can still be one.
     """
     yield "retry: 2000\n\n"
-    (events, is_over), silent_s = first, 0.0
+    silent_s = 0.0
     while True:
-        for event in events:
+        for event in look.events:
             yield format_event(event)
-            after = event.seq
-        if is_over:
+        if look.is_over:
             return
-        silent_s = 0.0 if events else silent_s + POLL_S
+        silent_s = 0.0 if look.events else silent_s + POLL_S
         if silent_s >= HEARTBEAT_S:
             # Keeps proxies from closing a connection they take for dead.
             yield ": heartbeat\n\n"
             silent_s = 0.0
-        if len(events) < _BATCH:
+        if len(look.events) < _BATCH:
             await asyncio.sleep(POLL_S)
         try:
-            events, is_over = await run_in_threadpool(read_events, database, project_id, audit_id, after)
+            look = await run_in_threadpool(read_events, database, project_id, audit_id, look.position)
         except NotFoundError:
             # Deleted meanwhile: the response has begun, so it can only end.
             return

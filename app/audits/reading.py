@@ -10,10 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.repository import AnyRow, AuditParts, StageWork
-from app.contracts.states import TERMINAL
+from app.contracts.states import PREFLIGHT, TERMINAL
 from app.web.problems import NotFoundError
-
-PREFLIGHT = "preflight"
 
 
 def read_audit(session: Session, project_id: str, audit_id: str) -> dict[str, Any]:

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from app.audits import repository
-from app.audits.reading import PREFLIGHT, not_found
+from app.audits.reading import not_found
 from app.audits.repository import AnyRow
+from app.contracts.states import PREFLIGHT
 from app.core.records import read_parquet, to_parquet
+from app.web.heads import Stream
 from app.web.problems import NotAcceptableError, NotFoundError
 from app.web.services import Services
 
@@ -127,7 +129,7 @@ def records_response(services: Services, records: RecordsTable, wanted: RecordsF
         "Content-Disposition": f'attachment; filename="{name}-{records.stage}.{wanted}"',
     }
     if wanted == "jsonl":
-        return StreamingResponse(_lines(records.table), media_type=JSONL, headers=headers)
+        return Stream(_lines(records.table), media_type=JSONL, headers=headers)
     return Response(to_parquet(records.table), media_type=PARQUET, headers=headers)
 
 

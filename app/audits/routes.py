@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
 from app.audits import repository, service
@@ -25,6 +25,7 @@ from app.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSum
 from app.contracts.states import RunState
 from app.web.bodies import accepts, json_body
 from app.web.files import StoredFile
+from app.web.heads import Stream
 from app.web.idempotency import IdempotencyKey
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import NotFoundError, raises
@@ -39,7 +40,12 @@ CheckName = Annotated[
 ]
 # Stands after the principal in every signature: a stranger's body is not read.
 Submitted = Annotated[AuditCreate, Depends(json_body(AuditCreate))]
-SeqNumber = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only events after this sequence number.")]
+SeqNumber = Annotated[
+    int | None, Query(ge=0, description="Only events after this sequence number; goes before Last-Event-ID.")
+]
+LastEventId = Annotated[
+    int | None, Header(ge=0, description="`id` of the last event seen, a whole number from 0: go on after it.")
+]
 
 
 @router.post(
@@ -132,7 +138,7 @@ def retry_audit(audit_id: AuditId, principal: Runner, services: Service) -> Resp
 
 @router.get(
     "/{audit_id}/events",
-    response_class=StreamingResponse,
+    response_class=Stream,
     responses={
         200: {"content": {"text/event-stream": {"itemSchema": EVENT_SCHEMA}}, "description": "Events as they happen."},
         **raises(404, 422),
@@ -143,18 +149,18 @@ async def follow_audit(
     audit_id: AuditId,
     principal: Reader,
     services: Service,
-    last_event_id: Annotated[str | None, Header(description="`id` of the last event seen: go on after it.")] = None,
+    last_event_id: LastEventId = None,
     after: SeqNumber = None,
 ) -> Response:
     """Stream what happens (server-sent events): `id` is a sequence number, `event` is `audit`, `check` or `progress`.
 
-    The stream ends when the audit has. Send the last `id` as `Last-Event-ID` (or `?after=`) to go on where it broke.
+    The stream ends when the audit has. Send the last `id` as `Last-Event-ID` (or `?after=`) to go on where it broke;
+    beyond the newest event, what comes next is streamed and nothing is repeated.
     """
-    resumed = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 10 else 0
-    since = after if after is not None else resumed
-    first = await run_in_threadpool(read_events, services.database, principal.project_id, audit_id, since)
-    return StreamingResponse(
-        stream_events(services.database, principal.project_id, audit_id, since, first),
+    since = after if after is not None else last_event_id or 0
+    look = await run_in_threadpool(read_events, services.database, principal.project_id, audit_id, since)
+    return Stream(
+        stream_events(services.database, principal.project_id, audit_id, look),
         media_type="text/event-stream",
         # Proxies must pass each event on when it comes.
         headers={"X-Accel-Buffering": "no"},

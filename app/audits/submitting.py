@@ -79,6 +79,10 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
             pointer = f"/checks/{position}/{parameter}"
             found: ModelRow | DatasetRow
             if named.startswith("mdl_"):
+                if named == model.id:
+                    raise InvalidRequestError(
+                        f"{parameter} must name another model than the one audited, {model.id}.", pointer=pointer
+                    )
                 found = _model(session, project_id, named, pointer)
                 _check_same_input(model, found, pointer)
             else:
@@ -125,7 +129,13 @@ def _check_labels(model: ModelRow, dataset: DatasetRow) -> None:
 def _check_shape(model: ModelRow, dataset: DatasetRow) -> None:
     wanted = _input_shape(model)
     shape = dataset.facts.get("shape")
-    if wanted and shape and wanted != shape:
+    if wanted and shape is None:
+        raise TaskMismatchError(
+            f"The model takes images of shape {wanted} (channels, height, width), the images of {dataset.id} differ in "
+            "size from each other: bring them to that size before uploading.",
+            pointer="/dataset",
+        )
+    if wanted and wanted != shape:
         raise TaskMismatchError(
             f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
             pointer="/dataset",

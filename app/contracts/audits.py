@@ -1,9 +1,10 @@
 """What is asked of an audit, and what is told about one."""
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from app.contracts.base import Read, Real, Request
 from app.contracts.estimates import Result
@@ -45,12 +46,21 @@ class AuditCreate(Request):
         default=0.05, description="A check with a larger share of errored examples fails."
     )
 
-    @model_validator(mode="after")
-    def _checks_differ(self) -> Self:
-        seen = [check.model_dump_json() for check in self.checks]
-        if len(set(seen)) != len(seen):
-            raise ValueError("checks must differ from each other")
-        return self
+    @field_validator("checks")
+    @classmethod
+    def _checks_differ(cls, checks: list[CheckParams]) -> list[CheckParams]:
+        seen: list[str] = []
+        for position, check in enumerate(checks):
+            said = check.model_dump_json()
+            if said in seen:
+                # `path` leads on from this field to the member at fault; see app.web.bodies.
+                raise PydanticCustomError(
+                    "repeated_check",
+                    "checks must differ from each other: this one repeats check {first}",
+                    {"first": seen.index(said), "path": [position]},
+                )
+            seen.append(said)
+        return checks
 
 
 class Progress(Read):

@@ -22,5 +22,8 @@ class RunState(StrEnum):
     CANCELLED = "cancelled"
 
 
+PREFLIGHT = "preflight"
+"""The stage of a check before its family's own: one shard that looks at model and data together."""
+
 TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 """States nothing leaves by itself; only a retry leaves ``failed``."""

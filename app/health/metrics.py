@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 
 from app.core.database import Database
+from app.core.settings import Settings
 from app.health import repository
 
 # Several scrapers, or an impatient one, cost one look at the database in so many seconds.
@@ -18,7 +19,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 class Metrics:
     """The metrics of one API process."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._registry = CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter("seatrial_http_requests", "Requests answered.", labels, registry=self._registry)
@@ -29,7 +30,7 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        self._registry.register(_WorkCollector(database))
+        self._registry.register(_WorkCollector(database, settings))
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request under its route's template."""
@@ -48,8 +49,9 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 class _WorkCollector:
     """Counts audits, shards and workers when scraped."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
+        self._settings = settings
         self._lock = threading.Lock()
         self._read_at = float("-inf")
         self._last: list[GaugeMetricFamily] = []
@@ -68,7 +70,7 @@ class _WorkCollector:
 
     def _read(self) -> list[GaugeMetricFamily]:
         with self._database.read() as session:
-            work = repository.count_work(session)
+            work = repository.count_work(session, self._settings)
         audits = GaugeMetricFamily("seatrial_audits", "Audits by state.", labels=["state"])
         for state, count in sorted(work.audits.items()):
             audits.add_metric([state], count)

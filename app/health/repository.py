@@ -7,11 +7,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.contracts.states import ModelState, RunState
+from app.core.settings import Settings
 from app.core.tables import AuditRow, ModelRow, ShardRow, WorkerRow
 from app.core.tables.base import utc_now
 
-# A worker tells that it lives at every sweep and heartbeat, 10 to 15 s apart by default.
-ALIVE = timedelta(seconds=60)
+MIN_ALIVE_S = 30.0
+"""Seconds a worker is believed alive at least: a slow disk or a long garbage collection is no death."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,18 @@ class Work:
     workers_alive: int
 
 
-def count_workers(session: Session) -> int:
-    """Return how many workers were seen lately."""
-    query = select(func.count()).select_from(WorkerRow).where(WorkerRow.last_seen_at > utc_now() - ALIVE)
+def count_workers(session: Session, settings: Settings) -> int:
+    """Return how many workers were seen lately.
+
+    A worker says that it lives every ``reap_s`` seconds, every ``heartbeat_s`` while it is busy; one that was killed
+    is counted until it has missed two of the longer, and for ``MIN_ALIVE_S`` at least.
+    """
+    alive = timedelta(seconds=max(2 * settings.reap_s, 2 * settings.heartbeat_s, MIN_ALIVE_S))
+    query = select(func.count()).select_from(WorkerRow).where(WorkerRow.last_seen_at > utc_now() - alive)
     return session.scalar(query) or 0
 
 
-def count_work(session: Session) -> Work:
+def count_work(session: Session, settings: Settings) -> Work:
     """Count audits by state, shards, models and workers."""
     audits = session.execute(select(AuditRow.state, func.count()).group_by(AuditRow.state)).all()
     active = (RunState.QUEUED, RunState.RUNNING)
@@ -45,5 +51,5 @@ def count_work(session: Session) -> Work:
         queued_shards=shards.get(RunState.QUEUED, 0),
         running_shards=shards.get(RunState.RUNNING, 0),
         models_checking=session.scalar(checking) or 0,
-        workers_alive=count_workers(session),
+        workers_alive=count_workers(session, settings),
     )

@@ -53,7 +53,7 @@ def _look_at_database(services: Services) -> tuple[str, int]:
         if not is_current(services.database):
             return "its schema is not the present one: run the migrations", 0
         with services.database.read() as session:
-            return "ok", repository.count_workers(session)
+            return "ok", repository.count_workers(session, services.settings)
     except SQLAlchemyError as error:
         # The class only: the message may hold the address and the user.
         return f"unreachable ({type(error).__name__})", 0

@@ -19,4 +19,7 @@ class Readiness(BaseModel):
     database: str = Field(description="`ok`, or what is wrong.")
     storage: str = Field(description="`ok`, or what is wrong.")
     broker: str = Field(description="`ok`, `none` where workers poll the database, or what is wrong.")
-    workers: int = Field(description="Workers seen in the last minute. None is no reason not to take requests.")
+    workers: int = Field(
+        description="Workers seen lately: within two sweeps (SEATRIAL_REAP_S) or heartbeats (SEATRIAL_HEARTBEAT_S), 30 "
+        "seconds at least; a killed one is counted that long. None is no reason not to take requests."
+    )

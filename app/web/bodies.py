@@ -58,14 +58,16 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     try:
         return model.model_validate_json(raw)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
+        found = error.errors(include_url=False, include_input=False)
     if any(one["type"] == "json_invalid" for one in found):
         message = found[0]["msg"].removeprefix("Invalid JSON: ")
         raise MalformedBodyError(f"Not JSON: {message}", pointer=root or None)
     body = json.loads(raw)
     errors = [
         FieldError(
-            pointer=root + _pointer(body, one["loc"], one["type"]), detail=one["msg"].removeprefix("Value error, ")
+            # A rule about several members says which is at fault by a `path` of its own, after pydantic's.
+            pointer=root + _pointer(body, (*one["loc"], *one.get("ctx", {}).get("path", ())), one["type"]),
+            detail=one["msg"].removeprefix("Value error, "),
         )
         for one in found
     ]

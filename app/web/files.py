@@ -7,6 +7,7 @@ from starlette.responses import FileResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.storage import ArtifactStore
+from app.web.heads import is_head
 from app.web.problems import ProblemError, render
 
 
@@ -41,7 +42,9 @@ class StoredFile(FileResponse):
             kept = {name: self.headers[name] for name in ("etag", "cache-control")}
             await Response(status_code=304, headers=kept)(scope, receive, send)
             return
-        await super().__call__(scope, receive, without_plain_text)
+        # Told of a HEAD, Starlette opens no file.
+        asked = {**scope, "method": "HEAD"} if is_head(scope) else scope
+        await super().__call__(asked, receive, without_plain_text)
         if refused:
             shown = Request(scope).headers.get("range", "")[:100]
             await render(Request(scope), RangeError(f"Range {shown!r} is not within the file."))(scope, receive, send)

@@ -7,7 +7,6 @@ other. Two requests at the same time meet at the primary key: the later one roll
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Header
@@ -18,11 +17,10 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, Response
 
 from app.core.database import Database
+from app.core.retention import IDEMPOTENCY_KEPT
 from app.core.tables import IdempotencyRow
 from app.core.tables.base import utc_now
 from app.web.problems import ProblemError
-
-KEPT = timedelta(hours=24)
 
 IdempotencyKey = Annotated[
     str | None,
@@ -86,7 +84,7 @@ def once(
             if (stored := _find(session, project_id, key, asked)) is not None:
                 return stored, True
             answer = work(session)
-            session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < utc_now() - KEPT))
+            session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < utc_now() - IDEMPOTENCY_KEPT))
             session.add(
                 IdempotencyRow(
                     project_id=project_id,
@@ -108,11 +106,12 @@ def once(
 
 def _find(session: Session, project_id: str, key: str, asked: str) -> Answer | None:
     row = session.get(IdempotencyRow, (project_id, key))
-    if row is None or row.created_at < utc_now() - KEPT:
+    if row is None or row.created_at < utc_now() - IDEMPOTENCY_KEPT:
         return None
     if row.fingerprint != asked:
         raise IdempotencyMismatchError(
             f"Idempotency-Key {key!r} came with another body before: use a new key for a new request.",
-            pointer="Idempotency-Key",
+            part="header",
+            pointer="/idempotency-key",
         )
     return Answer(row.status, row.headers, row.body)

@@ -170,7 +170,7 @@ class _Form:
         _, options = parse_options_header(self._disposition)
         self._part = options.get(b"name", b"").decode("utf-8", "replace")
         if self._part not in ("manifest", "file"):
-            raise InvalidRequestError(f"There is no part {self._part[:100]!r}: send manifest and file.", pointer="/")
+            raise InvalidRequestError(f"There is no part {self._part[:100]!r}: send manifest and file.", pointer="")
         if self._part in self._seen:
             raise InvalidRequestError(f"The part {self._part} is there twice.", pointer=f"/{self._part}")
         self._seen.add(self._part)

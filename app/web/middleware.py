@@ -116,14 +116,17 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        limit = self._json
+        limit, pointer = self._json, ""
         if headers.get("content-type", "").lower().startswith("multipart/"):
             limit = self._uploads.get(scope["path"].rstrip("/"), self._json)
+            # A form is beyond its limit only when the file is, the manifest having a limit of its own.
+            pointer = "/file"
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
             # Closing spares us from reading the rest only to throw it away.
             error = PayloadTooLargeError(
                 f"The body has {int(declared[:20]):,} bytes; at most {limit:,} are accepted here.",
+                pointer=pointer,
                 headers={"Connection": "close"},
             )
             await render(Request(scope), error)(scope, receive, send)
@@ -136,7 +139,9 @@ class BodyLimit:
             received += len(message.get("body", b""))
             if received > limit:
                 raise PayloadTooLargeError(
-                    f"The body has more than the {limit:,} bytes accepted here.", headers={"Connection": "close"}
+                    f"The body has more than the {limit:,} bytes accepted here.",
+                    pointer=pointer,
+                    headers={"Connection": "close"},
                 )
             return message
 

@@ -34,8 +34,11 @@ their confidence intervals.
 2. `POST /v1/audits` names both and the checks to run; the answer is `202` and a `Location` to read.
 3. `GET /v1/audits/{id}` tells how far it is, `GET /v1/audits/{id}/events` streams it.
 
-Errors are `application/problem+json` (RFC 9457): `detail` says what was wrong and what would be right, `errors[]`
-points at the fields. Send `Authorization: Bearer <key>`; a service on loopback may need none.
+Errors are `application/problem+json` (RFC 9457): `detail` says what was wrong and what would be right; each of
+`errors[]` says which part of the request is to blame (`in`) and where in it (`pointer`). A query parameter that a route
+does not know is such an error. HEAD is answered wherever GET is.
+
+Send `Authorization: Bearer <key>`; a service on loopback may need none.
 """
 
 TAGS = [

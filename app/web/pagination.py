@@ -73,7 +73,7 @@ def decode_cursor(cursor: str, prefix: str) -> str:
     except (binascii.Error, ValueError):
         last_id = ""
     if not re.fullmatch(rf"{prefix}_[0-9a-f]{{32}}", last_id):
-        raise InvalidRequestError("cursor is not the `next` of a page of this list", pointer="cursor")
+        raise InvalidRequestError("cursor is not the `next` of a page of this list", part="query", pointer="/cursor")
     return last_id
 
 

@@ -3,7 +3,7 @@
 ::
 
     ProblemError                      what a client did, and what would be right
-    +-- InvalidRequestError      422  a body, parameter or header does not fit; ``errors[]`` has JSON pointers
+    +-- InvalidRequestError      422  a body, parameter or header does not fit; ``errors[]`` says which
     +-- MalformedBodyError       400  not JSON, not multipart, cut short
     +-- UnsupportedMediaError    415  another kind of body than the route reads
     +-- NotAcceptableError       406  another kind of answer than the route gives
@@ -14,6 +14,9 @@
     +-- PayloadTooLargeError     413  beyond a limit the operator set
     +-- StoredProblemError       422  what a worker found wrong with an upload
     +-- StorageFullError         507  no room left on the disk
+
+Every entry of ``errors[]`` has two coordinates: ``in``, a part of the request, and ``pointer``, a JSON pointer into it.
+Parameters and headers are taken as an object by name: ``{"in": "query", "pointer": "/limit"}``.
 """
 
 import errno
@@ -21,11 +24,11 @@ import logging
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
@@ -42,12 +45,26 @@ MEDIA_TYPE = "application/problem+json"
 # An URN, not a link: the service must be complete without a network.
 TYPE_PREFIX = "urn:seatrial:problem:"
 
+Part = Literal["body", "form", "query", "path", "header"]
+"""Part of a request an error is in."""
+
 
 class FieldError(BaseModel):
     """One thing wrong with a request."""
 
+    model_config = ConfigDict(populate_by_name=True)
+
+    part: Part = Field(
+        default="body",
+        alias="in",
+        description="Part of the request `pointer` leads into: the JSON `body`, the multipart `form` by part name, the "
+        "`query` parameters, `path` parameters or `header`s by name.",
+        examples=["body"],
+    )
     pointer: str = Field(
-        description="JSON pointer (RFC 6901) into the body or manifest, or the name of a parameter or header.",
+        description="JSON pointer (RFC 6901) into that part: `/checks/0/epsilon` in a body, `/manifest/labels` or "
+        "`/file` in a form, `/limit` in the query, `/audit_id` in the path, `/idempotency-key` in the headers. Empty: "
+        "all of it.",
         examples=["/checks/0/epsilon"],
     )
     detail: str = Field(description="What is wrong with it.")
@@ -79,12 +96,15 @@ class ProblemError(Exception):
         *,
         errors: list[FieldError] | None = None,
         pointer: str | None = None,
+        part: Part = "body",
         headers: Mapping[str, str] | None = None,
         **extra: Any,
     ) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.errors = errors or ([FieldError(pointer=pointer, detail=detail)] if pointer is not None else None)
+        self.errors = errors or (
+            [FieldError(part=part, pointer=pointer, detail=detail)] if pointer is not None else None
+        )
         self.headers = dict(headers or {})
         self.extra = extra
 
@@ -201,9 +221,18 @@ def render(request: Request, error: ProblemError) -> Response:
         **error.extra,
     }
     if error.errors:
-        body["errors"] = [one.model_dump() for one in error.errors]
+        body["errors"] = [_as_sent(request, one).model_dump(by_alias=True) for one in error.errors]
     headers = {"X-Request-ID": request_id, **error.headers}
     return JSONResponse(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _as_sent(request: Request, error: FieldError) -> FieldError:
+    """Return the error at the place its sender knows: the same manifest and file come in a form or by reference."""
+    if error.part != "body":
+        return error
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        return error.model_copy(update={"part": "form"})
+    return error.model_copy(update={"pointer": "/path"}) if error.pointer == "/file" else error
 
 
 def _named(status: int, code: str, title: str, detail: str, headers: Mapping[str, str] | None = None) -> ProblemError:
@@ -220,10 +249,10 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 async def _on_invalid_parameters(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
     errors = [
-        FieldError(pointer="/".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0]), detail=one["msg"])
+        FieldError(part=one["loc"][0], pointer="".join(f"/{step}" for step in one["loc"][1:]), detail=one["msg"])
         for one in error.errors()
     ]
-    detail = "; ".join(f"{one.pointer}: {one.detail}" for one in errors)
+    detail = "; ".join(f"{one.pointer.removeprefix('/')}: {one.detail}" for one in errors)
     return render(request, InvalidRequestError(detail, errors=errors))
 
 
@@ -232,16 +261,20 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     phrase = HTTPStatus(error.status_code).phrase
     detail = error.detail if error.detail != phrase else f"{phrase}: {request.method} {request.url.path}"
     code = phrase.lower().replace(" ", "-")
-    headers = {"Allow": allowed} if error.status_code == 405 and (allowed := _allowed(request)) else error.headers
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = _allowed(request, headers.get("Allow", ""))
     return render(request, _named(error.status_code, code, phrase, detail, headers))
 
 
-def _allowed(request: Request) -> str:
+def _allowed(request: Request, known: str) -> str:
     # Starlette names the methods of the first route that has the path; there is one route per method.
-    methods: set[str] = set()
+    methods = {method for method in known.split(", ") if method}
     for template, operations in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), request.url.path):
             methods |= {method.upper() for method in operations}
+    if "GET" in methods:
+        methods.add("HEAD")
     return ", ".join(sorted(methods))
 
 

@@ -14,6 +14,7 @@ from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
 from app.core import lifecycle
+from app.core.cost import OVERHEAD_S
 from app.core.tables import AuditRow, IdempotencyRow, ModelRow
 from app.core.tables.base import utc_now
 from app.core.transitions import move
@@ -27,6 +28,7 @@ from tests.audits.acting import (
     open_stage,
     run_shard,
 )
+from tests.inspection.builders import png, zipped
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
 from tests.web.test_problems import assert_problem
 
@@ -112,6 +114,35 @@ def test_model_and_data_must_fit_together(client: httpx.Client, services: Servic
     assert problem.errors[0].pointer == "/model"
 
 
+def test_a_model_is_no_transfer_model_of_itself(client: httpx.Client, pair: tuple[str, str]) -> None:
+    transfer = {"kind": "uncertainty_span", "transfer_model": pair[0]}
+    problem = assert_problem(client.post("/v1/audits", json=submission(*pair, checks=[transfer])), 422)
+    assert problem.errors
+    assert problem.errors[0].pointer == "/checks/0/transfer_model"
+
+
+def test_images_of_several_sizes_fit_no_stated_shape(client: httpx.Client, pair: tuple[str, str]) -> None:
+    images = {f"{label}/{n}.png": png((4, 4 + n), "L") for label in "ab" for n in (0, 1)}
+    mixed = upload(client, "datasets", dataset_manifest(name="mixed"), zipped(images))
+    assert mixed.status_code == 201, mixed.text
+    assert mixed.json()["facts"]["shape"] is None
+    answer = client.post("/v1/audits", json=submission(pair[0], mixed.json()["id"]))
+    problem = assert_problem(answer, 422, "task-mismatch")
+    assert problem.errors
+    assert problem.errors[0].pointer == "/dataset"
+    assert "differ in size" in problem.detail
+    outliers = {"kind": "uncertainty_span", "outliers": {"dataset": mixed.json()["id"]}}
+    assert client.post("/v1/audits", json=submission(*pair, checks=[outliers])).status_code == 202
+
+
+def test_the_step_size_is_stored_as_it_will_be(client: httpx.Client, pair: tuple[str, str]) -> None:
+    check = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 5}
+    told = client.post("/v1/audits", json=submission(*pair, checks=[check])).json()
+    assert told["checks"][0]["params"]["step_size"] == told["spec"]["checks"][0]["step_size"] == 0.05
+    again = client.post("/v1/audits", json=told["spec"]).json()
+    assert again["spec_digest"] == told["spec_digest"]
+
+
 def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
     blind = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
     assert (blind.examples, blind.seconds) == (20, None)
@@ -119,7 +150,7 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
     assert (blind.forward_passes, blind.backward_passes) == params.passes(20, {})
     make_ready(services)
     seen = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
-    assert seen.seconds == pytest.approx(0.001 * seen.forward_passes + 0.002 * seen.backward_passes)
+    assert seen.seconds == pytest.approx(OVERHEAD_S + 0.001 * seen.forward_passes + 0.002 * seen.backward_passes)
     assert client.get("/v1/audits").json()["items"] == []
 
 
@@ -232,8 +263,10 @@ def test_the_same_key_and_body_is_one_audit(client: httpx.Client, services: Serv
     assert again.headers["idempotency-replayed"] == "true"
     assert "idempotency-replayed" not in first.headers
     assert_problem(client.post("/v1/audits", json=body | {"seed": 9}, headers=header), 422, "idempotency-key-reused")
-    for bad in ("", "x" * 256, "a b"):
-        assert_problem(client.post("/v1/audits", json=body, headers={"Idempotency-Key": bad}), 422)
+    for bad in ("", " ", "x" * 256, "a b"):
+        problem = assert_problem(client.post("/v1/audits", json=body, headers={"Idempotency-Key": bad}), 422)
+        assert problem.errors
+        assert (problem.errors[0].part, problem.errors[0].pointer) == ("header", "/idempotency-key")
     with services.database.write() as session:
         session.execute(update(IdempotencyRow).values(created_at=utc_now() - timedelta(hours=25)))
     assert client.post("/v1/audits", json=body, headers=header).json()["id"] != first.json()["id"]

@@ -5,6 +5,7 @@ import httpx
 import pytest
 
 from app.audits import events
+from app.core.tables import AuditRow
 from app.web.services import Services
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.uploads import submission, upload_both
@@ -53,8 +54,9 @@ def test_a_broken_stream_goes_on_where_it_broke(client: httpx.Client, services: 
         rest = client.get(f"/v1/audits/{audit}/events", headers={"Last-Event-ID": str(seen)})
         assert parse(rest.text) == whole[seen:]
         assert parse(client.get(f"/v1/audits/{audit}/events?after={seen}").text) == whole[seen:]
-    for odd in ("", "nonsense", "-1", "9" * 30):
-        assert parse(client.get(f"/v1/audits/{audit}/events", headers={"Last-Event-ID": odd}).text) == whole
+    for beyond in (str(len(whole) + 5), "9" * 30):
+        assert parse(client.get(f"/v1/audits/{audit}/events", headers={"Last-Event-ID": beyond}).text) == []
+        assert parse(client.get(f"/v1/audits/{audit}/events?after={beyond}").text) == []
 
 
 def test_events_come_as_they_happen(
@@ -71,4 +73,22 @@ def test_events_come_as_they_happen(
 
 
 def test_a_bad_position_is_a_problem(client: httpx.Client, audit: str) -> None:
-    assert_problem(client.get(f"/v1/audits/{audit}/events?after=-1"), 422)
+    for odd in ("", "nonsense", "-1", "1.5"):
+        for asked in ({"params": {"after": odd}}, {"headers": {"Last-Event-ID": odd}}):
+            problem = assert_problem(client.get(f"/v1/audits/{audit}/events", **asked), 422)
+            assert problem.errors
+            assert problem.errors[0].pointer in ("/after", "/last-event-id")
+
+
+def test_a_position_beyond_the_newest_event_repeats_nothing_and_misses_nothing(
+    client: httpx.Client, services: Services, audit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "POLL_S", 0.02)
+    with services.database.read() as session:
+        so_far = session.get_one(AuditRow, audit).event_seq
+    timer = threading.Timer(0.3, finish, (services, audit))
+    timer.start()
+    told = parse(client.get(f"/v1/audits/{audit}/events", headers={"Last-Event-ID": "1000000"}).text)
+    timer.join()
+    assert told[0][0] == so_far + 1
+    assert told[-1][2] == {"state": "succeeded"}

@@ -1,11 +1,14 @@
 import shutil
 import time
+from datetime import timedelta
 
 import httpx
 import pytest
 
 from app.core.settings import Settings
 from app.core.tables import WorkerRow
+from app.core.tables.base import utc_now
+from app.health.repository import count_workers
 from app.health.schemas import Readiness
 from app.main import create_app
 from app.web.services import Services
@@ -23,6 +26,17 @@ def test_readiness_names_each_part(client: httpx.Client, services: Services) -> 
     with services.database.write() as session:
         session.add(WorkerRow(id="w", device="cpu", pid=1))
     assert client.get("/readyz").json()["workers"] == 1
+
+
+def test_a_killed_worker_is_not_counted_for_long(client: httpx.Client, services: Services) -> None:
+    with services.database.write() as session:
+        for name, seconds in (("alive", 25), ("killed", 35)):
+            session.add(WorkerRow(id=name, device="cpu", pid=1, last_seen_at=utc_now() - timedelta(seconds=seconds)))
+    assert client.get("/readyz").json()["workers"] == 1
+    assert "seatrial_workers_alive 1.0" in client.get("/metrics").text
+    slow = services.settings.model_copy(update={"reap_s": 60.0})
+    with services.database.read() as session:
+        assert count_workers(session, slow) == 2
 
 
 def test_an_unmigrated_database_is_not_ready(settings: Settings) -> None:

@@ -19,7 +19,9 @@ def test_a_declared_ten_gigabytes_are_refused_before_a_byte_is_read(client: http
     headers = {"Content-Type": "multipart/form-data; boundary=b", "Content-Length": str(10 * 2**30)}
     for path in ("/v1/models", "/v1/datasets"):
         answer = client.post(path, content=body(), headers=headers)
-        assert_problem(answer, 413, "payload-too-large")
+        problem = assert_problem(answer, 413, "payload-too-large")
+        assert problem.errors
+        assert (problem.errors[0].part, problem.errors[0].pointer) == ("form", "/file")
         assert answer.headers["connection"] == "close"
     assert_nothing_stored(services)
 
@@ -27,7 +29,9 @@ def test_a_declared_ten_gigabytes_are_refused_before_a_byte_is_read(client: http
 def test_chunks_are_counted(client: httpx.Client) -> None:
     chunks = (b" " * 1000 for _ in range(50))
     answer = client.post("/v1/keys", content=chunks, headers={"Content-Type": "application/json"})
-    assert_problem(answer, 413)
+    problem = assert_problem(answer, 413)
+    assert problem.errors
+    assert (problem.errors[0].part, problem.errors[0].pointer) == ("body", "")
 
 
 def test_a_file_beyond_its_limit_is_refused_and_named(client: httpx.Client, services: Services) -> None:

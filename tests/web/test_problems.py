@@ -3,9 +3,11 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.contracts.audits import AuditCreate
+from app.core.settings import Settings
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError, Problem
 from app.web.services import Services
+from tests.uploads import model_manifest, upload, weights
 
 SUBMISSION = '{"model": "mdl_x", "dataset": "dat_x", "checks": [%s]}'
 
@@ -55,6 +57,10 @@ def test_every_error_is_a_problem(client: httpx.Client, method: str, path: str, 
         ('{"kind": "uncertainty_span", "steps": 1.5}', "/checks/0/steps"),
         ('{"kind": "uncertainty_span", "a/b~c": 1}', "/checks/0/a~1b~0c"),
         ('{"kind": "uncertainty_span", "outliers": {}}', "/checks/0/outliers/dataset"),
+        ('{"kind": "uncertainty_span", "restarts": 2}', "/checks/0/restarts"),
+        ('{"kind": "uncertainty_span", "attacks": ["ace", "ace"]}', "/checks/0/attacks"),
+        ('{"kind": "uncertainty_span", "epsilon": 1.5, "norm": "linf"}', "/checks/0/epsilon"),
+        ('{"kind": "uncertainty_span"}, {"kind": "uncertainty_span", "norm": "linf"}', "/checks/1"),
         ("", "/checks"),
     ],
 )
@@ -65,7 +71,61 @@ def test_a_bad_body_is_pointed_at(client: httpx.Client, check: str, pointer: str
         return
     problem = assert_problem(answer, 422, "invalid-request")
     assert problem.errors
-    assert problem.errors[0].pointer == pointer
+    assert (problem.errors[0].part, problem.errors[0].pointer) == ("body", pointer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "part", "pointer"),
+    [
+        ("GET", "/v1/audits?limit=0", {}, "query", "/limit"),
+        ("GET", "/v1/audits?cursor=nonsense", {}, "query", "/cursor"),
+        ("GET", "/v1/audits/a%00b", {}, "path", "/audit_id"),
+        ("GET", "/v1/audits/a/events", {"Last-Event-ID": "x"}, "header", "/last-event-id"),
+    ],
+)
+def test_an_error_says_which_part_of_the_request_it_is_in(
+    client: httpx.Client, method: str, path: str, headers: dict[str, str], part: str, pointer: str
+) -> None:
+    answer = client.request(method, path, headers=headers)
+    assert_problem(answer, 422, "invalid-request")
+    assert [(one["in"], one["pointer"]) for one in answer.json()["errors"]] == [(part, pointer)]
+
+
+def test_the_same_mistake_is_pointed_at_in_a_form_and_in_a_reference(client: httpx.Client, settings: Settings) -> None:
+    def places(answer: httpx.Response) -> list[tuple[str, str]]:
+        return [(one["in"], one["pointer"]) for one in answer.json()["errors"]]
+
+    empty = settings.allowed_paths[0] / "empty"
+    empty.touch()
+    reference = {"manifest": model_manifest(), "path": str(empty)}
+    assert places(upload(client, "models", model_manifest(), b"")) == [("form", "/file")]
+    assert places(client.post("/v1/models", json=reference)) == [("body", "/path")]
+    wrong = model_manifest(labels=1)
+    assert places(upload(client, "models", wrong, weights())) == [("form", "/manifest/labels")]
+    assert places(client.post("/v1/models", json=reference | {"manifest": wrong})) == [("body", "/manifest/labels")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models",
+        "/v1/datasets",
+        "/v1/audits",
+        "/v1/keys",
+        "/v1/models/mdl_x",
+        "/v1/models/mdl_x/content",
+        "/v1/audits/aud_x",
+        "/v1/audits/aud_x/events",
+        "/v1/audits/aud_x/records/0",
+        "/v1/audits/aud_x/report",
+    ],
+)
+def test_an_unknown_query_parameter_is_refused_by_name(client: httpx.Client, path: str) -> None:
+    problem = assert_problem(client.get(path, params={"stat": "failed"}), 422, "invalid-request")
+    assert problem.errors
+    assert [(one.part, one.pointer) for one in problem.errors] == [("query", "/stat")]
+    if path == "/v1/audits":
+        assert "cursor, limit, model, state, verdict" in problem.detail
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": 1}garbage', b'"\\ud800"', b"null"])
@@ -114,6 +174,7 @@ def test_request_ids_are_taken_over_when_they_are_harmless(client: httpx.Client)
 
 
 def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client) -> None:
-    assert client.put("/v1/models").headers["allow"] == "GET, POST"
+    assert client.put("/v1/models").headers["allow"] == "GET, HEAD, POST"
     assert client.post("/v1/keys/key_x").headers["allow"] == "DELETE"
-    assert client.post("/docs").headers["allow"] == "GET"
+    assert client.post("/docs").headers["allow"] == "GET, HEAD"
+    assert client.head("/v1/audits/aud_x/cancel").headers["allow"] == "POST"

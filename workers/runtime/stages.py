@@ -3,11 +3,9 @@
 import math
 from itertools import pairwise
 
+from app.contracts.states import PREFLIGHT as PREFLIGHT
 from app.core.ids import new_id
 from app.core.tables import ShardRow
-
-PREFLIGHT = "preflight"
-"""The stage before a family's own: one shard that looks at model and data together."""
 
 PREFLIGHT_EXAMPLES = 512
 """Examples the preflight looks at: accuracy above chance shows on far fewer."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
@@ -49,7 +49,7 @@ class UncertaintySpanParams(Request):
     step_size: Real | None = Field(
         default=None,
         gt=0,
-        le=1e6,
+        le=2.5e6,
         description="Length of one step in that norm. Default: the larger of epsilon / 16 (the authors' 2e-3 at 8/255) "
         "and 2.5 epsilon / steps (so that few steps still cross the ball).",
     )
@@ -78,14 +78,33 @@ class UncertaintySpanParams(Request):
         description="A second model: if its attacks, transferred, beat the white-box ones, gradients are masked.",
     )
 
-    @model_validator(mode="after")
-    def _parameters_fit_together(self) -> Self:
-        if self.norm == "linf" and self.epsilon > 1:
-            raise ValueError(f"epsilon must be at most 1 in linf on pixels in [0, 1], got {self.epsilon:g}")
-        if self.restarts > 1 and not self.random_start:
+    # Rules between fields stand at the later one, so that a refusal points at a field. `info.data` lacks a field that
+    # was refused itself.
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon_fits_its_norm(cls, epsilon: float, info: ValidationInfo) -> float:
+        if info.data.get("norm") == "linf" and epsilon > 1:
+            raise ValueError(f"epsilon must be at most 1 in linf on pixels in [0, 1], got {epsilon:g}")
+        return epsilon
+
+    @field_validator("restarts")
+    @classmethod
+    def _restarts_differ(cls, restarts: int, info: ValidationInfo) -> int:
+        if restarts > 1 and not info.data.get("random_start", True):
             raise ValueError("restarts above 1 repeat the same attack unless random_start is true")
-        if len(set(self.attacks)) != len(self.attacks):
+        return restarts
+
+    @field_validator("attacks")
+    @classmethod
+    def _attacks_differ(cls, attacks: list[SpecificAttack]) -> list[SpecificAttack]:
+        if len(set(attacks)) != len(attacks):
             raise ValueError("attacks must differ from each other")
+        return attacks
+
+    @model_validator(mode="after")
+    def _say_the_step_size(self) -> Self:
+        # What is stored and reported can be run again, also by a version with another default.
+        self.step_size = self.resolved_step_size
         return self
 
     @property
