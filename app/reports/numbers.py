@@ -19,15 +19,18 @@ def number(value: float | None) -> str:
 
 
 def radius(epsilon: object) -> str:
-    """Return an attack radius as people write it: in grey levels where it is a whole number of them.
+    """Return an attack radius as people write it: in grey levels where it is a whole or half number of them.
 
-    >>> radius(8 / 255), radius(0.1), radius("0.0156863"), radius("0")
-    ('8/255', '0.1', '4/255', '0')
+    Not where the decimal is as short: 0.1 is 25.5 grey levels.
+
+    >>> radius(8 / 255), radius(0.5 / 255), radius("0.0156863"), radius(0.1), radius("0"), radius(1e-300)
+    ('8/255', '0.5/255', '4/255', '0.1', '0', '1e-300')
     """
     try:
         value = float(str(epsilon))
     except ValueError:
         return str(epsilon)
-    levels = value * 255
-    is_in_levels = 0 < value < 0.2 and abs(levels - round(levels)) < 1e-3
-    return f"{levels:.0f}/255" if is_in_levels else f"{value:g}"
+    decimal = f"{value:g}"
+    halves = round(value * 510) if 0 < value <= 1 else 0
+    is_in_levels = halves > 0 and abs(value * 510 - halves) < 1e-3 and len(decimal) > len("0.0157")
+    return f"{halves / 2:g}/255" if is_in_levels else decimal

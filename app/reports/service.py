@@ -4,7 +4,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 from sqlalchemy.orm import Session
 
@@ -128,19 +128,31 @@ def _no_answer(row: CheckRow, error: StoredProblem | None) -> Answer:
 
 
 def _params(row: CheckRow) -> list[ReportParameter]:
+    """Return the parameters a check ran with, defaults worked out; as stored for a family this version lacks."""
     try:
-        fields = params_contract(row.kind).model_fields
-    except KeyError:
-        fields = {}
-    params = []
-    for name, value in row.params.items():
-        if name == "kind":
-            continue
-        field = fields.get(name)
-        default = field.get_default(call_default_factory=True, validated_data={}) if field else PydanticUndefined
-        description = (field.description or "") if field else ""
-        params.append(ReportParameter(name=name, value=value, is_default=value == default, description=description))
-    return params
+        contract = params_contract(row.kind)
+        fields, values = contract.model_fields, contract.model_validate(row.params).model_dump(mode="json")
+    except (KeyError, ValidationError):
+        contract, fields, values = None, {}, row.params
+    return [
+        ReportParameter(
+            name=name,
+            value=value,
+            is_default=contract is not None and _left_out(contract, values, name) == value,
+            description=(fields[name].description or "") if name in fields else "",
+        )
+        for name, value in values.items()
+        if name != "kind"
+    ]
+
+
+def _left_out(contract: type[BaseModel], values: dict[str, Any], name: str) -> Any:
+    """Return what a parameter would be had it not been given: a default may depend on the others."""
+    try:
+        params = contract.model_validate({key: value for key, value in values.items() if key != name})
+    except ValidationError:
+        return PydanticUndefined
+    return params.model_dump(mode="json")[name]
 
 
 def _estimates(kind: str, result: Result) -> list[ReportEstimate]:

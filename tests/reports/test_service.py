@@ -153,6 +153,28 @@ def test_the_outliers_are_named_among_the_sources(reports: Reports) -> None:
     ]
 
 
+def test_the_headline_says_what_the_span_is(reports: Reports) -> None:
+    large = reports.compose(reports.finished(over=0.04, under=1.0)).answer
+    assert large.standing == "not_real"
+    assert large.headline == (
+        "No: an attacker within l_inf 8/255 moves this model's uncertainty over 42% of its whole range."
+    )
+    whole = reports.compose(reports.finished(over=0.0, under=2.2)).answer
+    assert "as they please" in whole.headline
+
+
+def test_the_step_size_used_is_printed(reports: Reports) -> None:
+    audit_id = reports.finished()
+    params = {"kind": "uncertainty_span", "epsilon": 8 / 255, "steps": 40, "step_size": None}
+    fabricated.change(reports.database, audit_id, check={"params": params})
+    step_size = {param.name: param for param in reports.compose(audit_id).checks[0].params}["step_size"]
+    assert step_size.value == pytest.approx(0.5 / 255)
+    assert step_size.is_default
+    fabricated.change(reports.database, audit_id, check={"params": {**params, "step_size": 0.01}})
+    step_size = {param.name: param for param in reports.compose(audit_id).checks[0].params}["step_size"]
+    assert (step_size.value, step_size.is_default) == (0.01, False)
+
+
 def test_defaults_are_told_from_what_was_asked(reports: Reports) -> None:
     params = {param.name: param for param in reports.compose(reports.finished()).checks[0].params}
     assert not params["steps"].is_default

@@ -17,6 +17,9 @@ SMALL_SHARE, LARGE_SHARE = 0.1, 1 / 3
 scale: adversarially trained CIFAR-10 models of the paper's Table IV lie between 0.06 and 0.25; making a sure answer a
 coin toss between two of ten classes takes 0.30."""
 
+WHOLE_SHARE = 0.9
+"""Mean span as a share of log C from which an attacker sets the uncertainty of nearly every example at will."""
+
 NOTABLE = 0.05
 """Nats by which another attack must reach further than the plain one to be told apart (the flags use the same)."""
 
@@ -88,7 +91,12 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
     cautious = (span.value if span.high is None else span.high) / math.log(classes)
     if share >= LARGE_SHARE:
         worse = " The flags below mean that the true span may be larger still." if doubts else ""
-        headline = f"No: {_attacker(params)} can make the model about as sure or as unsure as they please.{worse}"
+        done = (
+            "can make the model about as sure or as unsure as they please"
+            if share >= WHOLE_SHARE
+            else f"moves this model's uncertainty over {share:.0%} of its whole range"
+        )
+        headline = f"No: {_attacker(params)} {done}.{worse}"
         return Answer(standing="not_real", headline=headline, findings=findings)
     ece = result.estimates.get("ece[arm=clean]")
     if ece is not None and ece.value is not None and (ece.low or 0.0) >= POOR_ECE:
