@@ -5,7 +5,7 @@ from pathlib import Path
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.archives import walk_archive
 from app.core.inspection.errors import ContentError, UnsupportedFormatError, UploadTooLargeError
-from app.core.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
+from app.core.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
 from app.core.inspection.pickles import HEAD_BYTES
 from app.core.settings import Settings
 from app.datasets.arrays import inspect_arrays
@@ -54,9 +54,7 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
     elif kind in ARCHIVES:
         facts = inspect_image_folder(path, manifest, limits)
     else:
-        raise UnsupportedFormatError(
-            f"{where} is not a dataset of images: its bytes look like {kind.value}; send {WANTED}"
-        )
+        raise UnsupportedFormatError(f"{where} is not a dataset of images: {looks_like(kind)}; send {WANTED}")
     if facts.examples == 0:
         raise ContentError(f"{where} holds no examples")
     return facts

@@ -16,7 +16,7 @@ from app.core.inspection.errors import (
     RemoteCodeRefusedError,
     UnsupportedFormatError,
 )
-from app.core.inspection.magic import Kind
+from app.core.inspection.magic import Kind, looks_like
 from app.core.inspection.safetensors_header import read_safetensors_header
 
 MAX_JSON_BYTES = 4 * 2**20
@@ -74,9 +74,7 @@ class FolderContents:
             rewound = _Rewound(head, stream)
             self.weights[entry.name] = set(read_safetensors_header(rewound, entry.size, where))  # type: ignore[arg-type]
         elif name.endswith(".safetensors"):
-            raise MalformedFileError(
-                f"{where} does not begin with a safetensors header: its bytes look like {kind.value}"
-            )
+            raise MalformedFileError(f"{where} does not begin with a safetensors header: {looks_like(kind)}")
         elif name in CONFIGS:
             if entry.size > MAX_JSON_BYTES:
                 raise MalformedFileError(f"{where} has {entry.size:,} bytes; at most {MAX_JSON_BYTES:,} are read")

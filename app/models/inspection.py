@@ -5,12 +5,13 @@ from pathlib import Path, PurePosixPath
 from app.contracts.targets import ModelManifest
 from app.core.archives import ArchiveEntry, drain, walk_archive
 from app.core.inspection.errors import (
+    MalformedFileError,
     ManifestMismatchError,
     UnsafeArchiveError,
     UnsupportedFormatError,
     UploadTooLargeError,
 )
-from app.core.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
+from app.core.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
 from app.core.inspection.pickles import HEAD_BYTES
 from app.core.inspection.safetensors_header import read_safetensors_header
 from app.core.settings import Settings
@@ -53,8 +54,12 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
                 field="/manifest/architecture",
             )
         return "safetensors"
+    if kind is Kind.UNKNOWN and filename.endswith(".safetensors"):
+        raise MalformedFileError(
+            f"{where}: the safetensors header is damaged: no length of 8 bytes and JSON object stand at its beginning"
+        )
     if kind not in ARCHIVES:
-        raise UnsupportedFormatError(f"{where} is not a model: its bytes look like {kind.value}; send {WANTED}")
+        raise UnsupportedFormatError(f"{where} is not a model: {looks_like(kind)}; send {WANTED}")
     _inspect_archive(path, manifest, limits)
     return "archive"
 

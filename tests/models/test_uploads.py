@@ -130,9 +130,32 @@ def test_a_full_disk_is_a_problem_and_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(services.store, "put_file", full)
-    assert_problem(upload(client, "models", model_manifest(), weights()), 507, "storage-full")
-    assert_nothing_stored(services)
+    for step in ("prepare", "put_file"):
+        with monkeypatch.context() as patched:
+            patched.setattr(services.store, step, full)
+            assert_problem(upload(client, "models", model_manifest(), weights()), 507, "storage-full")
+        assert_nothing_stored(services)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2**40, 2**63, 2**64 - 1])
+def test_a_header_that_lies_about_its_length_is_called_damaged(client: httpx.Client, length: int) -> None:
+    lying = length.to_bytes(8, "little") + weights()[8:]
+    for manifest, data in (
+        (model_manifest(), lying),
+        (HUGGINGFACE, _zip({"config.json": b"{}", "model.safetensors": lying})),
+    ):
+        problem = assert_problem(upload(client, "models", manifest, data), 422, "malformed-file")
+        assert "safetensors header" in problem.detail
+        assert "unknown" not in problem.detail
+
+
+def test_a_file_called_safetensors_without_a_header_is_called_damaged(client: httpx.Client) -> None:
+    data = {"manifest": json.dumps(model_manifest())}
+    file = ("weights.safetensors", b"\xff" * 100)
+    problem = assert_problem(client.post("/v1/models", data=data, files={"file": file}), 422, "malformed-file")
+    assert "header is damaged" in problem.detail
+    answer = client.post("/v1/models", data=data, files={"file": ("weights.pt", b"\xff" * 100)})
+    assert "of no format known here" in assert_problem(answer, 415).detail
 
 
 def test_a_patient_client_gets_the_final_answer(client: httpx.Client, services: Services) -> None:

@@ -83,7 +83,18 @@ def sniff(head: bytes, size: int) -> Kind:
         return Kind.PICKLE
     if head.startswith(b"\x1f\x8b"):
         return Kind.TAR_GZ if any(is_tar(inner) for inner in decompressed_heads(head)) else Kind.GZIP
-    return _sniff_text(head)
+    kind = _sniff_text(head)
+    # An impossible length before a JSON object: safetensors with a damaged header, which its reader says best.
+    return Kind.SAFETENSORS if kind is Kind.UNKNOWN and head[8:9] == b"{" else kind
+
+
+def looks_like(kind: Kind) -> str:
+    """Return what the bytes are as the end of a sentence about them.
+
+    >>> looks_like(Kind.HDF5), looks_like(Kind.UNKNOWN)
+    ('its bytes look like hdf5', 'its bytes are of no format known here')
+    """
+    return "its bytes are of no format known here" if kind is Kind.UNKNOWN else f"its bytes look like {kind.value}"
 
 
 def is_safetensors(head: bytes) -> bool:

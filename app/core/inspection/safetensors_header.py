@@ -54,11 +54,13 @@ def read_safetensors_header(stream: BinaryIO, size: int, where: str) -> dict[str
     length = int.from_bytes(prefix, "little")
     if length > MAX_HEADER_BYTES:
         raise MalformedFileError(
-            f"{where}: the safetensors header claims {length:,} bytes; at most {MAX_HEADER_BYTES:,} are read"
+            f"{where}: the safetensors header is damaged or too large: it claims {length:,} bytes; at most "
+            f"{MAX_HEADER_BYTES:,} are read"
         )
     if 8 + length > size:
         raise MalformedFileError(
-            f"{where} is truncated: its header claims {length:,} bytes, the file has {size - 8:,} more"
+            f"{where} is truncated, or its safetensors header is damaged: the header claims {length:,} bytes, the file "
+            f"has {size - 8:,} more"
         )
     header = _parse(_read_exactly(stream, length, where), where)
     metadata = header.pop("__metadata__", {})
