@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from tests.families.uncertainty_span.audits import (
     DATA,
     IMAGES,
@@ -191,3 +192,28 @@ def test_the_entropy_on_the_boundary_is_log_2_as_far_as_float32_goes(scale, leas
     _, done = audit(parameters(), Model(lambda x: NETWORK.logits(x) * scale, 4), DATA)
     crossed = np.asarray(done["tempered"]["crossed"])
     assert np.asarray(done["tempered"]["entropy_under"])[crossed].min() > least
+
+
+def test_a_short_attack_that_does_worse_in_a_larger_ball_is_a_note_and_not_a_doubt() -> None:
+    def sample(spans: np.ndarray) -> Sample:
+        n = len(spans)
+        columns = {
+            "example_id": np.arange(n),
+            "label": np.zeros(n, dtype=np.int64),
+            "errored": np.zeros(n, dtype=bool),
+            "entropy_over": np.zeros(n),
+            "entropy_under": spans,
+            "classes": np.full(n, 10),
+        }
+        return Sample(pa.table(columns))
+
+    spans = np.linspace(0.2, 1.0, 50)
+    shrunk = sample(spans * 0.9)
+    for steps, severity in ((3, "info"), (40, "warning")):
+        params = UncertaintySpanParams(kind="uncertainty_span", epsilon=0.1, steps=steps)
+        assert [flag.severity for flag in flags.span_not_growing(params, sample(spans), shrunk, 0)] == [severity]
+    # Noise that might be growth is no doubt, and neither is what a handful of examples show.
+    draw = np.random.default_rng(0)
+    params = UncertaintySpanParams(kind="uncertainty_span", epsilon=0.1, steps=40)
+    assert flags.span_not_growing(params, sample(spans), sample(spans + draw.normal(0, 0.3, 50)), 0) == []
+    assert flags.span_not_growing(params, sample(spans[:10]), sample(spans[:10] * 0.9), 0) == []

@@ -123,8 +123,11 @@ def attack_estimates(attacks: Mapping[str, Sample], bins: int, seed: int) -> Est
     return found
 
 
-def further_spans(sample: Sample, others: Mapping[str, Sample], seed: int) -> Estimates:
-    """Return the spans of the tempered and the transferred attack, and per example the worst of all attacks."""
+def further_spans(sample: Sample, others: Mapping[str, Sample], mus: Estimate, seed: int) -> Estimates:
+    """Return the spans of the tempered and the transferred attack, and per example the worst of all attacks.
+
+    Where nothing beats the white-box attack the worst is ``mus`` itself, interval included.
+    """
     found: Estimates = {}
     lowest, highest = sample.floats("best_entropy_over"), sample.floats("best_entropy_under")
     for attack, other in others.items():
@@ -132,7 +135,9 @@ def further_spans(sample: Sample, others: Mapping[str, Sample], seed: int) -> Es
         # fmin and fmax keep the white-box value of an example that errored in the other attack.
         lowest = np.fmin(lowest, sample.align(other, "entropy_over"))
         highest = np.fmax(highest, sample.align(other, "entropy_under"))
-    found["mus_worst"] = mean(highest - lowest, seed_of(seed, "mus worst"))
+    worst = highest - lowest
+    is_mus = np.array_equal(worst, spans(sample))
+    found["mus_worst"] = mus if is_mus else mean(worst, seed_of(seed, "mus worst"))
     if "tempered" in others:
         scaled = others["tempered"].floats("scaled_entropy_under") - others["tempered"].floats("scaled_entropy_over")
         found["mus_scaled"] = mean(scaled, seed_of(seed, "mus scaled"))

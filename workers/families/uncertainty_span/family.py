@@ -76,7 +76,7 @@ class UncertaintySpan:
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
-        found |= estimates.further_spans(attack, others, seed)
+        found |= estimates.further_spans(attack, others, found["mus"], seed)
         specific: dict[str, Sample] = {name: samples[name] for name in params.attacks if name in samples}
         found |= estimates.attack_estimates(specific, params.bins, seed)
         series = estimates.make_series(attack, params.bins)
@@ -117,7 +117,7 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     attack = samples["attack"]
     found = flags.zero_gradients(attack) + flags.attack_not_improving(attack)
     if "growth" in samples:
-        found += flags.span_not_growing(params, attack, samples["growth"])
+        found += flags.span_not_growing(params, attack, samples["growth"], seed)
     if "transfer" in samples:
         found += flags.transfer_beats_white_box(attack, samples["transfer"], seed)
     if "tempered" in samples:

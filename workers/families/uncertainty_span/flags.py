@@ -25,7 +25,14 @@ ADVANCE = 1e-4
 ``IMPROVEMENT``: a robust model with margins of 17 nats has entropies of 1e-7, and moves them by 1 % and more."""
 
 GROWTH = 0.01
-"""Relative growth of the mean span at twice epsilon below which it counts as not growing."""
+"""Relative growth of the mean span at twice epsilon below which it counts as not growing: the upper end of the paired
+95 % interval must lie below."""
+
+GROWTH_LEAST = 20
+"""Examples on which growth is judged at least."""
+
+ENOUGH_STEPS = 20
+"""Steps from which on an attack that does worse in a larger ball is suspect; below, it may only be short."""
 
 SATURATED = 0.1
 """Share of clean outputs whose float32 softmax is exactly 1 at which the tempered attack is run."""
@@ -73,38 +80,53 @@ def attack_not_improving(sample: Sample) -> list[Flag]:
         gained = sample.floats(f"gain_{arm}") > np.minimum(IMPROVEMENT, ADVANCE * clean)
         advanced = sample.floats(f"advance_{arm}") > ADVANCE * margin
         shares[arm] = float(np.mean(~(gained | advanced)[can])) if can.any() else 0.0
-    if max(shares.values()) < NOT_IMPROVED:
+    said = {
+        "over": "No step of the over-confidence attack lowered the entropy or widened the margin of "
+        f"{shares['over']:.0%} of the examples that had room for it.",
+        "under": "No step of the under-confidence attack raised the entropy or narrowed the margin of "
+        f"{shares['under']:.0%} of the examples that had room for it.",
+    }
+    failing = [said[arm] for arm, share in shares.items() if share >= NOT_IMPROVED]
+    if not failing:
         return []
     return [
         Flag(
             code="attack_not_improving",
             severity="warning",
-            message=f"No step of the over-confidence attack lowered the entropy or widened the margin of "
-            f"{shares['over']:.0%} of the examples, and none of the under-confidence attack did the opposite to "
-            f"{shares['under']:.0%}, where there was room to: gradients that do not point downhill are a sign of "
-            "masking. Try more steps, a smaller step_size, a random_start with restarts, or a transfer_model.",
+            message=f"{' '.join(failing)} Gradients that do not point downhill are a sign of masking. Try more steps, "
+            "a smaller step_size, a random_start with restarts, or a transfer_model.",
         )
     ]
 
 
-def span_not_growing(params: UncertaintySpanParams, sample: Sample, doubled: Sample) -> list[Flag]:
-    """Flag a span that twice the radius does not widen although there is room."""
+def span_not_growing(params: UncertaintySpanParams, sample: Sample, doubled: Sample, seed: int) -> list[Flag]:
+    """Flag a span that twice the radius surely does not widen although there is room.
+
+    An attack of few steps may do worse in a larger ball on any model, so with fewer than ``ENOUGH_STEPS`` it is a note.
+    """
     before, after = doubled.align(sample, "entropy_under") - doubled.align(sample, "entropy_over"), spans(doubled)
     both = np.isfinite(before)
     covers_box = params.norm == "linf" and params.epsilon > 0.5
-    if not both.any() or covers_box:
+    if int(both.sum()) < GROWTH_LEAST or covers_box:
         return []
     small, large = float(before[both].mean()), float(after[both].mean())
-    if small > math.log(classes_of(sample)) / 2 or large > small * (1 + GROWTH) + IMPROVEMENT:
+    interval = paired_difference(after[both], before[both], seed=seed_of(seed, "growth flag"))
+    most = large - small if interval is None else interval[1]
+    if small > math.log(classes_of(sample)) / 2 or most > small * GROWTH + IMPROVEMENT:
         return []
+    is_short = params.steps < ENOUGH_STEPS
+    advice = (
+        f"With {params.steps} steps this may be the attack's shortness: audit again with at least {ENOUGH_STEPS}."
+        if is_short
+        else "The attack is failing rather than the model resisting. Compare with a transfer_model, and look at the "
+        "other flags."
+    )
     return [
         Flag(
             code="span_not_growing",
-            severity="warning",
+            severity="info" if is_short else "warning",
             message=f"The mean span is {small:.3g} nat at epsilon {params.epsilon:.3g} and {large:.3g} nat at twice "
-            f"that, on {int(both.sum())} examples: an unmasked span grows with epsilon until it nears log C. The "
-            "attack is failing rather than the model resisting. Compare with a transfer_model, and look at the "
-            "other flags.",
+            f"that, on {int(both.sum())} examples: an unmasked span grows with epsilon until it nears log C. {advice}",
         )
     ]
 
