@@ -20,6 +20,10 @@ SpecificAttack = Literal[
 in the true or the predicted class is lowered (eta = +1) or raised (eta = -1)."""
 
 
+LEAST = 1e-6
+"""Least radius: pixels are float32, and what is much smaller does not change them."""
+
+
 class OutlierParams(Request):
     """The outlier protocol, which asks whether attacked outliers still look uncertain."""
 
@@ -36,6 +40,14 @@ class OutlierParams(Request):
         description="Over-confidence attack radii on the outliers, in the check's norm; 0 (clean) is always added.",
     )
 
+    @field_validator("epsilons")
+    @classmethod
+    def _radii_change_a_pixel(cls, epsilons: list[float]) -> list[float]:
+        for epsilon in epsilons:
+            if 0 < epsilon < LEAST:
+                raise ValueError(f"a radius is 0 or at least {LEAST:g}, got {epsilon:g}")
+        return epsilons
+
 
 class UncertaintySpanParams(Request):
     """Attack a classifier's predictive entropy both ways and report the span between (Ledda et al.)."""
@@ -43,12 +55,12 @@ class UncertaintySpanParams(Request):
     kind: Literal["uncertainty_span"] = Field(description="This family.")
     norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation, on pixels in [0, 1].")
     epsilon: Real = Field(
-        default=8 / 255, gt=0, le=1e6, description="Radius of the perturbation in that norm.", examples=[0.031]
+        default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.", examples=[0.031]
     )
     steps: int = Field(default=150, ge=1, le=10_000, description="Gradient steps per attack.")
     step_size: Real | None = Field(
         default=None,
-        gt=0,
+        ge=LEAST / 16,
         le=2.5e6,
         description="Length of one step in that norm. Default: the larger of epsilon / 16 (the authors' 2e-3 at 8/255) "
         "and 2.5 epsilon / steps (so that few steps still cross the ball).",
@@ -142,7 +154,7 @@ class UncertaintySpanParams(Request):
             forward += 15 * samples if name == "ace" else samples
         if self.outliers is not None:
             outliers = min(samples, sizes.get("outliers/dataset", samples))
-            backward += len([e for e in self.outliers.epsilons if e > 0]) * attack * outliers
+            backward += len({e for e in self.outliers.epsilons if e > 0}) * attack * outliers
             forward += 2 * outliers
         if self.transfer_model is not None:
             backward += 2 * attack * samples
