@@ -30,3 +30,7 @@ def test_the_make_targets_exist() -> None:
 def test_the_pictures_and_files_are_there() -> None:
     for path in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / path).exists(), path
+
+
+def test_nothing_is_left_to_fill_in() -> None:
+    assert "@@" not in README
