@@ -1,5 +1,6 @@
 """Both ways to run, for every test that takes ``deployment``."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,18 +13,31 @@ from tests.servers import Valkey, broker, new_database
 
 @pytest.fixture
 def valkey() -> Iterator[Valkey]:
-    """A private broker."""
+    """A private broker, which a test may kill."""
     with broker() as server:
+        if server is None:
+            pytest.skip("no broker of our own on this machine")
         yield server
 
 
 @pytest.fixture
-def distributed(request: pytest.FixtureRequest, valkey: Valkey, tmp_path: Path) -> Iterator[Deployment]:
+def broker_url(request: pytest.FixtureRequest) -> str:
+    """The broker the environment gives, else a private one."""
+    given = os.environ.get("SEATRIAL_TEST_REDIS_URL")
+    return given or str(request.getfixturevalue("valkey").url)
+
+
+@pytest.fixture
+def distributed(postgres_url: str, broker_url: str, tmp_path: Path) -> Iterator[Deployment]:  # noqa: F811
     """Postgres, a broker, a scheduler; workers are added by the test."""
-    with (
-        new_database(request.getfixturevalue("postgres_url")) as url,
-        Deployment(tmp_path, database_url=url, broker_url=valkey.url) as running,
-    ):
+    with new_database(postgres_url) as url, Deployment(tmp_path, database_url=url, broker_url=broker_url) as running:
+        yield running
+
+
+@pytest.fixture
+def distributed_on_valkey(postgres_url: str, valkey: Valkey, tmp_path: Path) -> Iterator[Deployment]:  # noqa: F811
+    """The same on the private broker."""
+    with new_database(postgres_url) as url, Deployment(tmp_path, database_url=url, broker_url=valkey.url) as running:
         yield running
 
 

@@ -153,7 +153,8 @@ def test_a_message_delivered_twice_does_the_work_once(distributed: Deployment) -
     assert distributed.records(audit_id) == undisturbed(distributed, model, dataset)
 
 
-def test_a_broker_killed_and_restarted_loses_nothing(distributed: Deployment, valkey: Valkey) -> None:
+def test_a_broker_killed_and_restarted_loses_nothing(distributed_on_valkey: Deployment, valkey: Valkey) -> None:
+    distributed = distributed_on_valkey
     model, dataset = distributed.upload()
     distributed.add_worker()
     busy = distributed.submit(model, dataset)
