@@ -15,7 +15,7 @@ from app.core.database import Database, epoch_now
 from app.core.events import record_event
 from app.core.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow, WorkerRow
 from app.core.tables.base import utc_now
-from app.core.transitions import claim, holds, is_free, lock, move
+from app.core.transitions import claim, heartbeat, holds, is_free, lock, move
 
 ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 
@@ -147,20 +147,29 @@ def close_shard(session: Session, shard_id: str, token: str | None, state: RunSt
         state: A terminal state.
         values: Result columns, stored in the same statement.
     """
-    owner = session.execute(
-        select(ShardRow.check_id, CheckRow.audit_id)
-        .join(CheckRow, CheckRow.id == ShardRow.check_id)
-        .where(ShardRow.id == shard_id)
-    ).one_or_none()
-    if owner is None or lock(session, AuditRow, owner.audit_id) is None:
+    owner = _lock_owner(session, shard_id)
+    if owner is None:
         return False
     mine = holds(ShardRow, shard_id, token) if token else (ShardRow.id == shard_id, ShardRow.lease_until < epoch_now())
     if not move(session, ShardRow, state, *mine, token=None, lease_until=None, **values):
         return False
-    _count_closed(session, owner.check_id, 1)
-    _record_progress(session, owner.audit_id, owner.check_id)
-    _settle_cancelled(session, owner.audit_id)
+    audit_id, check_id = owner
+    _count_closed(session, check_id, 1)
+    _record_progress(session, audit_id, check_id)
+    _settle_cancelled(session, audit_id)
     return True
+
+
+def _lock_owner(session: Session, shard_id: str) -> tuple[str, str] | None:
+    """Lock a shard's audit and return the ids of audit and check; None when they are gone."""
+    owner = session.execute(
+        select(CheckRow.audit_id, CheckRow.id)
+        .join(ShardRow, ShardRow.check_id == CheckRow.id)
+        .where(ShardRow.id == shard_id)
+    ).one_or_none()
+    if owner is None or lock(session, AuditRow, owner.audit_id) is None:
+        return None
+    return owner.audit_id, owner.id
 
 
 def _count_closed(session: Session, check_id: str, closed: int) -> None:
@@ -186,22 +195,13 @@ def _record_progress(session: Session, audit_id: str, check_id: str) -> None:
 
 def report_progress(session: Session, shard_id: str, token: str, done: int, *, lease_s: float) -> bool:
     """Store how far a shard is and prolong its lease; False when it is no longer the caller's."""
-    owner = session.execute(
-        select(ShardRow.check_id, CheckRow.audit_id)
-        .join(CheckRow, CheckRow.id == ShardRow.check_id)
-        .where(ShardRow.id == shard_id)
-    ).one_or_none()
-    if owner is None or lock(session, AuditRow, owner.audit_id) is None:
+    owner = _lock_owner(session, shard_id)
+    if owner is None:
         return False
-    kept = session.execute(
-        update(ShardRow)
-        .where(*holds(ShardRow, shard_id, token))
-        .values(done=done, lease_until=epoch_now() + lease_s)
-        .execution_options(synchronize_session=False)
-    ).rowcount  # type: ignore[attr-defined]
-    if kept:
-        _record_progress(session, owner.audit_id, owner.check_id)
-    return bool(kept)
+    if not heartbeat(session, ShardRow, shard_id, token, lease_s=lease_s, done=done):
+        return False
+    _record_progress(session, *owner)
+    return True
 
 
 def close_check(session: Session, check_id: str, token: str | None, state: RunState, **values: Any) -> bool:

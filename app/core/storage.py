@@ -10,13 +10,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import fsspec
 
 from app.core.settings import Settings
-
-CHUNK_BYTES = 2**20
 
 
 class ArtifactMissingError(LookupError):
@@ -200,17 +198,6 @@ def temporary_file(folder: Path) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
-
-
-def copy_hashed(source: BinaryIO, target: Path) -> tuple[str, int]:
-    """Copy a stream to a file and return its digest and size in bytes."""
-    sha, size = hashlib.sha256(), 0
-    with target.open("wb") as file:
-        while chunk := source.read(CHUNK_BYTES):
-            sha.update(chunk)
-            file.write(chunk)
-            size += len(chunk)
-    return "sha256:" + sha.hexdigest(), size
 
 
 def open_store(settings: Settings) -> ArtifactStore:
