@@ -1,6 +1,5 @@
 """Records to numbers: every estimate of the family, its interval, and the curves behind the figures."""
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -12,49 +11,15 @@ from app.contracts.estimates import Estimate, metric_name
 from app.contracts.families.uncertainty_span import ARMS, UncertaintySpanParams
 from workers.families.uncertainty_span.outliers import column_of, epsilons_of
 from workers.families.uncertainty_span.records import Sample
-from workers.stats.calibration import calibrate, reliability
-from workers.stats.intervals import Interval, bootstrap, bootstrap_means, clopper_pearson
+from workers.stats.calibration import calibrate
+from workers.stats.estimating import diagram, estimate, mean, proportion, seed_of
+from workers.stats.intervals import bootstrap
 from workers.stats.ranking import rank
 
 Floats = NDArray[np.float64]
 Estimates = dict[str, Estimate]
 
 HISTOGRAM_BINS = 30
-
-
-def seed_of(seed: int, purpose: str) -> list[int]:
-    """Return a seed for one purpose, unrelated to those of others.
-
-    >>> seed_of(1, "mus") == seed_of(1, "mus"), seed_of(1, "mus") == seed_of(1, "nud")
-    (True, False)
-    """
-    return [seed % 2**63, int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "big")]
-
-
-def estimate(value: float | None, interval: Interval | None, n: int) -> Estimate:
-    """Return a bootstrap estimate; without an interval its ends are null."""
-    if value is None or not math.isfinite(value):
-        return Estimate(value=None, low=None, high=None, n=n, method="none")
-    if interval is None:
-        return Estimate(value=value, low=None, high=None, n=n, method="none")
-    return Estimate(value=value, low=interval[0], high=interval[1], n=n, method="bootstrap")
-
-
-def mean(values: Floats, seed: list[int]) -> Estimate:
-    """Return a mean with its bootstrap interval; undefined values (NaN) are left out and not counted in ``n``."""
-    defined = values[np.isfinite(values)]
-    if len(defined) == 0:
-        return estimate(None, None, 0)
-    return estimate(float(defined.mean()), bootstrap_means(defined[:, None], seed=seed)[0], len(defined))
-
-
-def proportion(hits: NDArray[np.bool_]) -> Estimate:
-    """Return a proportion with its Clopper-Pearson interval."""
-    n, successes = len(hits), int(hits.sum())
-    if n == 0:
-        return estimate(None, None, 0)
-    low, high = clopper_pearson(successes, n)
-    return Estimate(value=successes / n, low=low, high=high, n=n, method="clopper-pearson")
 
 
 def spans(sample: Sample) -> Floats:
@@ -184,13 +149,7 @@ def make_series(sample: Sample, bins: int) -> dict[str, Any]:
     for arm in ARMS:
         # Rounding may put a uniform output a hair above log C.
         histogram[arm] = np.histogram(sample.floats(f"entropy_{arm}").clip(0, top), edges)[0].tolist()
-        diagram = reliability(sample.floats(f"confidence_{arm}"), hits(sample, arm), bins)
-        diagrams[arm] = {
-            "edges": diagram.edges.tolist(),
-            "count": diagram.count.tolist(),
-            "accuracy": [None if math.isnan(value) else value for value in diagram.accuracy.tolist()],
-            "confidence": [None if math.isnan(value) else value for value in diagram.confidence.tolist()],
-        }
+        diagrams[arm] = diagram(sample.floats(f"confidence_{arm}"), hits(sample, arm), bins)
     return {"entropy_histogram": histogram, "reliability": diagrams}
 
 

@@ -1,37 +1,18 @@
 """Result to SVG figures: text that is the same for the same result, on any machine with the same matplotlib."""
 
-import io
 from collections.abc import Callable, Mapping
-from html import escape
-from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from app.contracts.estimates import Estimate, Result
 from app.contracts.families.uncertainty_span import ARMS, UncertaintySpanParams
+from workers.stats.drawing import draw_figure
 
 COLOURS = {"clean": "#4d4d4d", "over": "#c8553d", "under": "#2e6f9e"}
 """Told apart also in print and by colour-blind readers; line styles differ as well."""
 
 STYLES = {"clean": "-", "over": "--", "under": ":"}
 LABELS = {"clean": "clean", "over": "over-confidence attack", "under": "under-confidence attack"}
-
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "legend.frameon": False,
-}
 
 
 def draw(params: UncertaintySpanParams, result: Result) -> dict[str, str]:
@@ -54,19 +35,8 @@ def draw(params: UncertaintySpanParams, result: Result) -> dict[str, str]:
 def _figure(
     name: str, title: str, plot: Callable[[list[Axes], Result], None], result: Result, *, columns: int = 1
 ) -> str:
-    # The salt makes ids repeatable, and different between figures that end up in one page.
-    style: Any = STYLE | {"svg.hashsalt": f"uncertainty_span {name}"}
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(6.2, 3.4) if columns == 1 else (3.1 * columns, 3.8), layout="constrained")
-        axes = [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
-        figure.suptitle(title)
-        plot(axes, result)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
-    svg = text.getvalue()
-    # From the root element on: an XML declaration and a doctype may not stand inside a page.
-    svg = svg[svg.index("<svg ") :].replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
-    return svg.replace(">", f"><title>{escape(title)}</title>", 1)
+    size = (6.2, 3.4) if columns == 1 else (3.1 * columns, 3.8)
+    return draw_figure(f"uncertainty_span {name}", title, lambda axes: plot(axes, result), columns=columns, size=size)
 
 
 def _entropy(axes: list[Axes], result: Result) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 
 from app.contracts.estimates import Flag
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from workers.families.uncertainty_span.estimates import best_spans, classes_of, seed_of, spans
+from workers.families.uncertainty_span.estimates import best_spans, classes_of, spans
 from workers.families.uncertainty_span.records import Sample
+from workers.stats.estimating import seed_of
 from workers.stats.intervals import paired_difference
 
 ZERO_GRADIENTS = 0.1
