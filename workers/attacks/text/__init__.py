@@ -1,0 +1,1 @@
+"""Text attacks: TextAttack's recipes, run many examples at a time against one cached scoring service."""

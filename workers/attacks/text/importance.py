@@ -1,0 +1,127 @@
+"""Which words matter to a model, as two attacks see it in their first iteration (Raina et al., appendix E.7)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from workers.attacks.text.attacking import View
+from workers.attacks.text.scoring import ScoringService
+from workers.attacks.text.textattack_environment import prepare
+from workers.attacks.text.watched_texts import UnattackableTextError, watched
+from workers.targets import Text, UnansweredError
+
+How = Literal["saliency", "deletion"]
+"""``saliency``: each word replaced by TextAttack's ``[UNK]`` (PWWS); ``deletion``: each word left out (TextFooler)."""
+
+AT_ONCE = 4096
+"""Texts held between two questions; the longest example goes through whatever it takes."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A labelled text whose words are weighed."""
+
+    text: Text
+    label: int
+
+
+def word_importances(
+    service: ScoringService,
+    views: Sequence[View],
+    examples: Sequence[Example],
+    how: How,
+    *,
+    at_once: int = AT_ONCE,
+    tick: Callable[[], None] = lambda: None,
+) -> list[NDArray[np.float64] | None]:
+    """Return the importance of every word of every example through every view; None where a text has no scores.
+
+    A word's importance is 1 - p(label) of the text without it: what TextAttack orders words by, larger matters more.
+    All words count, also those a recipe would leave alone. Needs TextAttack to be importable.
+
+    Args:
+        service: Asked once per text, for all views.
+        views: What is seen of the logits; their precision decides which importances tie.
+        examples: Any number.
+        how: What is done to a word.
+        at_once: Texts asked for together, about.
+        tick: Called between examples and questions; what it raises ends the run.
+
+    Returns:
+        Arrays (views, words), words as TextAttack cuts them; (views, 0) for a text without words.
+    """
+    prepare()
+    found: list[NDArray[np.float64] | None] = []
+    for chunk in _chunks(examples, how, at_once, tick):
+        answers = iter(service.scores([text for _, texts in chunk if texts for text in texts]))
+        tick()
+        for example, texts in chunk:
+            if texts is None:
+                found.append(None)
+                continue
+            rows = [next(answers) for _ in texts]
+            logits = [row for row in rows if not isinstance(row, UnansweredError)]
+            found.append(_importances(logits, views, example.label) if len(logits) == len(rows) else None)
+    return found
+
+
+def rank_correlation(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Return Spearman's correlation with average ranks for ties.
+
+    NaN where it says nothing: fewer than three words, a vector of equal values, or values that are not finite.
+
+    >>> round(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])), 6)
+    0.5
+    """
+    if len(first) < 3 or not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return float("nan")
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return float("nan")
+    return float(spearmanr(first, second).statistic)
+
+
+def leave_one_out(text: Text, how: How, *, check: Callable[[], None] = lambda: None) -> list[Text]:
+    """Return the text once for every word of it, that word replaced or left out.
+
+    Raises:
+        UnattackableTextError: TextAttack cannot cut this text into words.
+    """
+    original = watched(text, check)
+    # GreedyWordSwapWIR's own default, whatever the model's tokenizer calls its unknown token.
+    without = "[UNK]" if how == "saliency" else ""
+    return [original.replace_word_at_index(place, without).tokenizer_input for place in range(original.num_words)]
+
+
+def _chunks(
+    examples: Sequence[Example], how: How, at_once: int, tick: Callable[[], None]
+) -> Iterator[list[tuple[Example, list[Text] | None]]]:
+    """Yield examples with their texts, about ``at_once`` texts together; None for a text that cannot be cut."""
+    chunk: list[tuple[Example, list[Text] | None]] = []
+    held = 0
+    for example in examples:
+        tick()
+        try:
+            texts = leave_one_out(example.text, how)
+        except UnattackableTextError:
+            chunk.append((example, None))
+            continue
+        chunk.append((example, texts))
+        held += len(texts)
+        if held >= at_once:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
+
+
+def _importances(logits: list[torch.Tensor], views: Sequence[View], label: int) -> NDArray[np.float64] | None:
+    if not logits:
+        return np.zeros((len(views), 0))
+    seen = [1 - view(torch.stack(logits))[:, label] for view in views]
+    importances: NDArray[np.float64] = np.stack([each.double().numpy() for each in seen])
+    return importances if np.isfinite(importances).all() else None

@@ -1,0 +1,278 @@
+"""Many small synchronous programs at once in one thread, each with random numbers of its own.
+
+A program is plain code that now and then asks for the scores of some texts. It runs in a greenlet; when it asks for
+texts nobody has asked for yet it is set aside, and when no program can go on, the texts of all of them are asked at
+once. So the model sees full batches though each program waits for its own few texts.
+
+``random`` and ``numpy.random`` are global and TextAttack draws from both. Each program owns both states: seeded at its
+start, put in place whenever it runs, taken away whenever it waits. What a program returns therefore depends on its seed
+and its texts alone, not on its neighbours, their number or their order. The process finds its own states again at the
+end. One run at a time per process: two threads would draw from each other's states.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from greenlet import GreenletExit, getcurrent, greenlet
+from torch import Tensor
+
+from workers.attacks.text.scoring import ScoringService
+from workers.targets import Text, UnansweredError
+
+ResultT = TypeVar("ResultT")
+
+TICK_EVERY_S = 0.1
+"""Between looks for cancellation while one program computes without asking."""
+
+
+class TimeBudgetError(Exception):
+    """A program computed longer than it may."""
+
+
+class Caller:
+    """A program's line to the scoring service. Made by :func:`run_in_flight`; lives as long as its program runs."""
+
+    def __init__(self, flight: "_Flight", time_budget_s: float | None) -> None:
+        self._flight = flight
+        self._time_budget_s = time_budget_s
+        self._computed_s = 0.0
+        self._running_since = 0.0
+
+    def scores(self, texts: Sequence[Text]) -> list[Tensor]:
+        """Return logits (classes,) for each text, in order; other programs may run in between.
+
+        Raises:
+            UnansweredError: One of the texts has no scores.
+            TimeBudgetError: The program has computed longer than it may.
+        """
+        self.check()
+        answers = dict[Text, Tensor | UnansweredError](self._flight.service.known(texts))
+        missing = [text for text in dict.fromkeys(texts) if text not in answers]
+        if missing:
+            answers.update(self._flight.wait_for(missing))
+        found = []
+        for text in texts:
+            answer = answers[text]
+            if isinstance(answer, UnansweredError):
+                # A fresh one: the same text may leave several programs without an answer, each with its own traceback.
+                raise UnansweredError(*answer.args) from answer
+            found.append(answer)
+        return found
+
+    def check(self) -> None:
+        """Look whether to stop, in the middle of a long computation. Cheap.
+
+        Raises:
+            TimeBudgetError: The program has computed longer than it may.
+        """
+        self._flight.look_up()
+        if self._time_budget_s is not None and self.computed_s > self._time_budget_s:
+            raise TimeBudgetError(f"took more than {self._time_budget_s:g} s of computing")
+
+    @property
+    def computed_s(self) -> float:
+        """CPU seconds of this program itself, without the model's and without other programs'."""
+        return self._computed_s + time.thread_time() - self._running_since
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the time spent inside as the program's own."""
+        self._running_since = time.thread_time()
+        try:
+            yield
+        finally:
+            self._computed_s += time.thread_time() - self._running_since
+
+
+@dataclass(frozen=True)
+class Program(Generic[ResultT]):
+    """What to run, and the seed of everything random in it.
+
+    Attributes:
+        seed: Of ``random``, and its low 32 bits of ``numpy.random``, which takes no more.
+        run: Called once with the program's line to the service.
+    """
+
+    seed: int
+    run: Callable[[Caller], ResultT]
+
+
+def seed_generators(seed: int) -> None:
+    """Seed ``random`` and ``numpy.random`` as a program's are, for those who want to repeat one alone."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def run_in_flight(
+    programs: Sequence[Program[ResultT]],
+    service: ScoringService,
+    *,
+    limit: int,
+    time_budget_s: float | None = None,
+    tick: Callable[[], None] = lambda: None,
+    on_done: Callable[[int, ResultT | Exception], None] = lambda position, ending: None,
+) -> list[ResultT | Exception]:
+    """Run all programs and return what each ended with, in order: its result, or the exception it did not catch.
+
+    No more programs are opened than it takes to fill the model's preferred batch, so on a CPU a few are in flight and
+    on a GPU many: each holds memory of its own.
+
+    Args:
+        programs: In the order in which they start.
+        service: Answers them.
+        limit: At most so many are in flight, at least 1.
+        time_budget_s: CPU seconds each program may compute itself.
+        tick: Called between turns and at least every 0.1 s that a program checks in; what it raises ends the run.
+        on_done: Called with a program's position and its ending.
+
+    Raises:
+        BaseException: What ``tick``, ``on_done`` or the model raised, and what a program raised that is no
+            ``Exception`` (``Interrupted``, ``KeyboardInterrupt``). All programs have been ended by then.
+    """
+    if limit < 1:
+        raise ValueError(f"at least one program must be in flight: {limit=}")
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    flight = _Flight(service, tick)
+    try:
+        return flight.run(programs, limit, time_budget_s, on_done)
+    finally:
+        flight.end()
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+
+
+class _Seat:
+    """One program in flight: its greenlet, its random states, and what it waits for."""
+
+    def __init__(self, position: int, program: Program[Any], caller: Caller) -> None:
+        self.position = position
+        self.caller = caller
+        self.wants: list[Text] = []
+        self.ending: Any = None
+        self._program = program
+        self._greenlet = greenlet(self._run)
+        self._states: tuple[Any, Any] | None = None
+
+    def resume(self, answers: dict[Text, Tensor | UnansweredError] | None) -> None:
+        """Run it until it waits or ends, with its own random numbers."""
+        if self._states is None:
+            seed_generators(self._program.seed)
+        else:
+            random.setstate(self._states[0])
+            np.random.set_state(self._states[1])
+        with self.caller.running():
+            self.wants = self._greenlet.switch(answers) or []
+        self._states = random.getstate(), np.random.get_state()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether ``ending`` is final."""
+        return bool(self._greenlet.dead)
+
+    def end(self) -> None:
+        """Unwind it wherever it is."""
+        if not self._greenlet.dead:
+            self._greenlet.throw(GreenletExit)
+
+    def _run(self, _: object) -> None:
+        try:
+            self.ending = self._program.run(self.caller)
+        except Exception as error:
+            # The frames hold every text of the search; nobody looks at them after this.
+            self.ending = error.with_traceback(None)
+
+
+class _Flight:
+    """The hub: decides who runs, and asks the model for those who wait."""
+
+    def __init__(self, service: ScoringService, tick: Callable[[], None]) -> None:
+        self.service = service
+        self._tick = tick
+        self._hub = getcurrent()
+        self._ticked_at = time.perf_counter()
+        self._waiting: list[_Seat] = []
+        self._ready: deque[tuple[_Seat, dict[Text, Tensor | UnansweredError] | None]] = deque()
+        self._wanted: dict[Text, None] = {}
+        self._current: _Seat | None = None
+
+    def run(
+        self,
+        programs: Sequence[Program[Any]],
+        limit: int,
+        time_budget_s: float | None,
+        on_done: Callable[[int, Any], None],
+    ) -> list[Any]:
+        """See :func:`run_in_flight`."""
+        endings: list[Any] = [None] * len(programs)
+        started = 0
+        while True:
+            if self._ready:
+                seat = self._turn()
+                if seat.has_ended:
+                    endings[seat.position] = seat.ending
+                    on_done(seat.position, seat.ending)
+            elif started < len(programs) and len(self._waiting) < limit and not self._has_full_batch():
+                seat = _Seat(started, programs[started], Caller(self, time_budget_s))
+                self._ready.append((seat, None))
+                started += 1
+            elif self._waiting:
+                self._answer()
+            else:
+                return endings
+
+    def wait_for(self, texts: list[Text]) -> dict[Text, Tensor | UnansweredError]:
+        """Set the program that calls aside until the texts have answers. Runs in its greenlet."""
+        answers: dict[Text, Tensor | UnansweredError] = self._hub.switch(texts)
+        return answers
+
+    def look_up(self) -> None:
+        """Tick if the last one is a while ago."""
+        if time.perf_counter() - self._ticked_at > TICK_EVERY_S:
+            self._tick_now()
+
+    def end(self) -> None:
+        """Unwind all programs that have not ended."""
+        seats = [*self._waiting, *(seat for seat, _ in self._ready)]
+        for seat in [self._current, *seats] if self._current else seats:
+            seat.end()
+
+    def _turn(self) -> _Seat:
+        self._tick_now()
+        seat, answers = self._ready.popleft()
+        self._current = seat
+        seat.resume(answers)
+        self._current = None
+        if not seat.has_ended:
+            self._waiting.append(seat)
+            self._wanted.update(dict.fromkeys(seat.wants))
+        return seat
+
+    def _answer(self) -> None:
+        """Ask for every text that is waited for, in even batches of about one length, and let all programs go on."""
+        texts = sorted(self._wanted, key=_characters)
+        answers: dict[Text, Tensor | UnansweredError] = {}
+        batches = -(-len(texts) // max(1, self.service.classifier.preferred_texts))
+        for batch in range(batches):
+            self._tick_now()
+            start, stop = (len(texts) * edge // batches for edge in (batch, batch + 1))
+            answers.update(self.service.ask(texts[start:stop]))
+        for seat in self._waiting:
+            self._ready.append((seat, {text: answers[text] for text in seat.wants}))
+        self._waiting, self._wanted = [], {}
+
+    def _has_full_batch(self) -> bool:
+        return len(self._wanted) >= self.service.classifier.preferred_texts
+
+    def _tick_now(self) -> None:
+        self._ticked_at = time.perf_counter()
+        self._tick()
+
+
+def _characters(text: Text) -> int:
+    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])

@@ -1,0 +1,115 @@
+"""One scoring service per model and worker: texts in, logits out, each text asked once."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from workers.targets import Text, TextClassifier, UnansweredError
+
+
+@dataclass
+class Meters:
+    """What a service was asked and what it cost.
+
+    Attributes:
+        queries: Texts asked for, each time they were.
+        forward_passes: Texts the model answered.
+        calls: Batches handed to the model.
+        model_s: Wall seconds spent waiting for it.
+    """
+
+    queries: int = 0
+    forward_passes: int = 0
+    calls: int = 0
+    model_s: float = 0.0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the queries that cost no forward pass; 0 before the first."""
+        return 1 - self.forward_passes / self.queries if self.queries else 0.0
+
+    def since(self, earlier: "Meters") -> "Meters":
+        """Return what was added since ``earlier``, a copy taken then.
+
+        >>> Meters(queries=10, forward_passes=4).since(Meters(queries=3, forward_passes=2)).forward_passes
+        2
+        """
+        return Meters(
+            queries=self.queries - earlier.queries,
+            forward_passes=self.forward_passes - earlier.forward_passes,
+            calls=self.calls - earlier.calls,
+            model_s=self.model_s - earlier.model_s,
+        )
+
+
+class ScoringService:
+    """Answers with logits, from a bounded cache where it can.
+
+    A text without an answer is not remembered: it is asked again the next time somebody wants it.
+
+    Args:
+        classifier: The model.
+        max_bytes: Memory of the cache; the texts used longest ago go first.
+    """
+
+    def __init__(self, classifier: TextClassifier, *, max_bytes: int) -> None:
+        self.classifier = classifier
+        self.meters = Meters()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._cache: OrderedDict[Text, Tensor] = OrderedDict()
+
+    @property
+    def cached_bytes(self) -> int:
+        """Memory the cache takes, as it counts."""
+        return self._bytes
+
+    def scores(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        """Return logits (classes,) on the CPU for each text, in order, or why there are none."""
+        found = self.known(texts)
+        fresh = self.ask([text for text in dict.fromkeys(texts) if text not in found])
+        return [found[text] if text in found else fresh[text] for text in texts]
+
+    def known(self, texts: Sequence[Text]) -> dict[Text, Tensor]:
+        """Return the logits of those texts that cost nothing; all of them count as queries."""
+        self.meters.queries += len(texts)
+        found = {}
+        for text in texts:
+            logits = self._cache.get(text)
+            if logits is not None:
+                self._cache.move_to_end(text)
+                found[text] = logits
+        return found
+
+    def ask(self, texts: Sequence[Text]) -> Mapping[Text, Tensor | UnansweredError]:
+        """Return what the model says to texts that differ from each other, and remember it; counts no queries."""
+        if not texts:
+            return {}
+        start = time.perf_counter()
+        answers = dict(zip(texts, self.classifier.logits(texts), strict=True))
+        self.meters.model_s += time.perf_counter() - start
+        self.meters.calls += 1
+        for text, answer in answers.items():
+            if isinstance(answer, Tensor):
+                self.meters.forward_passes += 1
+                self._keep(text, answer)
+        return answers
+
+    def _keep(self, text: Text, logits: Tensor) -> None:
+        before = self._cache.pop(text, None)
+        if before is not None:
+            self._bytes -= _size(text, before)
+        self._cache[text] = logits
+        self._bytes += _size(text, logits)
+        while self._bytes > self._max_bytes:
+            dropped, old = self._cache.popitem(last=False)
+            self._bytes -= _size(dropped, old)
+
+
+def _size(text: Text, logits: Tensor) -> int:
+    characters = len(text) if isinstance(text, str) else sum(map(len, text))
+    # The objects themselves: a string, a tensor with its storage, a dictionary entry.
+    return 4 * characters + logits.nbytes + 600
