@@ -1,9 +1,6 @@
 """Loading Hugging Face image classification folders: local files only, safetensors only, no code of theirs."""
 
-import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -13,11 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from app.contracts.targets import MAX_IMAGE_VALUES, MAX_SIDE, ModelManifest
-from app.core.inspection.safetensors_header import read_safetensors_header
 from app.core.settings import Settings, get_settings
 from workers.errors import TargetError
+from workers.targets.hf_folders import (
+    check_size,
+    class_names,
+    describe,
+    load_config,
+    load_weights,
+    read_json,
+    refusing,
+)
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.tracing import TRACED_IMAGES, ValueCount, check_values
+
+KIND = "an image classifier"
+UNUSABLE = f"transformers cannot load the folder as {KIND}"
 
 
 class PixelLogits(nn.Module):
@@ -59,9 +67,9 @@ def load_huggingface_image(
         TargetError: The folder is no image classifier, its weights are incomplete, manifest and folder disagree, or the
             model computes too much for one image.
     """
-    config = _load_config(folder)
-    labels = _labels(config, manifest)
-    stated = _preprocessing(_read_json(folder / "preprocessor_config.json"), config)
+    config = load_config(folder, KIND)
+    labels = class_names(config, manifest)
+    stated = _preprocessing(read_json(folder / "preprocessor_config.json"), config)
     network_size = stated.size
     if manifest.input is not None:
         channels, height, width = manifest.input.shape
@@ -92,73 +100,19 @@ def load_huggingface_image(
     )
 
 
-def _load_config(folder: Path) -> Any:
-    # Read when huggingface_hub is first imported: a folder that lacks a file must fail here, not reach for the network.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from transformers import AutoConfig
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    with _refusing("transformers cannot load the folder as an image classifier"):
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-
-
 def _load_model(config: Any, folder: Path, network_shape: tuple[int, ...], limits: Settings) -> tuple[nn.Module, int]:
     """Return the model and the values it computes per image; what it would be is traced before it is allocated."""
     from transformers import AutoModelForImageClassification
-    from transformers.modeling_utils import no_init_weights
 
-    with _refusing("transformers cannot load the folder as an image classifier"):
-        with torch.device("meta"), no_init_weights():
-            empty = AutoModelForImageClassification.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
-        described = sum(parameter.numel() for parameter in empty.parameters())
-        _check_size(described, folder)
-    with _refusing("The model does not take its own input"):
+    with refusing(UNUSABLE):
+        empty = describe(AutoModelForImageClassification, config)
+        check_size(empty, folder)
+    with refusing("The model does not take its own input"):
         values = _count_values(PixelLogits(empty.eval()), network_shape)
     check_values(values, limits, field="/file")
-    with _refusing("transformers cannot load the folder as an image classifier"):
-        model, report = AutoModelForImageClassification.from_pretrained(
-            folder,
-            config=config,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    # transformers fills missing tensors with random numbers and goes on.
-    if report["missing_keys"] or report["mismatched_keys"]:
-        missing = sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"]))
-        raise TargetError(
-            "state-dict-mismatch",
-            "The folder's weights are incomplete",
-            f"{len(missing)} tensors of the model are not in the weights: {', '.join(missing[:5])}"
-            + (" (a classifier needs its head: fine-tune the base model first)" if len(missing) <= 4 else ""),
-            field="/file",
-        )
-    for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
-            raise TargetError(
-                "weights-not-finite",
-                "Some weights are not finite",
-                f"tensor {name} holds NaN or infinity: training has diverged, or the file is damaged",
-                field="/file",
-            )
+    with refusing(UNUSABLE):
+        model = load_weights(AutoModelForImageClassification, config, folder)
     return model, values // TRACED_IMAGES
-
-
-@contextmanager
-def _refusing(title: str) -> Iterator[None]:
-    try:
-        yield
-    except TargetError:
-        raise
-    except Exception as error:
-        # transformers raises whatever a hostile or broken config leads it to: TypeError, ImportError, ...
-        raise TargetError(
-            "huggingface-folder-unusable", title, f"{type(error).__name__}: {str(error)[:500]}", field="/file"
-        ) from error
 
 
 def _count_values(empty: nn.Module, network_shape: tuple[int, ...]) -> int:
@@ -179,40 +133,6 @@ def _check_image_size(network_shape: tuple[int, ...]) -> None:
             f"{MAX_IMAGE_VALUES:,}",
             field="/file",
         )
-
-
-def _check_size(described: int, folder: Path) -> None:
-    """Raise when the config describes more weights than the files hold, before transformers allocates them all."""
-    stored = 0
-    for path in sorted(folder.rglob("*.safetensors")):
-        with path.open("rb") as file:
-            header = read_safetensors_header(file, path.stat().st_size, path.name)
-        stored += sum(tensor.elements for tensor in header.values())
-    if described > stored:
-        raise TargetError(
-            "state-dict-mismatch",
-            "The folder's weights are incomplete",
-            f"config.json describes a model of {described:,} weights, the files hold {stored:,} numbers: "
-            "the head may be missing, or config.json belongs to another model",
-            field="/file",
-        )
-
-
-def _labels(config: Any, manifest: ModelManifest) -> list[str]:
-    by_number: Mapping[int, str] = config.id2label
-    in_folder = [str(by_number[number]) for number in sorted(by_number)]
-    has_names = not all(name == f"LABEL_{number}" for number, name in enumerate(in_folder))
-    if manifest.labels is None:
-        return in_folder
-    if has_names and manifest.labels != in_folder and sorted(manifest.labels) == sorted(in_folder):
-        raise TargetError(
-            "label-order-mismatch",
-            "Manifest and folder order the labels differently",
-            f"config.json says {', '.join(in_folder[:5])}, ...; the manifest says {', '.join(manifest.labels[:5])}, "
-            "...: give them in the order of the logits, or leave labels out",
-            field="/manifest/labels",
-        )
-    return manifest.labels
 
 
 def _preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
@@ -280,15 +200,3 @@ def _check_normalisation(mean: list[float], std: list[float], stated: Preprocess
 
 def _rounded(values: list[float]) -> list[float]:
     return [round(value, 4) for value in values]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise TargetError(
-            "malformed-file", "A file of the folder is damaged", f"{path.name}: {error}", field="/file"
-        ) from error
-    return document if isinstance(document, dict) else {}
