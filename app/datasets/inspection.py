@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.contracts.targets import IMAGES
 from app.core.archives import walk_archive
 from app.core.inspection.errors import ContentError, UnsupportedFormatError, UploadTooLargeError
 from app.core.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
@@ -11,6 +12,7 @@ from app.core.settings import Settings
 from app.datasets.arrays import inspect_arrays
 from app.datasets.image_folders import inspect_image_folder
 from app.datasets.parquet import inspect_parquet
+from app.datasets.texts import inspect_texts
 
 WANTED = (
     "an .npz with images and labels, a .zip or .tar of class folders of images, "
@@ -22,7 +24,7 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
     """Return the facts of an uploaded dataset after reading all of it once, in pieces.
 
     The file is judged by its bytes; its name only appears in messages. Every value is looked at: numbers are finite and
-    in range, labels count from 0, images have readable headers.
+    in range, labels count from 0, images have readable headers, texts are there and of an accepted length.
 
     Args:
         path: The upload on disk.
@@ -39,11 +41,8 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
         raise UploadTooLargeError(
             f"{where} has {size:,} bytes; datasets of at most {limits.max_dataset_bytes:,} are accepted"
         )
-    if manifest.task != "image-classification":
-        raise UnsupportedFormatError(
-            f"Datasets for {manifest.task} cannot be read by this version: task must be image-classification",
-            field="/manifest/task",
-        )
+    if manifest.task != IMAGES:
+        return inspect_texts(path, where, manifest, limits)
     with path.open("rb") as file:
         kind = sniff(file.read(HEAD_BYTES), size)
     refuse_impostor(kind, where, WANTED)
@@ -54,7 +53,8 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
     elif kind in ARCHIVES:
         facts = inspect_image_folder(path, manifest, limits)
     else:
-        raise UnsupportedFormatError(f"{where} is not a dataset of images: {looks_like(kind)}; send {WANTED}")
+        hint = "" if kind is not Kind.TEXT else ", or set task to text-classification or another task of texts"
+        raise UnsupportedFormatError(f"{where} is not a dataset of images: {looks_like(kind)}; send {WANTED}{hint}")
     if facts.examples == 0:
         raise ContentError(f"{where} holds no examples")
     return facts

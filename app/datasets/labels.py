@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from app.contracts.datasets import DatasetManifest
 from app.core.inspection.errors import ContentError, ManifestMismatchError
-
-MAX_CLASSES = 100_000
+from app.core.texts.labels import MAX_CLASSES
 
 
 class LabelCounter:

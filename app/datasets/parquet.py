@@ -1,23 +1,22 @@
 """Inspecting a Parquet file of encoded images and labels, as the Hugging Face datasets library writes them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.inspection.errors import ContentError, MalformedFileError, ManifestMismatchError, UploadTooLargeError
+from app.core.inspection.errors import ContentError, ManifestMismatchError
 from app.core.inspection.magic import refuse_impostor, sniff
+from app.core.inspection.parquet_file import column_type, names_in_schema, open_parquet
 from app.core.inspection.pickles import HEAD_BYTES
 from app.core.settings import Settings
+from app.core.texts.labels import MAX_CLASSES
 from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
-from app.datasets.labels import MAX_CLASSES, LabelCounter, agree_on_names
+from app.datasets.labels import LabelCounter, agree_on_names
 
 BATCH_ROWS = 64
-MAX_METADATA_BYTES = 64 * 2**20
 
 
 def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> DatasetFacts:
@@ -30,47 +29,16 @@ def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> 
     """
     columns = manifest.columns or {}
     image, label = columns.get("image", "image"), columns.get("label", "label")
-    try:
-        with pq.ParquetFile(
-            path,
-            pre_buffer=False,
-            buffer_size=2**20,
-            thrift_string_size_limit=MAX_METADATA_BYTES,
-            thrift_container_size_limit=1_000_000,
-        ) as file:
-            _check_sizes(file, limits)
-            schema = file.schema_arrow
-            image_path = _image_column(schema, image, columns)
-            label_type = _label_type(schema, label, columns)
-            names = agree_on_names(_names_in_schema(schema, label), manifest)
-            return _read_rows(file, (image, image_path, label), label_type, names)
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise MalformedFileError(f"The Parquet file is truncated or damaged: {str(error)[:300]}") from error
+    with open_parquet(path, limits) as file:
+        schema = file.schema_arrow
+        image_path = _image_column(schema, image)
+        label_type = _label_type(schema, label)
+        names = agree_on_names(names_in_schema(schema, label), manifest)
+        return _read_rows(file, (image, image_path, label), label_type, names)
 
 
-def _check_sizes(file: Any, limits: Settings) -> None:
-    metadata = file.metadata
-    if metadata.num_rows > limits.max_examples:
-        raise UploadTooLargeError(
-            f"The file has {metadata.num_rows:,} rows; at most {limits.max_examples:,} are accepted"
-        )
-    unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    if unpacked > limits.max_archive_bytes:
-        raise UploadTooLargeError(f"The file unpacks to {unpacked:,} bytes; the limit is {limits.max_archive_bytes:,}")
-
-
-def _column(schema: Any, name: str, role: str, columns: dict[str, str]) -> Any:
-    if schema.names.count(name) != 1:
-        raise ContentError(
-            f"The file has no column {name!r}; it has: {', '.join(schema.names)[:300]}. Set columns.{role} to the "
-            "right one",
-            field=f"/manifest/columns/{role}",
-        )
-    return schema.field(name).type
-
-
-def _image_column(schema: Any, name: str, columns: dict[str, str]) -> str:
-    kind = _column(schema, name, "image", columns)
+def _image_column(schema: Any, name: str) -> str:
+    kind = column_type(schema, name, "image")
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return name
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
@@ -84,8 +52,8 @@ def _image_column(schema: Any, name: str, columns: dict[str, str]) -> str:
     )
 
 
-def _label_type(schema: Any, name: str, columns: dict[str, str]) -> str:
-    kind = _column(schema, name, "label", columns)
+def _label_type(schema: Any, name: str) -> str:
+    kind = column_type(schema, name, "label")
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_integer(kind):
@@ -95,18 +63,6 @@ def _label_type(schema: Any, name: str, columns: dict[str, str]) -> str:
     raise ContentError(
         f"The column {name!r} has type {str(kind)[:200]}: labels are class numbers from 0 or class names",
         field="/manifest/columns/label",
-    )
-
-
-def _names_in_schema(schema: Any, label: str) -> list[str] | None:
-    """Return the class names that the Hugging Face datasets library stores beside the schema."""
-    try:
-        stored = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        names = stored["info"]["features"][label]["names"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return None
-    return (
-        names if isinstance(names, list) and len(names) >= 2 and all(isinstance(name, str) for name in names) else None
     )
 
 

@@ -1,14 +1,18 @@
 """From a stored file to a dataset: the one way in."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.inspection.errors import InspectionError
 from app.core.settings import Settings, get_settings
-from workers.data import ImageDataset
+from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.arrays import ArrayImages
 from workers.data.image_folder import FolderImages
 from workers.data.parquet import ParquetImages
+from workers.data.tagged import TableSentences
+from workers.data.texts import TableTexts
 from workers.errors import DataError
 
 
@@ -33,11 +37,44 @@ def load_image_dataset(
         DataError: The file is not what its facts say.
     """
     wanted = channels or (facts.shape[0] if facts.shape else 3)
-    try:
+    with _readable():
         if facts.format == "npz":
             return ArrayImages(manifest, facts, path, wanted, limits or get_settings())
         if facts.format == "parquet":
             return ParquetImages(manifest, facts, path, wanted)
         return FolderImages(manifest, facts, path, wanted, limits or get_settings())
+
+
+def load_text_dataset(
+    manifest: DatasetManifest, facts: DatasetFacts, path: Path, *, limits: Settings | None = None
+) -> TextDataset:
+    """Return the texts and labels of a stored dataset of texts, pairs or multi-label texts.
+
+    Args:
+        manifest: As uploaded.
+        facts: As found by the API when it was uploaded.
+        path: The stored file.
+        limits: Longest text and most examples; the process's settings by default.
+
+    Raises:
+        DataError: The file is not what its facts say.
+    """
+    with _readable():
+        return TableTexts(manifest, facts, path, limits or get_settings())
+
+
+def load_tagged_dataset(
+    manifest: DatasetManifest, facts: DatasetFacts, path: Path, *, limits: Settings | None = None
+) -> TaggedDataset:
+    """Return the sentences of a stored dataset of tagged texts; arguments and errors as for texts."""
+    with _readable():
+        return TableSentences(manifest, facts, path, limits or get_settings())
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Turn what the API would have refused into an error of the dataset."""
+    try:
+        yield
     except InspectionError as error:
         raise DataError(error.code, error.title, error.detail, field=error.field) from error

@@ -1,0 +1,59 @@
+"""Rows of a JSON Lines file: one object per line."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.core.inspection.errors import ContentError
+from app.core.settings import Settings
+from app.core.texts.lines import Lines
+from app.core.texts.rows import Columns, Row, no_column
+
+
+def read_jsonl(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
+    """Yield the rows of a JSON Lines file; values are what JSON makes of them. Blank lines are skipped.
+
+    Raises:
+        ContentError: With the line that is no object, or lacks a column.
+    """
+    with path.open("rb") as file:
+        lines = Lines(file, limits)
+        for line in lines:
+            if not line.isspace():
+                found = _object(line, lines.number)
+                for role, name in columns.items():
+                    if name not in found:
+                        raise no_column(f"Line {lines.number}", role, name, found)
+                yield Row(lines.number, tuple(found[name] for name in columns.values()))
+            lines.begin_row()
+
+
+def _object(line: str, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line, object_pairs_hook=_without_twins)
+    except json.JSONDecodeError as error:
+        raise ContentError(
+            f"Line {number} is not JSON ({error.msg} at character {error.colno}): every line must be one whole object, "
+            'such as {"text": "...", "label": 0}'
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ContentError(f"Line {number} cannot be read as JSON: {str(error)[:300]}") from error
+    if not isinstance(found, dict):
+        raise ContentError(
+            f'Line {number} is a JSON {_KINDS[type(found)]}: every line must be one object, such as {{"text": "...", '
+            '"label": 0}'
+        )
+    return found
+
+
+_KINDS = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the name {twice!r:.200} stands twice in one object")
+    return found
