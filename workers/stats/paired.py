@@ -71,7 +71,7 @@ def score_interval(b: int, c: int, n: int, *, alpha: float = 0.05) -> Interval:
     >>> [round(end, 3) for end in score_interval(9, 1, 20)]
     [0.046, 0.672]
     >>> [round(end, 3) for end in score_interval(0, 0, 20)]
-    [-0.21, 0.21]
+    [-0.236, 0.236]
     """
     return _end(b, c, n, -1, alpha / 2), _end(b, c, n, 1, alpha / 2)
 
