@@ -1,0 +1,182 @@
+"""What an endpoint's manifest must keep to beyond its schema; the API and the workers hold it to the same."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
+from jsonpath.filter import (
+    BaseExpression,
+    FilterExpression,
+    FilterExpressionLiteral,
+    InfixExpression,
+    PrefixExpression,
+    RelativeFilterQuery,
+)
+from jsonpath.segments import JSONPathRecursiveDescentSegment
+from jsonpath.selectors import Filter
+
+from app.contracts.endpoints import EACH, SECRET, SINGLE, EndpointArchitecture, placeholders
+from app.core.outbound.addresses import Network, check_host
+from app.core.outbound.errors import AddressRefusedError
+
+_RFC_9535 = JSONPathEnvironment(strict=True)
+
+
+class EndpointRuleError(ValueError):
+    """An endpoint's manifest breaks a rule.
+
+    Attributes:
+        field: JSON pointer into the request that stored it.
+        detail: What is wrong and what would be right.
+    """
+
+    def __init__(self, member: str, detail: str) -> None:
+        super().__init__(detail)
+        self.field = f"/manifest/architecture/{member}"
+        self.detail = detail
+
+
+class ScorePath:
+    """A JSONPath whose evaluation takes time linear in the answer, whoever wrote the path and the answer.
+
+    RFC 9535 as a whole allows ``$..*..*..*`` and patterns without bound, each of which can hold a worker for ever.
+
+    Raises:
+        EndpointRuleError: It is no JSONPath, or uses more than names, indexes, slices, wildcards, one ``..`` and
+            filters that compare members with literals.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            compiled = _RFC_9535.compile(path)
+        except (JSONPathError, RecursionError, ValueError) as error:
+            message = getattr(error, "message", None) or "it is nested too deeply"
+            raise EndpointRuleError("scores", f"scores is no JSONPath (RFC 9535): {message}") from error
+        if not isinstance(compiled, JSONPath):
+            raise EndpointRuleError("scores", "scores must be one JSONPath")
+        _check_linear(compiled)
+        self._path = compiled
+
+    def find(self, answer: Any, most: int) -> list[Any]:
+        """Return the nodes of a parsed answer, in its order, at most ``most + 1`` of them."""
+        # A string would be parsed as JSON a second time; it holds nothing to be found.
+        if not isinstance(answer, dict | list):
+            return []
+        try:
+            return [match.obj for match in islice(self._path.finditer(answer), most + 1)]
+        # Nested more deeply than the library descends, or a filter that compares what cannot be compared.
+        except JSONPathError:
+            return []
+
+
+def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network]) -> None:
+    """Raise for a manifest that could never be asked.
+
+    Args:
+        architecture: As uploaded.
+        allowed: Networks the operator allows.
+
+    Raises:
+        EndpointRuleError: The URL's host is a private address, the template contradicts itself, the path is none.
+    """
+    try:
+        check_host(host_of(architecture.url), allowed)
+    except AddressRefusedError as error:
+        raise EndpointRuleError("url", str(error)) from error
+    for name, value in architecture.headers.items():
+        if "{{secret" in SECRET.sub("", value):
+            pointer = f"headers/{name.replace('~', '~0')}"
+            raise EndpointRuleError(pointer, "a secret is written {{secret:NAME}}, NAME of letters, digits, _ and -")
+    check_template(architecture.request, architecture.batch_size)
+    compiled_path(architecture.scores)
+
+
+def check_template(request: Any, batch_size: int) -> None:
+    """Raise for a request template that cannot be filled in one way only.
+
+    Raises:
+        EndpointRuleError: ``$each`` has neighbours or stands inside another, a single text is wanted of several, or a
+            number is none.
+
+    >>> check_template({"a": {"$each": {"t": "{{text}}"}, "b": 1}}, 16)
+    Traceback (most recent call last):
+    app.core.endpoint_rules.EndpointRuleError: $each must be the only member of its object
+    """
+    try:
+        json.dumps(request, allow_nan=False)
+    except ValueError as error:
+        raise EndpointRuleError("request", "the template holds NaN or Infinity, which JSON does not know") from error
+    _check_each(request, is_inside=False)
+    outside = set(placeholders(request, inside=False))
+    if batch_size > 1 and (single := sorted(outside & set(SINGLE))):
+        raise EndpointRuleError(
+            "request", f"{single[0]} stands outside of $each: put it inside, or set batch_size to 1"
+        )
+
+
+def _check_each(template: Any, *, is_inside: bool) -> None:
+    if isinstance(template, list):
+        for value in template:
+            _check_each(value, is_inside=is_inside)
+    elif isinstance(template, dict):
+        if EACH in template and len(template) > 1:
+            raise EndpointRuleError("request", f"{EACH} must be the only member of its object")
+        if EACH in template and is_inside:
+            raise EndpointRuleError("request", f"{EACH} cannot stand inside another")
+        for name, value in template.items():
+            _check_each(value, is_inside=is_inside or name == EACH)
+
+
+@lru_cache(maxsize=64)
+def compiled_path(path: str) -> ScorePath:
+    """Return the path to the scores.
+
+    Raises:
+        EndpointRuleError: It is none, or not one of those accepted.
+
+    >>> compiled_path("$.outputs[?@.name == 'probs'].data").find({"outputs": [{"name": "probs", "data": [1]}]}, 1)
+    [[1]]
+    """
+    return ScorePath(path)
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL the contract has accepted.
+
+    >>> host_of("http://[::1]:8000/")
+    '::1'
+    """
+    return urlsplit(url).hostname or ""
+
+
+def _check_linear(path: JSONPath) -> None:
+    descents = 0
+    for segment in path.segments:
+        descents += isinstance(segment, JSONPathRecursiveDescentSegment)
+        if len(segment.selectors) > 1:
+            raise EndpointRuleError("scores", "scores: brackets hold one selector here, not a list of them")
+        if descents and any(isinstance(selector, Filter) for selector in segment.selectors):
+            raise EndpointRuleError("scores", "scores: a filter cannot follow `..` here")
+        for selector in segment.selectors:
+            if isinstance(selector, Filter) and not _is_plain(selector.expression):
+                raise EndpointRuleError(
+                    "scores", "scores: a filter may compare members of an item with literals, and nothing else"
+                )
+    if descents > 1:
+        raise EndpointRuleError("scores", "scores: `..` may stand once")
+
+
+def _is_plain(expression: BaseExpression) -> bool:
+    if isinstance(expression, FilterExpression):
+        return _is_plain(expression.expression)
+    if isinstance(expression, InfixExpression):
+        return _is_plain(expression.left) and _is_plain(expression.right)
+    if isinstance(expression, PrefixExpression):
+        return _is_plain(expression.right)
+    if isinstance(expression, RelativeFilterQuery):
+        return expression.path.singular_query()
+    return isinstance(expression, FilterExpressionLiteral)

@@ -1,0 +1,294 @@
+"""A text classifier behind somebody's HTTP endpoint."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from app.contracts.endpoints import SECRET, EndpointArchitecture, parse_network
+from app.contracts.targets import ModelManifest
+from app.core.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path, host_of
+from app.core.outbound import (
+    AddressRefusedError,
+    Answer,
+    AnswerUnusableError,
+    NotConnectedError,
+    Outbound,
+    OutboundError,
+    RequestRefusedError,
+    TransientError,
+)
+from app.core.outbound.addresses import Resolve, system_addresses
+from app.core.settings import Settings
+from workers.errors import TargetError
+from workers.targets import Text, UnansweredError
+from workers.targets.endpoint_messages import LABELS, LOG_ZERO, SCORES, MisfitError, fill, read_scores
+from workers.targets.endpoint_pace import BackOff, Pace, asked_pause_s
+
+__all__ = ["LOG_ZERO", "EndpointClassifier", "NoScoresError"]
+
+QUOTED_CHARACTERS = 200
+REQUESTS_AT_ONCE = 4
+"""Batches a caller should hand over at a time: enough that a last, short batch costs little."""
+_TITLE = "The endpoint cannot be used"
+_ARCHITECTURE = "/manifest/architecture"
+_AGAIN = frozenset({429, 502, 503, 504})
+# Answers that one text among many may have caused: too long, not readable, more than the server takes at once.
+_ONE_TEXT = frozenset({400, 413, 414, 422, 500})
+_FIELDS = {401: "headers", 403: "headers", 400: "request", 413: "batch_size", 415: "request", 422: "request"}
+
+
+class NoScoresError(UnansweredError):
+    """A text has no scores.
+
+    Attributes:
+        code: Kebab-case name of the reason.
+        field: JSON pointer to the part of the manifest to look at.
+    """
+
+    def __init__(self, code: str, detail: str, *, field: str, is_one_texts: bool = False) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.field = field
+        self.is_one_texts = is_one_texts
+
+
+class EndpointClassifier:
+    """Asks an endpoint for the scores of texts, batch by batch, no faster than it may be asked.
+
+    Logits are float64: as answered, or logarithms of probabilities (``LOG_ZERO`` for exactly 0). What fails for a batch
+    is asked again in halves where a single text may be to blame, so one bad text costs itself only. Nothing is
+    remembered: equal texts are sent as often as they are asked for.
+
+    Args:
+        manifest: Of an endpoint.
+        settings: Allowed networks and secrets.
+        spent: Texts sent for the same check by others.
+        resolve: Looks names up.
+        clock: Seconds that never go back.
+        sleep: Waits so many seconds.
+
+    Attributes:
+        tick: Called between requests and at least once a second in every wait; may raise to give up.
+        spent: Texts of the query budget that others have sent.
+        sent: Texts sent by this object, those sent again included; set it to 0 for a new check.
+
+    Raises:
+        TargetError: The manifest is of no endpoint that may be asked, or names a secret that is not for its host.
+    """
+
+    def __init__(
+        self,
+        manifest: ModelManifest,
+        settings: Settings,
+        *,
+        spent: int = 0,
+        resolve: Resolve = system_addresses,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not isinstance(manifest.architecture, EndpointArchitecture):
+            raise _refused(f"architecture {manifest.architecture.kind} is no endpoint", field=f"{_ARCHITECTURE}/kind")
+        networks = [parse_network(network) for network in settings.endpoint_allowed_networks]
+        try:
+            check_endpoint(manifest.architecture, networks)
+            self._path = compiled_path(manifest.architecture.scores)
+        except EndpointRuleError as error:
+            raise _refused(error.detail, field=error.field) from error
+        self._endpoint = manifest.architecture
+        self._labels = list(manifest.labels or ())
+        self._headers, self._secrets = _headers(manifest.architecture, settings)
+        self._pace = Pace(manifest.architecture.requests_per_second, clock=clock, sleep=sleep)
+        self._back_off = BackOff()
+        self.tick: Callable[[], None] = lambda: None
+        self.spent = spent
+        self.sent = 0
+        # A secret in plain text is for networks the operator trusts: the sender of the manifest chose the scheme.
+        is_open = bool(self._secrets) and self._endpoint.url.lower().startswith("http:")
+        self._outbound = Outbound(networks, allowed_only=is_open, resolve=resolve, tick=lambda: self.tick())
+
+    @property
+    def classes(self) -> int:
+        """Number of logits per text."""
+        return len(self._labels)
+
+    @property
+    def labels(self) -> list[str]:
+        """Class names in the order of the logits."""
+        return list(self._labels)
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return torch.device("cpu")
+
+    @property
+    def preferred_texts(self) -> int:
+        """Texts that are best asked for at once."""
+        return self._endpoint.batch_size * REQUESTS_AT_ONCE
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights: not known."""
+        return 0
+
+    def close(self) -> None:
+        """Close the connection that is kept."""
+        self._outbound.close()
+
+    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        """Return logits (classes,) float64 for each text, in order, or why there are none."""
+        answers: list[Tensor | UnansweredError] = []
+        for start in range(0, len(texts), self._endpoint.batch_size):
+            answers += self._ask(texts[start : start + self._endpoint.batch_size])
+        return answers
+
+    def check(self, texts: Sequence[Text]) -> list[Tensor]:
+        """Return logits (classes,) float64 for each text, in order.
+
+        Raises:
+            TargetError: One has none; the problem names the field of the manifest to look at.
+        """
+        answers = []
+        for answer in self.logits(texts):
+            if isinstance(answer, NoScoresError):
+                raise TargetError(answer.code, _TITLE, answer.detail, field=answer.field)
+            if isinstance(answer, Tensor):
+                answers.append(answer)
+        return answers
+
+    def _ask(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        affordable = self._affordable(len(texts))
+        if affordable < len(texts):
+            over = self._over_budget()
+            asked = self._ask(texts[:affordable]) if affordable else []
+            return [*asked, *(over for _ in texts[affordable:])]
+        try:
+            answer = self._exchange(texts)
+            read = read_scores(answer.body, self._path, len(texts), self._labels, self._endpoint.outputs)
+            return [self._misfit(one) if isinstance(one, MisfitError) else one for one in read]
+        except MisfitError as error:
+            failure = self._misfit(error)
+        except NoScoresError as error:
+            failure = error
+        if len(texts) == 1 or not failure.is_one_texts:
+            return [failure for _ in texts]
+        half = len(texts) // 2
+        return [*self._ask(texts[:half]), *self._ask(texts[half:])]
+
+    def _exchange(self, texts: Sequence[Text]) -> Answer:
+        """Send texts, again where that may help, and return an answer with a status of success."""
+        body = json.dumps(fill(self._endpoint.request, texts), allow_nan=False).encode()
+        failure = None
+        for attempt in range(self._endpoint.retries + 1):
+            self._pace.wait(self.tick)
+            if self._affordable(len(texts)) < len(texts):
+                break
+            self.sent += len(texts)
+            try:
+                answer = self._outbound.post(
+                    self._endpoint.url, body, self._headers, timeout_s=self._endpoint.timeout_s
+                )
+            except TransientError as error:
+                if isinstance(error, NotConnectedError):
+                    self.sent -= len(texts)
+                failure = NoScoresError("endpoint-silent", str(error), field=f"{_ARCHITECTURE}/url")
+                asked_s = 0.0
+            except OutboundError as error:
+                raise _not_asked(error) from error
+            else:
+                if 200 <= answer.status < 300:
+                    self._pace.speed_up()
+                    return answer
+                failure = self._answered(answer)
+                if answer.status not in _AGAIN:
+                    raise failure
+                if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+                    self._pace.slow_down()
+                asked_s = asked_pause_s(answer.headers.get("retry-after", ""))
+            self._pace.hold(max(self._back_off.pause_s(attempt), asked_s))
+        raise failure or self._over_budget()
+
+    def _affordable(self, wanted: int) -> int:
+        budget = self._endpoint.query_budget
+        return wanted if budget is None else max(0, min(wanted, budget - self.spent - self.sent))
+
+    def _over_budget(self) -> NoScoresError:
+        return NoScoresError(
+            "query-budget-spent",
+            f"query budget of {self._endpoint.query_budget} is spent",
+            field=f"{_ARCHITECTURE}/query_budget",
+        )
+
+    def _answered(self, answer: Answer) -> NoScoresError:
+        status = answer.status
+        if 300 <= status < 400:
+            where = self._quoted(answer.headers.get("location", ""))
+            detail = f"the endpoint redirects (HTTP {status}) to {where}: write the final address into url"
+            return NoScoresError("endpoint-redirects", detail, field=f"{_ARCHITECTURE}/url")
+        said = self._quoted(answer.body.decode("utf-8", "replace"))
+        return NoScoresError(
+            "endpoint-refuses",
+            f"the endpoint answers HTTP {status}: {said or 'nothing more'}",
+            field=f"{_ARCHITECTURE}/{_FIELDS.get(status, 'url')}",
+            is_one_texts=status in _ONE_TEXT,
+        )
+
+    def _misfit(self, error: MisfitError) -> NoScoresError:
+        found = error.found if isinstance(error.found, str) else json.dumps(error.found, ensure_ascii=False)
+        code = "endpoint-labels" if error.field == LABELS else "endpoint-answer"
+        detail = f"{error.reason}: {self._quoted(found)}"
+        return NoScoresError(code, detail, field=error.field, is_one_texts=error.field == SCORES)
+
+    def _quoted(self, text: str) -> str:
+        # A server may repeat the headers it was sent. Hidden before it is cut: half a secret is one too.
+        for secret in self._secrets:
+            text = text.replace(secret, "[secret]").replace(json.dumps(secret)[1:-1], "[secret]")
+        shown = "".join(character if character.isprintable() else " " for character in text)
+        return shown if len(shown) <= QUOTED_CHARACTERS else shown[:QUOTED_CHARACTERS] + "..."
+
+
+def _headers(endpoint: EndpointArchitecture, settings: Settings) -> tuple[Mapping[str, str], list[str]]:
+    """Return the headers to send, secrets filled in, and the secrets that must not be shown."""
+    used: set[str] = set()
+    host = host_of(endpoint.url)
+
+    def reveal(found: re.Match[str]) -> str:
+        secret = settings.endpoint_secrets.get(found[1])
+        if secret is None or secret.host.strip("[]").lower() != host:
+            raise _refused(
+                f"there is no secret {found[1]} for the host {host}: the operator keeps them in "
+                "SEATRIAL_ENDPOINT_SECRETS, each for one host",
+                field=f"{_ARCHITECTURE}/headers",
+            )
+        if not secret.value.isascii() or not secret.value.isprintable():
+            raise _refused(
+                f"the secret {found[1]} holds characters that no header can carry", field=f"{_ARCHITECTURE}/headers"
+            )
+        used.add(secret.value)
+        return secret.value
+
+    headers = {name: SECRET.sub(reveal, value) for name, value in endpoint.headers.items()}
+    # The longest first: one may be the beginning of another.
+    return {"Content-Type": "application/json", **headers}, sorted(used, key=len, reverse=True)
+
+
+def _not_asked(error: OutboundError) -> NoScoresError:
+    codes: dict[type[Any], tuple[str, str]] = {
+        AddressRefusedError: ("endpoint-address-refused", "url"),
+        RequestRefusedError: ("endpoint-request-refused", "headers"),
+    }
+    code, member = codes.get(type(error), ("endpoint-unusable", "url"))
+    # An answer that is too large may be so because of many texts.
+    is_one_texts = isinstance(error, AnswerUnusableError)
+    return NoScoresError(code, str(error), field=f"{_ARCHITECTURE}/{member}", is_one_texts=is_one_texts)
+
+
+def _refused(detail: str, *, field: str) -> TargetError:
+    return TargetError("endpoint-unusable", _TITLE, detail, field=field)
