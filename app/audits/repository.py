@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 from sqlalchemy import BindParameter, Row, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from app.contracts.families import TASKS
 from app.contracts.states import RunState
+from app.contracts.targets import IMAGES
 from app.core.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
@@ -69,6 +71,8 @@ class AuditParts:
     checks: Sequence[AnyRow]
     stages: dict[str, list[str]]
     work: dict[str, StageWork]
+    asked: dict[str, tuple[int, int]]
+    """Queries and forward passes of each check that has asked a text model."""
 
 
 _OF_AUDIT: BindParameter[str] = bindparam("audit_id")
@@ -95,6 +99,12 @@ _SUM_SHARDS = (
     .where(CheckRow.audit_id == _OF_AUDIT)
     .group_by(ShardRow.check_id, ShardRow.state)
 )
+_SUM_ASKED = (
+    select(ShardRow.check_id, func.sum(ShardRow.queries), func.sum(ShardRow.forward_passes))
+    .join(CheckRow, CheckRow.id == ShardRow.check_id)
+    .where(CheckRow.audit_id == _OF_AUDIT, ShardRow.queries.is_not(None))
+    .group_by(ShardRow.check_id)
+)
 _FIND_RUNNING = (
     select(ShardRow.check_id, ShardRow.started_at)
     .join(CheckRow, CheckRow.id == ShardRow.check_id)
@@ -112,18 +122,21 @@ def exists(session: Session, project_id: str, audit_id: str) -> bool:
 
 
 def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts | None:
-    """Return an audit with its checks, stages and progress: at most five queries."""
+    """Return an audit with its checks, stages and progress: at most six queries."""
     of_audit = {"audit_id": audit_id}
     audit = session.execute(_FIND_AUDIT, {**of_audit, "project_id": project_id}).one_or_none()
     if audit is None:
         return None
     checks = session.execute(_FIND_CHECKS, of_audit).all()
     if all(check.stage is None for check in checks):
-        return AuditParts(audit, checks, {}, {})
+        return AuditParts(audit, checks, {}, {}, {})
     stages: dict[str, list[str]] = {}
     for check_id, name in session.execute(_FIND_STAGES, of_audit):
         stages.setdefault(check_id, []).append(name)
-    return AuditParts(audit, checks, stages, _work(session, of_audit))
+    asked = {}
+    if any(IMAGES not in TASKS.get(check.kind, (IMAGES,)) for check in checks):
+        asked = {row[0]: (int(row[1] or 0), int(row[2] or 0)) for row in session.execute(_SUM_ASKED, of_audit)}
+    return AuditParts(audit, checks, stages, _work(session, of_audit), asked)
 
 
 def _work(session: Session, of_audit: dict[str, str]) -> dict[str, StageWork]:

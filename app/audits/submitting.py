@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.audits.fitting import check_data, check_family, check_further_data, check_same_input
 from app.contracts.audits import AuditCreate, AuditEstimate
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
@@ -24,13 +25,6 @@ class UnknownReferenceError(InvalidRequestError):
 
     code = "unknown-reference"
     title = "The request names something that is not there"
-
-
-class TaskMismatchError(InvalidRequestError):
-    """Model and data are for different things."""
-
-    code = "task-mismatch"
-    title = "Model and data do not fit together"
 
 
 @dataclass(frozen=True)
@@ -66,14 +60,12 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
     """
     model = _model(session, project_id, request.model, "/model")
     dataset = _dataset(session, project_id, request.dataset, "/dataset")
-    if model.task != dataset.task:
-        raise TaskMismatchError(f"The model does {model.task}, the dataset is for {dataset.task}.", pointer="/dataset")
-    _check_labels(model, dataset)
-    _check_shape(model, dataset)
+    check_data(model, dataset)
     further: dict[str, ModelRow | DatasetRow] = {}
     costs = []
     samples = min(request.samples, int(dataset.facts["examples"]))
     for position, check in enumerate(request.checks):
+        check_family(check, model, dataset, samples, f"/checks/{position}")
         sizes = {}
         for parameter, named in check.references().items():
             pointer = f"/checks/{position}/{parameter}"
@@ -84,15 +76,14 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
                         f"{parameter} must name another model than the one audited, {model.id}.", pointer=pointer
                     )
                 found = _model(session, project_id, named, pointer)
-                _check_same_input(model, found, pointer)
+                check_same_input(model, found, pointer)
             else:
                 # Its shape may differ: workers bring further datasets to the model's.
                 found = _dataset(session, project_id, named, pointer)
+                check_further_data(model, dataset, found, pointer)
                 sizes[parameter] = int(found.facts["examples"])
-            if found.task != model.task:
-                raise TaskMismatchError(f"The model does {model.task}, {named} is for {found.task}.", pointer=pointer)
             further[pointer] = found
-        costs.append(cost_of(check, samples, sizes, model.facts))
+        costs.append(cost_of(check, samples, sizes, model.facts, mean_words=dataset.facts.get("mean_words")))
     return Plan(request, model, dataset, further, costs)
 
 
@@ -115,46 +106,6 @@ def _dataset(session: Session, project_id: str, dataset_id: str, pointer: str) -
     return row
 
 
-def _check_labels(model: ModelRow, dataset: DatasetRow) -> None:
-    labels = model.manifest.get("labels")
-    counts = dataset.facts.get("label_counts") or {}
-    largest = max((int(label) for label in counts), default=0)
-    if labels and largest >= len(labels):
-        raise TaskMismatchError(
-            f"The dataset has label {largest}, the model has {len(labels)} classes: labels count from 0.",
-            pointer="/dataset",
-        )
-
-
-def _check_shape(model: ModelRow, dataset: DatasetRow) -> None:
-    wanted = _input_shape(model)
-    shape = dataset.facts.get("shape")
-    if wanted and shape is None:
-        raise TaskMismatchError(
-            f"The model takes images of shape {wanted} (channels, height, width), the images of {dataset.id} differ in "
-            "size from each other: bring them to that size before uploading.",
-            pointer="/dataset",
-        )
-    if wanted and wanted != shape:
-        raise TaskMismatchError(
-            f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
-            pointer="/dataset",
-        )
-
-
-def _check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
-    first, second = _input_shape(model), _input_shape(other)
-    if first and second and first != second:
-        raise TaskMismatchError(
-            f"{model.id} takes images of shape {first} (channels, height, width), {other.id} takes {second}.",
-            pointer=pointer,
-        )
-
-
-def _input_shape(model: ModelRow) -> list[int] | None:
-    return (model.manifest.get("input") or {}).get("shape")
-
-
 def estimate(planned: Plan) -> AuditEstimate:
     """Return what an audit would cost."""
     costs = planned.costs
@@ -162,14 +113,14 @@ def estimate(planned: Plan) -> AuditEstimate:
         examples=planned.examples,
         forward_passes=sum(cost.forward for cost in costs),
         backward_passes=sum(cost.backward for cost in costs),
-        # No family asks a black box yet.
-        queries=0,
+        queries=sum(cost.queries for cost in costs),
         seconds=total_seconds(costs),
         checks=[
             {
                 "kind": cost.kind,
                 "forward_passes": cost.forward,
                 "backward_passes": cost.backward,
+                "queries": cost.queries,
                 "seconds": cost.seconds,
             }
             for cost in costs

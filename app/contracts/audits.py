@@ -74,6 +74,14 @@ class Progress(Read):
     )
 
 
+class Meters(Read):
+    """What a check has asked of the text model under audit so far."""
+
+    queries: int = Field(description="Scores its attacks asked for.")
+    forward_passes: int = Field(description="Texts the model computed or the endpoint was sent; the rest was known.")
+    hit_rate: float | None = Field(description="Share of queries answered from the cache of logits; null at 0 queries.")
+
+
 class CheckRead(Read):
     """One check of an audit."""
 
@@ -82,6 +90,7 @@ class CheckRead(Read):
     params: dict[str, Any] = Field(description="Parameters, defaults filled in.")
     state: RunState = Field(description="State.")
     progress: Progress = Field(description="How far it is.")
+    meters: Meters | None = Field(default=None, description="What was asked of a text model; null for others.")
     stages: list[str] = Field(description="Stages begun so far; each has its own table of records.")
     result: Result | None = Field(default=None, description="Numbers, once the check has succeeded.")
     figures: list[str] = Field(default_factory=list, description="Names of its figures.")
@@ -122,10 +131,10 @@ class AuditEstimate(Read):
     examples: int = Field(description="Examples that would be audited.")
     forward_passes: int = Field(description="Single-example forward passes, at most.")
     backward_passes: int = Field(description="Single-example forward-backward passes, at most.")
-    queries: int = Field(description="Model queries of black-box attacks, at most.")
+    queries: int = Field(description="Scores black-box attacks ask for, at most; many are answered from a cache.")
     seconds: float | None = Field(
         description="Seconds on one worker like the one that checked the model; null until it has."
     )
     checks: list[dict[str, Any]] = Field(
-        description="The same per check: kind, forward_passes, backward_passes, seconds."
+        description="The same per check: kind, forward_passes, backward_passes, queries, seconds."
     )

@@ -3,12 +3,21 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from app.contracts.base import Read, Request
-from app.contracts.targets import NAME, VERSION, Task
+from app.contracts.targets import IMAGES, NAME, VERSION, Task
 
-DatasetFormat = Literal["npz", "image_folder", "parquet"]
+DatasetFormat = Literal["npz", "image_folder", "parquet", "csv", "jsonl", "conllu"]
+
+COLUMNS: dict[Task, tuple[str, ...]] = {
+    "image-classification": ("image", "label"),
+    "text-classification": ("text", "label"),
+    "text-pair-classification": ("premise", "hypothesis", "label"),
+    "multi-label-classification": ("text", "labels"),
+    "token-classification": ("tokens", "tags"),
+}
+"""What a table must hold for a task, under these names unless ``columns`` gives others."""
 
 
 class DatasetManifest(Request):
@@ -21,15 +30,27 @@ class DatasetManifest(Request):
     columns: dict[str, str] | None = Field(
         default=None,
         max_length=20,
-        description="Where a table keeps what: `image` and `label` for images (defaults: columns of those names).",
-        examples=[{"image": "image", "label": "label"}],
+        description="Where a table keeps what: `image` and `label` for images; `text` and `label`; `premise`, "
+        "`hypothesis` and `label`; `text` and `labels`; `tokens` and `tags` (CoNLL-U: `tags` is upos, the default, or "
+        "xpos). By default columns of those names.",
+        examples=[{"text": "review", "label": "stars"}],
     )
     labels: list[str] | None = Field(
         default=None,
         min_length=2,
         max_length=100_000,
-        description="Class names in the order of the label numbers, where the file has none.",
+        description="Class names in the order of the label numbers, where the file has none. Where a table's labels "
+        "are names, this is their order; without it they are numbered in alphabetical order.",
     )
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_are_known(cls, columns: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
+        known = COLUMNS.get(info.data.get("task", IMAGES), ())
+        for role in columns or {}:
+            if known and role not in known:
+                raise ValueError(f"{role[:100]!r} is no column of {info.data['task']}: it has {', '.join(known)}")
+        return columns
 
 
 class DatasetReference(Request):
@@ -48,8 +69,13 @@ class DatasetFacts(Read):
     shape: list[int] | None = Field(
         default=None, description="Channels, height, width of the images; null when they differ in size."
     )
-    label_counts: dict[str, int] = Field(description="Examples per label number.")
+    label_counts: dict[str, int] = Field(
+        description="Examples per label number; of multi-label and tagged texts, occurrences."
+    )
     labels: list[str] | None = Field(default=None, description="Class names, where the file or manifest has them.")
+    mean_words: float | None = Field(
+        default=None, description="Mean number of words (separated by spaces) of a text, both parts of a pair together."
+    )
 
 
 class DatasetRead(Read):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-IntervalMethod = Literal["clopper-pearson", "bootstrap", "exact", "none"]
+IntervalMethod = Literal["clopper-pearson", "bootstrap", "paired", "exact", "none"]
 
 
 class Estimate(BaseModel):

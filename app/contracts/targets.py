@@ -8,9 +8,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.contracts.base import Read, Real, Request
+from app.contracts.endpoints import PLURAL, SINGLE, EndpointArchitecture, placeholders
 from app.contracts.estimates import Flag
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
+
+IMAGES = "image-classification"
+SINGLE_LABEL_TEXTS = ("text-classification", "text-pair-classification")
+"""Tasks in which a text, or a pair of them, has exactly one class."""
 
 Task = Literal[
     "image-classification",
@@ -124,7 +129,8 @@ Architecture = Annotated[
     | PreActResNet18Architecture
     | WideResNetArchitecture
     | LeNetArchitecture
-    | HuggingFaceArchitecture,
+    | HuggingFaceArchitecture
+    | EndpointArchitecture,
     Field(discriminator="kind"),
 ]
 
@@ -211,32 +217,75 @@ class ModelManifest(Request):
         return labels
 
     @model_validator(mode="after")
-    def _image_models_state_their_input(self) -> Self:
-        if self.task == "image-classification" and self.architecture.kind != "huggingface":
+    def _task_fits_architecture(self) -> Self:
+        kind = self.architecture.kind
+        if isinstance(self.architecture, EndpointArchitecture):
+            self._check_endpoint(self.architecture)
+        elif self.task == IMAGES and kind != "huggingface":
             if self.input is None:
                 raise ValueError("input is required: shape, mean and std of the images")
             if self.labels is None:
                 raise ValueError("labels is required: the class names in the order of the logits")
-        elif self.task != "image-classification" and self.architecture.kind != "huggingface":
-            raise ValueError(f"architecture {self.architecture.kind} classifies images; {self.task} needs huggingface")
+        elif self.task != IMAGES and kind != "huggingface":
+            raise ValueError(f"architecture {kind} classifies images; {self.task} needs huggingface or endpoint")
+        if self.task != IMAGES and self.input is not None:
+            raise ValueError(f"input describes images; {self.task} has none: leave it out")
         return self
+
+    def _check_endpoint(self, endpoint: EndpointArchitecture) -> None:
+        if self.task not in SINGLE_LABEL_TEXTS:
+            raise ValueError(f"an endpoint is audited for {' or '.join(SINGLE_LABEL_TEXTS)}, not for {self.task}")
+        if self.labels is None:
+            raise ValueError("labels is required: the class names in the order of the endpoint's scores")
+        # A template names the parts of its texts: one part, or premise and hypothesis.
+        of_pairs = {name for name in (*SINGLE, *PLURAL) if "premise" in name or "hypothes" in name}
+        named = set(placeholders(endpoint.request))
+        wanted = of_pairs if self.task == "text-pair-classification" else {*SINGLE, *PLURAL} - of_pairs
+        if not named <= wanted:
+            raise ValueError(f"the request template of {self.task} may hold {', '.join(sorted(wanted))}")
+        if len(wanted) > 2 and not any("premise" in name for name in named):
+            raise ValueError("the request template holds no {{premise}} or {{premises}}")
+        if len(wanted) > 2 and not any("hypothes" in name for name in named):
+            raise ValueError("the request template holds no {{hypothesis}} or {{hypotheses}}")
 
 
 class ModelReference(Request):
-    """A model named by a path the operator allows, instead of an upload."""
+    """A model that is not uploaded: one named by a path the operator allows, or an HTTP endpoint."""
 
     manifest: ModelManifest = Field(description="The manifest, as in an upload.")
-    path: str = Field(min_length=1, max_length=4096, description="Folder or .safetensors file below an allowed folder.")
+    path: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="Folder or .safetensors file below an allowed folder; none for an endpoint.",
+    )
+
+    @model_validator(mode="after")
+    def _weights_have_a_path(self) -> Self:
+        if isinstance(self.manifest.architecture, EndpointArchitecture):
+            if self.path is not None:
+                raise ValueError("an endpoint has no path: leave it out")
+        elif self.path is None:
+            raise ValueError("path is required, unless the architecture is an endpoint")
+        return self
 
 
 class ModelFacts(Read):
     """What the worker measured when it checked the model."""
 
-    parameters: int = Field(description="Number of weights.")
+    parameters: int = Field(description="Number of weights; 0 where they are not known (an endpoint).")
     classes: int = Field(description="Logits per example.")
     device: str = Field(description="Where it was measured.", examples=["cpu", "NVIDIA H200"])
-    forward_s: float = Field(description="Seconds per example of a forward pass, in a batch.")
-    backward_s: float = Field(description="Seconds per example of a forward and a backward pass, in a batch.")
+    forward_s: float = Field(
+        description="Seconds per example of a forward pass, in a batch; of a text of `tokens` tokens, or of one text "
+        "sent to an endpoint."
+    )
+    backward_s: float | None = Field(
+        default=None,
+        description="Seconds per example of a forward and a backward pass, in a batch; null for text models, which are "
+        "attacked without gradients.",
+    )
+    tokens: int | None = Field(default=None, description="Tokens of the texts a text model was timed on.")
     flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
     memory_bytes_per_example: int | None = Field(
         default=None, description="Device memory per example of a backward pass, where known."

@@ -17,16 +17,25 @@ class Cost:
         kind: Its family.
         forward: Single-example forward passes.
         backward: Single-example forward and backward passes.
+        queries: Scores black-box attacks ask for.
         seconds: On one worker like the one that checked the model; None until it has.
     """
 
     kind: str
     forward: int
     backward: int
+    queries: int
     seconds: float | None
 
 
-def cost_of(check: Costed, samples: int, sizes: dict[str, int], facts: dict[str, Any] | None) -> Cost:
+def cost_of(
+    check: Costed,
+    samples: int,
+    sizes: dict[str, int],
+    facts: dict[str, Any] | None,
+    *,
+    mean_words: float | None = None,
+) -> Cost:
     """Return what a check costs at most.
 
     Args:
@@ -34,12 +43,16 @@ def cost_of(check: Costed, samples: int, sizes: dict[str, int], facts: dict[str,
         samples: Examples audited.
         sizes: Examples of each further dataset, by the parameter that names it.
         facts: Seconds per pass, as measured when the model was checked.
+        mean_words: Mean words of a text, where there are texts.
     """
-    forward, backward = check.passes(samples, sizes)
+    passes = check.passes(samples, sizes, mean_words=mean_words)
     seconds = None
     if facts is not None:
-        seconds = OVERHEAD_S + forward * facts["forward_s"] + backward * facts["backward_s"]
-    return Cost(check.kind, forward, backward, seconds)
+        # The time of a text grows with its tokens; English has about 1.3 of them to a word.
+        longer = max(1.0, 1.3 * mean_words / facts["tokens"]) if mean_words and facts.get("tokens") else 1.0
+        seconds = OVERHEAD_S + passes.forward * facts["forward_s"] * longer
+        seconds += passes.backward * (facts["backward_s"] or 0.0)
+    return Cost(check.kind, *passes, seconds)
 
 
 def total_seconds(costs: list[Cost]) -> float | None:

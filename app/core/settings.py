@@ -6,6 +6,8 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.contracts.endpoints import EndpointSecret, parse_network
+
 MIB = 2**20
 
 
@@ -44,6 +46,7 @@ class Settings(BaseSettings):
     max_activation_values: int = Field(
         default=2**29, gt=0, description="Most values a model may compute for one image, all its operators together."
     )
+    max_text_chars: int = Field(default=100_000, gt=0, description="Longest text of a dataset, in characters.")
     max_examples: int = Field(default=5_000_000, gt=0, description="Most examples in a dataset.")
 
     lease_s: float = Field(default=60.0, gt=0, description="Seconds a shard stays claimed without a heartbeat.")
@@ -60,6 +63,25 @@ class Settings(BaseSettings):
         default=0, ge=0, description="CPU threads per worker; 0: all cores. Part of what makes a run repeatable."
     )
 
+    resources: Path | None = Field(
+        default=None,
+        description="Folder of language resources (WordNet, word vectors, encoders); default: home/resources. "
+        "`seatrial resources` lists what is there.",
+    )
+    logit_cache_bytes: int = Field(
+        default=256 * MIB, ge=MIB, description="Memory a worker keeps logits of texts in, to ask each text once."
+    )
+    endpoint_allowed_networks: list[str] = Field(
+        default=[],
+        description="Private or local networks endpoint models may be in, as JSON list of CIDR blocks; others are "
+        "refused.",
+    )
+    endpoint_secrets: dict[str, EndpointSecret] = Field(
+        default={},
+        description='Secrets endpoint headers may name, as JSON: `{"NAME": {"host": "...", "value": "..."}}`. Workers '
+        "need them, the API does not.",
+    )
+
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(default=False, description="Log JSON lines.")
 
@@ -72,6 +94,18 @@ class Settings(BaseSettings):
                 f"heartbeat_s ({heartbeat_s:g}) must be at most half of lease_s ({lease_s:g}): one beat may be missed"
             )
         return heartbeat_s
+
+    @field_validator("endpoint_allowed_networks")
+    @classmethod
+    def _networks_are_networks(cls, networks: list[str]) -> list[str]:
+        for network in networks:
+            parse_network(network)
+        return networks
+
+    @property
+    def resolved_resources(self) -> Path:
+        """Where language resources are."""
+        return self.resources or self.home.absolute() / "resources"
 
     @property
     def resolved_database_url(self) -> str:

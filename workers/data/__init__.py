@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from workers.targets import Text
+
 
 class ImageDataset(Protocol):
     """Labelled images, read by position in the file; the position is the example's id."""
@@ -27,4 +29,39 @@ class ImageDataset(Protocol):
         Raises:
             DataError: An image does not decode, or has another shape than the others.
         """
+        ...
+
+
+class TextDataset(Protocol):
+    """Labelled texts, read by position in the file; the position is the example's id."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Labels (n,) of texts with one class each; (n, classes) of zeros and ones of multi-label texts."""
+        ...
+
+    @property
+    def label_names(self) -> list[str] | None:
+        """Class names, where the file or its manifest has them."""
+        ...
+
+    def texts(self, positions: Sequence[int]) -> list[Text]:
+        """Return texts, in the order of ``positions``."""
+        ...
+
+
+class TaggedDataset(Protocol):
+    """Sentences whose every token has a tag."""
+
+    @property
+    def label_names(self) -> list[str]:
+        """Tag names in the order of the tag numbers."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        ...
+
+    def sentence(self, position: int) -> tuple[list[str], list[int]]:
+        """Return the tokens of a sentence and their tag numbers."""
         ...

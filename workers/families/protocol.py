@@ -13,13 +13,17 @@ import torch
 from torch import Tensor
 
 from app.contracts.estimates import Result
-from workers.targets import Classifier
+from workers.attacks.text.scoring import ScoringService
+from workers.targets import Classifier, Text
 
 Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""
 
 SAMPLE = "sample"
 """The source of a stage that runs over the audit's own sample."""
+
+HELD_OUT = "held_out"
+"""The source of a stage that runs over examples of the audit's dataset that are not in its sample."""
 
 ParamsT = TypeVar("ParamsT", contravariant=True)
 
@@ -30,13 +34,17 @@ class Stage:
 
     Attributes:
         name: Unique within the check; also the name of its table of records.
-        source: ``SAMPLE``, or the parameter naming a further dataset (``outliers/dataset``).
-        limit: At most so many examples of the source (its first ones; a sample is stratified at every length).
+        source: ``SAMPLE``, ``HELD_OUT``, or the parameter naming a further dataset (``outliers/dataset``).
+        limit: At most so many examples of the source (its first ones; a sample is stratified at every length). Without
+            it as many as the audit samples.
+        grain: Examples that must stay together in a shard; None for a whole batch, so that floating-point sums inside a
+            batch are the same however a stage is cut.
     """
 
     name: str
     source: str = SAMPLE
     limit: int | None = None
+    grain: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,8 @@ class TargetInfo:
 
     classes: int
     labels: list[str] | None
-    input_shape: tuple[int, int, int]
+    input_shape: tuple[int, int, int] | None
+    task: str = "image-classification"
     has_gradients: bool = True
 
 
@@ -80,6 +89,21 @@ class Batch:
     example_ids: list[int]
     images: Tensor
     labels: Tensor
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """A labelled text.
+
+    Attributes:
+        example_id: Position in its dataset.
+        text: The text, or premise and hypothesis.
+        label: Class number.
+    """
+
+    example_id: int
+    text: Text
+    label: int
 
 
 class RunContext(Protocol):
@@ -109,6 +133,26 @@ class RunContext(Protocol):
 
     def model(self, parameter: str) -> Classifier:
         """Return the further model a parameter names (``transfer_model``)."""
+        ...
+
+    def texts(self) -> list[TextExample]:
+        """Return the shard's examples of a text dataset, in order."""
+        ...
+
+    def progress(self, done: int) -> None:
+        """Tell how many of the shard's examples are done; for those who do not take batches."""
+        ...
+
+    def scoring(self, parameter: str | None = None) -> ScoringService:
+        """Return the scoring service of the text model under audit, or of the further model a parameter names."""
+        ...
+
+    def seed(self, purpose: str, example_id: int) -> int:
+        """Return a 63-bit seed made of (audit seed, family, purpose, example id) alone."""
+        ...
+
+    def records(self, stage: str) -> Records:
+        """Return the records of a finished stage of this check."""
         ...
 
 

@@ -1,9 +1,13 @@
-"""Models under audit, behind one small protocol."""
+"""Models under audit, behind small protocols: one for images, one for texts, one for tagged texts."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+
+Text: TypeAlias = str | tuple[str, str]
+"""A text, or premise and hypothesis."""
 
 
 class Classifier(Protocol):
@@ -24,4 +28,56 @@ class Classifier(Protocol):
 
     def logits(self, images: Tensor) -> Tensor:
         """Return logits (batch, classes); differentiable with respect to ``images``."""
+        ...
+
+
+class UnansweredError(Exception):
+    """A text has no scores: an endpoint did not answer, or its budget is spent. Its example is errored."""
+
+
+class TextClassifier(Protocol):
+    """A frozen text classifier in eval mode.
+
+    What it returns for a text depends on that text alone, bit for bit: not on the texts beside it, nor on how many
+    there are. Records are byte-identical however a stage is cut because of that.
+    """
+
+    @property
+    def classes(self) -> int:
+        """Number of logits per text."""
+        ...
+
+    @property
+    def labels(self) -> list[str]:
+        """Class names in the order of the logits."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes; the CPU for an endpoint."""
+        ...
+
+    @property
+    def preferred_texts(self) -> int:
+        """Texts that are best asked for at once."""
+        ...
+
+    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        """Return logits (classes,) on the CPU for each text, in order, or why there are none.
+
+        float32 where a module computed them; float64 where they are logarithms of probabilities somebody sent.
+        """
+        ...
+
+
+class TokenClassifier(Protocol):
+    """A frozen tagger in eval mode; the same promise as a text classifier's."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Tag names in the order of the logits."""
+        ...
+
+    def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+        """Return logits (tokens, tags) float32 on the CPU for each sentence, of each token's first piece."""
         ...

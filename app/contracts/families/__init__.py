@@ -1,16 +1,30 @@
 """The families a check may name: one module each, one discriminated union over them."""
 
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from app.contracts.estimates import Metric
-from app.contracts.families import uncertainty_span
+from app.contracts.families import temperature_attack, uncertainty_span
+from app.contracts.families.costs import Passes
+from app.contracts.families.temperature_attack import TemperatureAttackParams
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from app.contracts.targets import IMAGES, SINGLE_LABEL_TEXTS
 
-CheckParams = UncertaintySpanParams
-"""Body of a check: becomes a union discriminated by ``kind`` with the second family."""
+CheckParams = Annotated[UncertaintySpanParams | TemperatureAttackParams, Field(discriminator="kind")]
+"""Body of a check."""
 
-METRICS: dict[str, list[Metric]] = {"uncertainty_span": uncertainty_span.METRICS}
+METRICS: dict[str, list[Metric]] = {
+    "uncertainty_span": uncertainty_span.METRICS,
+    "temperature_attack": temperature_attack.METRICS,
+}
 """Every metric a family publishes, by family."""
+
+TASKS: dict[str, tuple[str, ...]] = {"uncertainty_span": (IMAGES,), "temperature_attack": SINGLE_LABEL_TEXTS}
+"""What the models a family audits do."""
+
+GRADIENT_FAMILIES = frozenset({"uncertainty_span"})
+"""Families that need the model's weights: an endpoint will not do."""
 
 
 class Costed(Protocol):
@@ -25,15 +39,22 @@ class Costed(Protocol):
         """Return ids of further models and datasets by the parameter that names them."""
         ...
 
-    def passes(self, samples: int, sizes: dict[str, int]) -> "tuple[int, int]":
-        """Return how many single-example forward and forward-backward passes the check takes at most."""
+    def held_out(self) -> int:
+        """Return how many examples of the audit's dataset are needed beside its sample."""
+        ...
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return what the check takes at most."""
         ...
 
 
-_PARAMS: dict[str, type[UncertaintySpanParams]] = {"uncertainty_span": UncertaintySpanParams}
+_PARAMS: dict[str, type[UncertaintySpanParams] | type[TemperatureAttackParams]] = {
+    "uncertainty_span": UncertaintySpanParams,
+    "temperature_attack": TemperatureAttackParams,
+}
 
 
-def params_contract(kind: str) -> type[UncertaintySpanParams]:
+def params_contract(kind: str) -> type[UncertaintySpanParams] | type[TemperatureAttackParams]:
     """Return the parameters of a family.
 
     Raises:

@@ -6,6 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
+from app.contracts.families.costs import Passes
 
 SpecificAttack = Literal[
     "ace",
@@ -133,12 +134,17 @@ class UncertaintySpanParams(Request):
             named["transfer_model"] = self.transfer_model
         return named
 
-    def passes(self, samples: int, sizes: dict[str, int]) -> tuple[int, int]:
-        """Return how many single-example forward and forward-backward passes the check takes at most.
+    def held_out(self) -> int:
+        """Return 0: nothing is fitted."""
+        return 0
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return how many single-example passes the check takes at most.
 
         Args:
             samples: Examples audited.
             sizes: Examples of each further dataset of :meth:`references`, by the same keys.
+            mean_words: Of no meaning here.
         """
         attack = self.steps * self.restarts
         backward = 2 * attack * samples
@@ -159,7 +165,7 @@ class UncertaintySpanParams(Request):
         if self.transfer_model is not None:
             backward += 2 * attack * samples
             forward += 7 * samples
-        return forward, backward
+        return Passes(forward, backward)
 
 
 ARMS = ("clean", "over", "under")

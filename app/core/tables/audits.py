@@ -94,6 +94,9 @@ class ShardRow(Leased, Base):
     flags: Mapped[list[Any] | None]
     error: Mapped[dict[str, Any] | None]
     seconds: Mapped[float | None] = mapped_column(Float)
+    queries: Mapped[int | None] = mapped_column(BigInteger)
+    forward_passes: Mapped[int | None] = mapped_column(BigInteger)
+    """Scores asked for, and those the model computed: the rest came from a cache. Null where nothing was asked."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 

@@ -1,0 +1,133 @@
+"""Whether model, data and checks fit together, as far as rows can tell; workers look at the rest."""
+
+from app.contracts.families import GRADIENT_FAMILIES, TASKS, CheckParams
+from app.contracts.targets import IMAGES
+from app.core.tables import DatasetRow, ModelRow
+from app.web.problems import InvalidRequestError
+
+
+class TaskMismatchError(InvalidRequestError):
+    """Model and data are for different things."""
+
+    code = "task-mismatch"
+    title = "Model and data do not fit together"
+
+
+def check_data(model: ModelRow, dataset: DatasetRow) -> None:
+    """Refuse a dataset for another task, with labels the model has not, or with images of another shape.
+
+    Raises:
+        TaskMismatchError: Pointing at ``/dataset``.
+    """
+    if model.task != dataset.task:
+        raise TaskMismatchError(f"The model does {model.task}, the dataset is for {dataset.task}.", pointer="/dataset")
+    _check_labels(model, dataset, "/dataset")
+    if model.task == IMAGES:
+        _check_shape(model, dataset)
+
+
+def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, samples: int, pointer: str) -> None:
+    """Refuse a check whose family cannot audit the model, or that needs more examples than there are.
+
+    Raises:
+        TaskMismatchError: The family audits models of another task, or needs weights where there is an endpoint.
+        InvalidRequestError: Examples set apart for validation are not there.
+    """
+    tasks = TASKS[check.kind]
+    if model.task not in tasks:
+        raise TaskMismatchError(
+            f"{check.kind} audits models for {' or '.join(tasks)}; {model.id} does {model.task}.",
+            pointer=f"{pointer}/kind",
+        )
+    if check.kind in GRADIENT_FAMILIES and model.format == "endpoint":
+        raise TaskMismatchError(
+            f"{check.kind} needs gradients, and so the model's weights; {model.id} is an endpoint.",
+            pointer=f"{pointer}/kind",
+        )
+    examples, wanted = int(dataset.facts["examples"]), check.held_out()
+    if samples + wanted > examples:
+        most = examples - wanted
+        remedy = f"ask for at most {most:,} samples, " if most >= 2 else ""
+        raise InvalidRequestError(
+            f"{dataset.id} has {examples:,} examples: with {samples:,} of them attacked, {examples - samples:,} are "
+            f"left for the {wanted:,} validation_samples, which are never attacked. Lower validation_samples, "
+            f"{remedy}or name a validation_dataset.",
+            pointer=f"{pointer}/validation_samples",
+        )
+
+
+def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow, pointer: str) -> None:
+    """Refuse a further dataset that is for another task, or is the audited one.
+
+    Its images may have another shape: workers bring them to the model's.
+
+    Raises:
+        TaskMismatchError: It does not fit the model.
+        InvalidRequestError: It is the audited dataset.
+    """
+    if further.task != model.task:
+        raise TaskMismatchError(f"The model does {model.task}, {further.id} is for {further.task}.", pointer=pointer)
+    if model.task == IMAGES:
+        return
+    _check_labels(model, further, pointer)
+    if further.digest == dataset.digest:
+        raise InvalidRequestError(
+            f"{further.id} is the dataset that is attacked: leave this out to have validation examples set apart from "
+            "it.",
+            pointer=pointer,
+        )
+
+
+def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
+    """Refuse a further model for another task, other images or other classes.
+
+    Raises:
+        TaskMismatchError: It does not fit the audited model.
+    """
+    if other.task != model.task:
+        raise TaskMismatchError(f"The model does {model.task}, {other.id} is for {other.task}.", pointer=pointer)
+    first, second = _input_shape(model), _input_shape(other)
+    if first and second and first != second:
+        raise TaskMismatchError(
+            f"{model.id} takes images of shape {first} (channels, height, width), {other.id} takes {second}.",
+            pointer=pointer,
+        )
+    classes, others = _classes(model), _classes(other)
+    if classes and others and classes != others:
+        raise TaskMismatchError(f"{model.id} has {classes} classes, {other.id} has {others}.", pointer=pointer)
+
+
+def _classes(model: ModelRow) -> int | None:
+    labels = model.manifest.get("labels")
+    return len(labels) if labels else (model.facts or {}).get("classes")
+
+
+def _check_labels(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
+    labels = model.manifest.get("labels")
+    counts = dataset.facts.get("label_counts") or {}
+    largest = max((int(label) for label in counts), default=0)
+    if labels and largest >= len(labels):
+        raise TaskMismatchError(
+            f"The dataset has label {largest}, the model has {len(labels)} classes: labels count from 0.",
+            pointer=pointer,
+        )
+
+
+def _check_shape(model: ModelRow, dataset: DatasetRow) -> None:
+    wanted = _input_shape(model)
+    shape = dataset.facts.get("shape")
+    if wanted and shape is None:
+        raise TaskMismatchError(
+            f"The model takes images of shape {wanted} (channels, height, width), the images of {dataset.id} differ in "
+            "size from each other: bring them to that size before uploading.",
+            pointer="/dataset",
+        )
+    if wanted and wanted != shape:
+        raise TaskMismatchError(
+            f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
+            pointer="/dataset",
+        )
+
+
+def _input_shape(model: ModelRow) -> list[int] | None:
+    return (model.manifest.get("input") or {}).get("shape")

@@ -1,0 +1,166 @@
+"""A model behind somebody's HTTP endpoint: what is sent, where the scores stand in the answer, how fast to ask."""
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
+
+from app.contracts.base import Real, Request
+
+EACH = "$each"
+"""Key of a template object that stands for a list with one object per text: ``{"$each": {"text": "{{text}}"}}``."""
+
+SINGLE = ("{{text}}", "{{premise}}", "{{hypothesis}}")
+"""Placeholders of one text; inside ``$each`` of every text in turn."""
+
+PLURAL = ("{{texts}}", "{{premises}}", "{{hypotheses}}")
+"""Placeholders of the list of all texts of a request."""
+
+SECRET = re.compile(r"\{\{secret:([A-Za-z0-9_-]{1,64})\}\}")
+"""In a header: a value the operator keeps in ``SEATRIAL_ENDPOINT_SECRETS``; it is never stored nor shown."""
+
+_HEADER = re.compile(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
+_REFUSED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type", "expect"})
+MAX_TEMPLATE_BYTES = 65_536
+
+
+class EndpointArchitecture(Request):
+    """A text classifier asked over HTTP (POST, JSON); only for families that need no gradients."""
+
+    kind: Literal["endpoint"] = Field(description="An HTTP endpoint.")
+    url: str = Field(
+        min_length=8,
+        max_length=2000,
+        description="Where to send a POST. Private and local addresses are refused unless the operator allows them "
+        "(SEATRIAL_ENDPOINT_ALLOWED_NETWORKS); redirects are not followed.",
+        examples=["https://models.example.com/v1/classify"],
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Further request headers. `{{secret:NAME}}` stands for a secret of the operator's, sent to the "
+        "host it is bound to only.",
+        examples=[{"Authorization": "Bearer {{secret:MODELS}}"}],
+    )
+    request: JsonValue = Field(
+        description="Template of the JSON body. The string `{{texts}}` becomes the list of texts (for pairs "
+        "`{{premises}}` and `{{hypotheses}}`), `{{text}}` a single one (then batch_size is 1), and an object "
+        '`{"$each": {...}}` a list with one object per text.',
+        examples=[{"inputs": "{{texts}}"}],
+    )
+    scores: str = Field(
+        default="$",
+        min_length=1,
+        max_length=500,
+        description="JSONPath (RFC 9535) to the scores in the answer: one node per text, or one list of them. A text's "
+        "scores are a list of numbers in the order of the labels, an object from label to number, or a list of objects "
+        "with `label` and `score`.",
+        examples=["$.predictions[*].scores"],
+    )
+    outputs: Literal["probabilities", "logits"] = Field(
+        default="probabilities",
+        description="What the scores are. From probabilities logits are recovered as log p; what is exactly 0 or 1 is "
+        "lost, and said so.",
+    )
+    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts per request.")
+    query_budget: int | None = Field(
+        default=None, ge=1, le=10**9, description="Most texts sent for one check; examples beyond it are errored."
+    )
+    requests_per_second: Real | None = Field(
+        default=None, gt=0, le=10_000, description="Most requests a second a worker sends; null: as fast as answered."
+    )
+    timeout_s: Real = Field(default=30.0, gt=0, le=600, description="Seconds to wait for an answer.")
+    retries: int = Field(
+        default=5,
+        ge=0,
+        le=20,
+        description="Times a request is sent again after 429, 502, 503, 504 or a broken connection, with growing "
+        "pauses; Retry-After is kept to.",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_plain(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            has_port = parts.port is None or 0 < parts.port < 65536
+        except ValueError as error:
+            raise ValueError(f"not a URL: {error}") from error
+        if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
+            raise ValueError("url must be http://host[:port]/path or https://...")
+        if parts.username is not None or parts.password is not None or parts.fragment:
+            raise ValueError("url must hold no user, password or fragment: a token belongs into headers as a secret")
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("url must be printable ASCII without spaces (percent-encode what is not)")
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_are_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if not _HEADER.match(name) or name.lower() in _REFUSED_HEADERS:
+                raise ValueError(f"{name[:100]!r} cannot be set as a header")
+            if len(value) > 2000 or not value.isascii() or not value.isprintable():
+                raise ValueError(f"header {name}: a value is at most 2000 printable ASCII characters")
+        return headers
+
+    @field_validator("request")
+    @classmethod
+    def _template_has_a_place(cls, request: JsonValue) -> JsonValue:
+        if len(json.dumps(request)) > MAX_TEMPLATE_BYTES:
+            raise ValueError(f"the template has more than {MAX_TEMPLATE_BYTES:,} bytes")
+        named = set(placeholders(request))
+        if not named & {*SINGLE, *PLURAL}:
+            known = ", ".join((*PLURAL, *SINGLE))
+            raise ValueError(f"the template holds no text: put one of {known} where a text or the list of texts goes")
+        return request
+
+    @field_validator("batch_size")
+    @classmethod
+    def _one_text_one_request(cls, batch_size: int, info: ValidationInfo) -> int:
+        request = info.data.get("request")
+        outside = set(placeholders(request, inside=False)) if request is not None else set()
+        if batch_size > 1 and outside & set(SINGLE) and not outside & set(PLURAL):
+            raise ValueError("the template takes a single text outside of $each: batch_size must be 1")
+        return batch_size
+
+
+def placeholders(template: Any, *, inside: bool = True) -> Iterator[str]:
+    """Yield the strings of a template that are placeholders; without those inside ``$each`` if told so.
+
+    >>> sorted(placeholders({"inputs": "{{texts}}", "n": 1}))
+    ['{{texts}}']
+    """
+    if isinstance(template, str):
+        if template in SINGLE or template in PLURAL:
+            yield template
+    elif isinstance(template, dict):
+        for key, value in template.items():
+            if key != EACH or inside:
+                yield from placeholders(value, inside=inside)
+    elif isinstance(template, list):
+        for value in template:
+            yield from placeholders(value, inside=inside)
+
+
+class EndpointSecret(Request):
+    """A secret of the operator's and the one host it may be sent to."""
+
+    host: str = Field(min_length=1, description="Host name it is sent to, as in the URL.")
+    value: str = Field(min_length=1, description="What `{{secret:NAME}}` becomes.")
+
+
+def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Return a network an operator allows, in CIDR notation.
+
+    Raises:
+        ValueError: It is none.
+
+    >>> parse_network("10.0.0.0/8")
+    IPv4Network('10.0.0.0/8')
+    """
+    return ipaddress.ip_network(text)

@@ -1,0 +1,17 @@
+"""What a check costs, in passes."""
+
+from typing import NamedTuple
+
+
+class Passes(NamedTuple):
+    """Upper bounds on the work of one check.
+
+    Attributes:
+        forward: Single-example forward passes.
+        backward: Single-example forward and backward passes.
+        queries: Scores a black-box attack asks for, those answered from a cache included.
+    """
+
+    forward: int
+    backward: int
+    queries: int = 0
