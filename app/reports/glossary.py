@@ -36,4 +36,42 @@ GLOSSARY: dict[str, str] = {
     "AUPR-in, AUPR-out": "Area under the precision-recall curve with ordinary data, or outliers, as the class sought.",
     "FPR95": "Share of ordinary data wrongly flagged when the threshold flags 95% of outliers.",
     "flag": "A doubt about the numbers themselves. Read flags before numbers.",
+    "temperature": "A number the logits are divided by before the softmax. It changes how sure the model sounds and "
+    "never which class it picks: below 1 surer, above 1 less sure.",
+    "calibration": "Choosing the temperature at which confidence agrees best with accuracy on examples set aside "
+    "(maximum likelihood).",
+    "as served": "Attacked through the scores the model gives as it is deployed, in the 32-bit arithmetic an attacker "
+    "gets; the other ways are computed in 64 bits.",
+    "calibrated": "Attacked through the scores at the temperature at which the model is calibrated; the texts found "
+    "are judged by the unmodified model.",
+    "calibrated as in the paper": "Attacked through the scores at the temperature the paper's own optimiser (LBFGS "
+    "from 1.5) ends at, which need not be the best one; the texts found are judged by the unmodified model.",
+    "optimized": "Attacked through the scores at the temperature at which DeepWordBug does most harm to examples set "
+    "aside; the texts found are judged by the unmodified model.",
+    "Platt scaling": "Attacked through scores with a factor and an offset per class (vector), or a whole matrix and an "
+    "offset, fitted on examples set aside. That may change which class is picked, so the texts found are judged by the "
+    "unmodified model.",
+    "transfer": "Texts found by attacking another model, judged by this one.",
+    "illusion gap": "Adversarial accuracy as served minus the lowest found in another way on the same texts: "
+    "robustness that comes from a hindered attack, not from the model. 0 is honest.",
+    "McNemar's test": "Looks at the texts on which two ways of attacking disagree. p is how often chance alone would "
+    "divide them so unevenly; below 0.05 it is no chance.",
+    "attack success rate": "Share of the examples right before the attack that are wrong after it.",
+    "queries": "How often an attack asks the model about a variant of one text.",
+    "worst recipe per text": "A text counts as held only if no recipe fooled the model with it; an attacker would try "
+    "all.",
+    "DeepWordBug": "Misspells the words that matter most: swaps, replaces, deletes or inserts one letter (Gao et al. "
+    "2018, arXiv:1801.04354).",
+    "PWWS": "Replaces words by WordNet synonyms, the most salient and most effective first (Ren et al. 2019, "
+    "P19-1103).",
+    "TextFooler": "Replaces important words by neighbours in a word embedding that keep part of speech and the "
+    "sentence's meaning (Jin et al. 2019, arXiv:1907.11932).",
+    "BAE": "Replaces words by what a masked language model would put in their place (Garg and Ramakrishnan 2020, "
+    "arXiv:2004.01970).",
+    "TextBugger": "Mixes misspellings, look-alike letters and replacement words (Li et al. 2018, arXiv:1812.05271).",
+    "Pruthi": "A few typing errors: swapped, dropped, added and neighbouring keys (Pruthi et al. 2019, "
+    "arXiv:1905.11268).",
+    "input reduction": "Leaves out words as long as the prediction stays, until what is left means nothing to a "
+    "reader (Feng et al. 2018, arXiv:1804.07781).",
+    "IGA": "Breeds combinations of synonyms with an improved genetic algorithm (Wang et al. 2019, arXiv:1909.06723).",
 }

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from app.reports.numbers import number, radius
+from app.reports.marked_text import one_line, paired_sides, visible
+from app.reports.numbers import number, percent, radius
 from app.reports.schemas import ReportFigure, ReportRead
 from app.reports.tables import arrange, cell_basis
 
@@ -31,7 +32,8 @@ def _environment() -> Environment:
     environment.filters.update(
         number=number, moment=_moment, value=_value, data_uri=_data_uri, is_wide=_is_wide, prettyjson=_pretty_json
     )
-    environment.globals.update(arrange=arrange, cell_basis=cell_basis)
+    environment.filters.update(percent=percent, visible=visible, one_line=one_line, breakable=_breakable)
+    environment.globals.update(arrange=arrange, cell_basis=cell_basis, paired_sides=paired_sides)
     return environment
 
 
@@ -58,9 +60,27 @@ def _moment(value: datetime | None) -> str:
 
 
 def _value(value: Any) -> str:
+    """Return a parameter's value for people.
+
+    >>> _value(["deepwordbug", "pwws"]), _value(None), _value([]), _value(8 / 255), _value({"a": 1})
+    ('deepwordbug, pwws', 'not given', 'none', '8/255 = 0.0313725', '{"a": 1}')
+    """
+    if value is None:
+        return "not given"
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value) or "none"
     if isinstance(value, float):
         return f"{radius(value)} = {value:.6g}" if "/" in radius(value) else f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that may be broken after its underscores.
+
+    >>> print(_breakable("mean_queries"))
+    mean_<wbr>queries
+    """
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
 def _pretty_json(value: Any) -> str:

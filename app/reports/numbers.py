@@ -34,3 +34,35 @@ def radius(epsilon: object) -> str:
     halves = round(value * 510) if 0 < value <= 1 else 0
     is_in_levels = halves > 0 and abs(value * 510 - halves) < 1e-3 and len(decimal) > len("0.0157")
     return f"{halves / 2:g}/255" if is_in_levels else decimal
+
+
+def percent(share: float | None) -> str:
+    """Return a share in per cent; one that is neither nothing nor everything is never written as if it were.
+
+    >>> percent(0.7), percent(0.845), percent(1.0), percent(0.99997), percent(0.0001), percent(None)
+    ('70%', '84.5%', '100%', 'over 99.9%', 'under 0.1%', 'undefined')
+    """
+    if share is None:
+        return "undefined"
+    if 0 < share < 0.0005:
+        return "under 0.1%"
+    if 0.9995 <= share < 1:
+        return "over 99.9%"
+    return f"{_tenths(100 * share)}%"
+
+
+def points(difference: float | None) -> str:
+    """Return the difference of two shares in percentage points.
+
+    >>> points(0.6), points(-0.125), points(0.01), points(0.0)
+    ('60 points', '-12.5 points', '1 point', '0 points')
+    """
+    if difference is None:
+        return "undefined"
+    told = _tenths(100 * difference)
+    return f"{told} point" if told in ("1", "-1") else f"{told} points"
+
+
+def _tenths(value: float) -> str:
+    told = f"{value:.1f}".removesuffix(".0")
+    return "0" if told == "-0" else told

@@ -31,6 +31,32 @@ class Scale(Read):
     mark: float = Field(description="Where it stands unattacked.")
     high: float = Field(description="Where an attacker can push it up to.")
     maximum: float = Field(description="The largest value there is; the smallest is 0.")
+    band: str = Field(default="what an attacker can choose", description="What lies between low and high.")
+    line: str = Field(default="unattacked", description="What the mark is.")
+
+
+Outcome = Literal["flipped", "held", "skipped", "errored"]
+"""What became of a prediction: the attacker changed it, did not, had no reason to, or nobody knows."""
+
+
+class ComparisonRow(Read):
+    """What one way of attacking made of a text."""
+
+    name: str = Field(description="The way, in words.")
+    after: list[str] = Field(description="The text, or its parts.")
+    outcome: Outcome = Field(description="`flipped`, `held`, `skipped` (not attacked) or `errored`.")
+    prediction: str | None = Field(description="What the model predicts for it, in words.")
+    confidence: float | None = Field(description="Probability of that prediction.")
+
+
+class Comparison(Read):
+    """A text and what attacks made of it, to be read side by side."""
+
+    title: str = Field(description="Which text.")
+    note: str = Field(description="Its label and what the model said before any attack.")
+    parts: list[str] = Field(description="Names of the parts; none where there is only one.")
+    before: list[str] = Field(description="The text, or its parts, unattacked.")
+    rows: list[ComparisonRow] = Field(description="What became of it, a row per attack.")
 
 
 class ReportParameter(Read):
@@ -77,6 +103,7 @@ class ReportCheck(Read):
     counts: dict[str, int] = Field(description="Whole numbers every rate can be recomputed from.")
     series: dict[str, Any] = Field(description="Curves and histograms behind the figures.")
     figures: list[ReportFigure] = Field(description="Figures.")
+    comparisons: list[Comparison] = Field(default_factory=list, description="Some texts beside what became of them.")
     error: StoredProblem | None = Field(description="Why it failed.")
     seconds: float | None = Field(description="From its first shard to its end.")
 
@@ -114,6 +141,7 @@ class ReportRead(Read):
     audit: str = Field(description="Id of the audit.")
     state: RunState = Field(description="State of the audit.")
     is_final: bool = Field(description="Whether nothing will change any more.")
+    question: str = Field(description="What the audit asks of the model.")
     verdict: str | None = Field(description="Verdict of the gate; null without a policy.")
     answer: Answer = Field(description="Over all checks: the least favourable answer.")
     created_at: datetime = Field(description="When it was submitted (UTC).")

@@ -16,7 +16,7 @@ from app.core.storage import ArtifactMissingError, ArtifactStore
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from app.reports import repository
 from app.reports.glossary import GLOSSARY
-from app.reports.narratives import narrative_of
+from app.reports.narratives import comparisons_of, narrative_of
 from app.reports.schemas import (
     Answer,
     ReportCheck,
@@ -29,6 +29,8 @@ from app.reports.schemas import (
     ReportTerm,
     Standing,
 )
+from app.reports.tables import split_name
+from app.reports.words import enumerate_words
 
 _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")
 
@@ -43,19 +45,20 @@ def compose_report(session: Session, store: ArtifactStore, project_id: str, audi
     rows = repository.list_checks(session, audit_id)
     model = repository.find_model(session, project_id, audit.model_id)
     dataset = repository.find_dataset(session, project_id, audit.dataset_id)
-    classes = _classes(model)
-    checks = [_check(session, store, row, classes) for row in rows]
+    classes, labels = _classes(model), _labels(model, dataset)
+    checks = [_check(session, store, row, classes, labels) for row in rows]
     sources = [
         *([_model_source("model", model)] if model else []),
         *([_data_source("dataset", dataset)] if dataset else []),
     ]
     for row in rows:
         sources += [one for one in _referenced(session, project_id, row) if one not in sources]
-    terms = dict.fromkeys(term for row in rows for term in narrative_of(row.kind).terms())
+    terms = dict.fromkeys(term for row in rows for term in narrative_of(row.kind).terms(row.params))
     return ReportRead(
         audit=audit.id,
         state=RunState(audit.state),
         is_final=audit.state in TERMINAL,
+        question=_question(model, rows),
         verdict=audit.verdict,
         answer=_overall(audit, checks),
         created_at=audit.created_at,
@@ -75,6 +78,12 @@ def compose_report(session: Session, store: ArtifactStore, project_id: str, audi
     )
 
 
+def _question(model: ModelRow | None, rows: list[CheckRow]) -> str:
+    subjects = dict.fromkeys(narrative_of(row.kind).subject() for row in rows) or {"confidence": None}
+    name = f"{model.name} {model.version}" if model else "this model"
+    return f"{'Is' if len(subjects) == 1 else 'Are'} the {enumerate_words(subjects)} of {name} real?"
+
+
 def _overall(audit: AuditRow, checks: list[ReportCheck]) -> Answer:
     if not checks:
         return Answer(standing="pending", headline="Nothing was asked.", findings=[])
@@ -84,7 +93,9 @@ def _overall(audit: AuditRow, checks: list[ReportCheck]) -> Answer:
     return Answer(standing=worst.answer.standing, headline=worst.answer.headline, findings=findings)
 
 
-def _check(session: Session, store: ArtifactStore, row: CheckRow, classes: int | None) -> ReportCheck:
+def _check(
+    session: Session, store: ArtifactStore, row: CheckRow, classes: int | None, labels: list[str] | None
+) -> ReportCheck:
     narrative = narrative_of(row.kind)
     result = Result.model_validate(row.result) if row.result else None
     error = StoredProblem.model_validate(row.error) if row.error else None
@@ -106,6 +117,7 @@ def _check(session: Session, store: ArtifactStore, row: CheckRow, classes: int |
         counts=result.counts if result else {},
         series=result.series if result else {},
         figures=[_figure(store, row.kind, name, digest) for name, digest in (row.figures or {}).items()],
+        comparisons=comparisons_of(row.kind, result, labels) if result else [],
         error=error,
         seconds=seconds,
     )
@@ -177,8 +189,8 @@ def find_metric(kind: str, name: str) -> Metric | None:
     >>> find_metric("uncertainty_span", "ece[attack=ace]").qualifiers
     ['attack']
     """
-    base, _, inside = name.partition("[")
-    keys = [pair.partition("=")[0] for pair in inside.removesuffix("]").split(",") if pair]
+    base, qualifiers = split_name(name)
+    keys = list(qualifiers)
     candidates = [metric for metric in METRICS.get(kind, []) if metric.name == base]
     exact = [metric for metric in candidates if metric.qualifiers == keys]
     # A number may carry a further qualifier than the table knows: the closest entry still says what it is.
@@ -203,6 +215,15 @@ def _classes(model: ModelRow | None) -> int | None:
     return int(counted) if counted else None
 
 
+def _labels(model: ModelRow | None, dataset: DatasetRow | None) -> list[str] | None:
+    """Return the class names: the model's own words for them, else those of the data."""
+    places = [
+        *([model.manifest, model.facts or {}] if model else []),
+        *([dataset.manifest, dataset.facts or {}] if dataset else []),
+    ]
+    return next(([str(name) for name in place["labels"]] for place in places if place.get("labels")), None)
+
+
 def _referenced(session: Session, project_id: str, row: CheckRow) -> list[ReportSource]:
     try:
         params = params_contract(row.kind).model_validate(row.params)
@@ -222,8 +243,12 @@ def _referenced(session: Session, project_id: str, row: CheckRow) -> list[Report
 def _model_source(role: str, row: ModelRow) -> ReportSource:
     architecture = row.manifest.get("architecture", {})
     facts = {"task": row.task, "architecture": str(architecture.get("kind", "unknown")), "size": _size(row.size_bytes)}
+    if architecture.get("kind") == "endpoint":
+        facts |= {"address": str(architecture.get("url", "unknown")), "outputs": str(architecture.get("outputs", ""))}
+        del facts["size"]
     if row.facts:
-        facts["parameters"] = f"{row.facts.get('parameters', 0):,}"
+        if row.facts.get("parameters"):
+            facts["parameters"] = f"{row.facts['parameters']:,}"
         facts["classes"] = str(row.facts.get("classes", ""))
     claimed = row.manifest.get("clean_accuracy")
     if claimed is not None:
@@ -240,6 +265,8 @@ def _data_source(role: str, row: DatasetRow) -> ReportSource:
         "classes": str(row.facts.get("classes", "")),
         "size": _size(row.size_bytes),
     }
+    if row.facts.get("mean_words"):
+        facts["words in a text, on average"] = f"{row.facts['mean_words']:.1f}"
     return ReportSource(role=role, id=row.id, name=f"{row.name} {row.version}", digest=row.digest, facts=facts)
 
 

@@ -1,37 +1,61 @@
 """Arranges estimates for reading: numbers that differ only in one qualifier stand side by side.
 
 ``ece[arm=clean|over|under]`` is a row with three columns; radii and attacks, of which there may be many, are rows.
+Numbers with two qualifiers are a table each: ``adversarial_accuracy[arm=,recipe=]`` has arms as rows and recipes as
+columns. Where one of the two has a single value they are read as numbers with the other alone.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from app.reports.numbers import radius
 from app.reports.schemas import ReportEstimate
+from app.reports.words import words
 
-TITLES = {"arm": "Unattacked and under attack", "epsilon": "Outliers", "attack": "Other attacks"}
+TITLES = {"epsilon": "Outliers", "attack": "Other attacks"}
 ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack"}
 """Qualifiers whose values become rows, with the words over their column."""
-HEADINGS = {
-    "clean": "unattacked",
-    "over": "over-confidence attack",
-    "under": "under-confidence attack",
-    "value": "value",
-}
+FIRST = ("clean", "over", "under", "as_served")
+"""Values that stand before all others, in this order."""
+MOST_COLUMNS = 4
+"""Columns that fit a page; a qualifier with more values has rows instead."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its heading, what it says, and a cell per column (None where there is no number)."""
+    """A row of a table.
+
+    Attributes:
+        heading: A metric's name, or what its numbers are of.
+        description: What the metric says.
+        unit: Unit of the metric.
+        cells: A number per column; None where there is none.
+        basis: What all its numbers rest on; nothing where they differ or where the table says it.
+        is_name: Whether the heading is a name to be used in a policy.
+    """
 
     heading: str
     description: str
     unit: str
     cells: list[ReportEstimate | None]
+    basis: str = ""
+    is_name: bool = True
 
 
 @dataclass(frozen=True)
 class EstimateTable:
-    """Numbers that are read together."""
+    """Numbers that are read together.
+
+    Attributes:
+        title: What they have in common.
+        corner: What the rows' headings are.
+        columns: Headings of the columns.
+        descriptions: What the columns say, where they are metrics, or all the numbers.
+        rows: The numbers.
+        basis: What all numbers rest on; nothing where they differ.
+        column_bases: What the numbers of each column rest on, likewise, where the descriptions say so.
+    """
 
     title: str
     corner: str
@@ -39,6 +63,11 @@ class EstimateTable:
     descriptions: list[str]
     rows: list[Row]
     basis: str
+    column_bases: list[str] = field(default_factory=list)
+
+    def is_said(self, row: Row, column: int) -> bool:
+        """Return whether it is said elsewhere what the number in a cell rests on."""
+        return bool(self.basis or row.basis or (self.column_bases and self.column_bases[column]))
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
@@ -48,7 +77,8 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
     ('s_ece', {'arm': 'over'})
     """
     base, _, inside = name.partition("[")
-    pairs = (pair.partition("=") for pair in inside.removesuffix("]").split(",") if pair)
+    # A value may hold commas of its own: `recipe=textfooler (variant: a, b)`.
+    pairs = (pair.partition("=") for pair in re.split(r",(?=\w+=)", inside.removesuffix("]")) if pair)
     return base.rpartition(".")[2], {key: value for key, _, value in pairs}
 
 
@@ -57,51 +87,125 @@ def arrange(estimates: list[ReportEstimate]) -> list[EstimateTable]:
     groups: dict[tuple[str, ...], list[ReportEstimate]] = {}
     for estimate in estimates:
         groups.setdefault(tuple(split_name(estimate.name)[1]), []).append(estimate)
-    return [_table(keys, group) for keys, group in groups.items()]
+    return [table for keys, group in groups.items() for table in _tables(keys, group)]
 
 
-def _table(keys: tuple[str, ...], group: list[ReportEstimate]) -> EstimateTable:
-    last = keys[-1] if keys else ""
+def _tables(keys: tuple[str, ...], group: list[ReportEstimate]) -> list[EstimateTable]:
+    """Return the tables of numbers with the same qualifiers."""
+    told = [split_name(estimate.name)[1] for estimate in group]
+    values = {key: list(dict.fromkeys(one[key] for one in told)) for key in keys}
+    varying = [key for key in keys if len(values[key]) > 1] or list(keys[:1])
+    fixed = ", ".join(f"{key} {words(values[key][0])}" for key in keys if key not in varying)
+    if len(varying) < 2:
+        return [_by_metric(varying[0] if varying else "", fixed, group)]
+    if len(varying) == 2 and len(values[varying[0]]) <= MOST_COLUMNS < len(values[varying[1]]):
+        varying.reverse()
+    by_metric: dict[str, list[ReportEstimate]] = {}
+    for estimate in group:
+        by_metric.setdefault(split_name(estimate.name)[0], []).append(estimate)
+    return [_matrix(metric, varying, fixed, numbers) for metric, numbers in by_metric.items()]
+
+
+def _matrix(metric: str, keys: list[str], fixed: str, group: list[ReportEstimate]) -> EstimateTable:
+    """Return the table of one metric: its last qualifier across, the others down."""
+    *down, across = keys
+    cells: dict[tuple[str, ...], dict[str, ReportEstimate]] = {}
+    for estimate in group:
+        qualifiers = split_name(estimate.name)[1]
+        cells.setdefault(tuple(qualifiers[key] for key in down), {})[qualifiers[across]] = estimate
+    columns = _ordered(value for row in cells.values() for value in row)
+    rows = [
+        _row(", ".join(_words(key, value) for key, value in zip(down, place, strict=True)), row, columns, is_name=False)
+        for place, row in sorted(cells.items(), key=lambda pair: _rank(pair[0][0]))
+    ]
+    unit = group[0].unit
+    return EstimateTable(
+        title=metric + (f" ({unit})" if unit not in ("", "1") else "") + (f", {fixed}" if fixed else ""),
+        corner=" and ".join(down),
+        columns=[_words(across, value) for value in columns],
+        descriptions=[group[0].description] if group[0].description else [],
+        rows=rows,
+        basis=_basis(group),
+    )
+
+
+def _by_metric(key: str, fixed: str, group: list[ReportEstimate]) -> EstimateTable:
+    """Return the table of several metrics that differ in one qualifier at most."""
     cells: dict[str, dict[str, ReportEstimate]] = {}
     for estimate in group:
         base, qualifiers = split_name(estimate.name)
-        value = qualifiers.pop(last, "value")
-        others = "".join(f" [{key}={text}]" for key, text in qualifiers.items())
-        cells.setdefault(base + others, {})[value] = estimate
-    published = list(dict.fromkeys(value for row in cells.values() for value in row))
-    values = sorted(published, key=lambda value: list(HEADINGS).index(value) if value in HEADINGS else len(HEADINGS))
+        cells.setdefault(base, {})[qualifiers.get(key, "value")] = estimate
+    values = _ordered(value for row in cells.values() for value in row)
     first = {name: next(iter(row.values())) for name, row in cells.items()}
-    title = TITLES.get(last, f"By {last}") if last else "Overall"
-    if len(keys) > 1:
-        title += f", by {', '.join(keys[:-1])}"
-    if last in ROW_QUALIFIERS:
+    basis = _basis(group)
+    if key in ROW_QUALIFIERS or len(values) > MOST_COLUMNS:
+        bases = {name: "" if basis else _basis(list(row.values())) for name, row in cells.items()}
         return EstimateTable(
-            title=title,
-            corner=ROW_QUALIFIERS[last],
+            title=_title(key, fixed, values),
+            corner=ROW_QUALIFIERS.get(key, key),
             columns=list(cells),
-            descriptions=[
-                f"{name}: {estimate.description}" for name, estimate in first.items() if estimate.description
+            descriptions=[told for name, one in bases.items() if (told := _described(name, first[name], one))],
+            rows=[
+                _row(
+                    _words(key, value),
+                    {name: row[value] for name, row in cells.items() if value in row},
+                    list(cells),
+                    is_name=False,
+                )
+                for value in values
             ],
-            rows=[Row(_words(last, value), "", "", [row.get(value) for row in cells.values()]) for value in values],
-            basis=_basis(group),
+            basis=basis,
+            column_bases=list(bases.values()),
         )
     return EstimateTable(
-        title=title,
+        title=_title(key, fixed, values),
         corner="metric",
-        columns=[HEADINGS.get(value, value) for value in values],
+        columns=[_words(key, value) for value in values],
         descriptions=[],
         rows=[
-            Row(name, first[name].description, first[name].unit, [row.get(value) for value in values])
+            _row(name, row, values, description=first[name].description, unit=first[name].unit)
             for name, row in cells.items()
         ],
-        basis=_basis(group),
+        basis=basis,
     )
+
+
+def _described(name: str, estimate: ReportEstimate, basis: str) -> str:
+    told = f"{name}: {estimate.description}" if estimate.description else f"{name}." if basis else ""
+    return f"{told} ({basis}.)" if basis else told
+
+
+def _title(key: str, fixed: str, values: list[str]) -> str:
+    if not key:
+        return "Overall"
+    title = "Unattacked and under attack" if "clean" in values else TITLES.get(key, f"By {key}")
+    return f"{title}: {fixed}" if fixed else title
+
+
+def _row(
+    heading: str,
+    cells: dict[str, ReportEstimate],
+    columns: list[str],
+    *,
+    description: str = "",
+    unit: str = "",
+    is_name: bool = True,
+) -> Row:
+    return Row(heading, description, unit, [cells.get(one) for one in columns], _basis(list(cells.values())), is_name)
+
+
+def _ordered(values: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(values), key=_rank)
+
+
+def _rank(value: str) -> int:
+    return FIRST.index(value) if value in FIRST else len(FIRST)
 
 
 def _words(key: str, value: str) -> str:
     if key == "epsilon":
         return "0 (unattacked)" if value == "0" else radius(value)
-    return value.replace("_", " ")
+    return words(value)
 
 
 def _basis(group: list[ReportEstimate]) -> str:
@@ -117,9 +221,9 @@ def is_uniform(group: list[ReportEstimate]) -> bool:
 
 
 def _method(estimate: ReportEstimate) -> str:
-    return "no intervals" if estimate.method == "none" else f"95% intervals by {estimate.method}"
+    return "no intervals" if estimate.method == "none" else f"95% intervals by {words(estimate.method)}"
 
 
 def cell_basis(estimate: ReportEstimate) -> str:
     """Return what one number rests on."""
-    return f"n = {estimate.n:,}, {'no interval' if estimate.method == 'none' else estimate.method}"
+    return f"n = {estimate.n:,}, {'no interval' if estimate.method == 'none' else words(estimate.method)}"

@@ -16,7 +16,7 @@ from app.core.tables import AuditRow, ProjectRow
 from app.main import create_app
 from app.reports.schemas import ReportRead
 from app.reports.service import compose_report
-from tests.reports import fabricated
+from tests.reports import fabricated, fabricated_texts
 
 
 @dataclass
@@ -30,6 +30,10 @@ class Reports:
     def finished(self, **measured: Any) -> str:
         """Store a finished audit of the operator's project and return its id."""
         return self.own(fabricated.finished(self.database, self.store, **measured))
+
+    def finished_texts(self, **measured: Any) -> str:
+        """Store a finished audit of a text classifier and return its id."""
+        return self.own(fabricated_texts.finished(self.database, self.store, **measured))
 
     def own(self, audit_id: str) -> str:
         """Give the audit's project to the operator, who asks without a key."""

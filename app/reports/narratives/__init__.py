@@ -1,11 +1,11 @@
-"""Plain sentences about results: one pure module per family, with the same five functions."""
+"""Plain sentences about results: one pure module per family, with the same functions."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from app.contracts.estimates import Result
-from app.reports.narratives import generic, uncertainty_span
-from app.reports.schemas import Answer, Scale
+from app.reports.narratives import generic, temperature_attack, uncertainty_span
+from app.reports.schemas import Answer, Comparison, Scale
 
 
 class Narrative(Protocol):
@@ -13,6 +13,10 @@ class Narrative(Protocol):
 
     def title(self, kind: str) -> str:
         """Return what the family measures."""
+        ...
+
+    def subject(self) -> str:
+        """Return what a check doubts: `confidence`, `robustness`."""
         ...
 
     def question(self, params: Mapping[str, Any]) -> str:
@@ -31,14 +35,32 @@ class Narrative(Protocol):
         """Return what a figure shows, for those who do not see it."""
         ...
 
-    def terms(self) -> list[str]:
-        """Return the glossary entries the family uses."""
+    def terms(self, params: Mapping[str, Any]) -> list[str]:
+        """Return the glossary entries a check's report uses."""
         ...
 
 
-_NARRATIVES: dict[str, Narrative] = {"uncertainty_span": uncertainty_span}
+@runtime_checkable
+class Comparing(Protocol):
+    """What the module of a family that changes texts says besides."""
+
+    def comparisons(self, result: Result, labels: list[str] | None) -> list[Comparison]:
+        """Return some texts beside what attacks made of them, the most telling first."""
+        ...
+
+
+_NARRATIVES: dict[str, Narrative] = {
+    "temperature_attack": temperature_attack,
+    "uncertainty_span": uncertainty_span,
+}
 
 
 def narrative_of(kind: str) -> Narrative:
     """Return the narrative of a family; a plain one for a family that has none of its own."""
     return _NARRATIVES.get(kind, generic)
+
+
+def comparisons_of(kind: str, result: Result, labels: list[str] | None) -> list[Comparison]:
+    """Return texts to be read side by side; none for a family that changes none."""
+    narrative = narrative_of(kind)
+    return narrative.comparisons(result, labels) if isinstance(narrative, Comparing) else []

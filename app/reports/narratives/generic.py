@@ -16,6 +16,11 @@ def title(kind: str) -> str:
     return kind.replace("_", " ").capitalize()
 
 
+def subject() -> str:
+    """Return what a check doubts."""
+    return "confidence"
+
+
 def question(params: Mapping[str, Any]) -> str:
     """Return the question behind every check."""
     return "Is the confidence this model shows real?"
@@ -39,6 +44,6 @@ def describe_figure(name: str) -> str:
     return f"Figure: {name.replace('_', ' ')}."
 
 
-def terms() -> list[str]:
+def terms(params: Mapping[str, Any]) -> list[str]:
     """Return the terms every report uses."""
     return ["clean", "confidence", "confidence interval", "flag"]

@@ -43,6 +43,11 @@ def title(kind: str) -> str:
     return "Uncertainty span"
 
 
+def subject() -> str:
+    """Return what a check doubts."""
+    return "confidence"
+
+
 def question(params: Mapping[str, Any]) -> str:
     """Return what a check asks."""
     return f"How far can {_attacker(params)} push the model's uncertainty, up and down?"
@@ -56,7 +61,7 @@ def describe_figure(name: str) -> str:
     return f"Figure: {name.replace('_', ' ')}."
 
 
-def terms() -> list[str]:
+def terms(params: Mapping[str, Any]) -> list[str]:
     """Return the glossary entries the family uses."""
     return [
         *("adversarial accuracy", "attack radius (epsilon)", "clean", "confidence", "confidence interval", "entropy"),

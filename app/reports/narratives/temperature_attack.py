@@ -1,0 +1,366 @@
+"""What attacks at other temperatures say about a text classifier, in sentences.
+
+Two questions are kept apart: is the robustness it shows its own, and is there much of it. A text that fools the
+unmodified model is proof whatever found it, so an illusion is believed even from a doubtful attack; that there is none
+is believed only of an attack in good order, on enough texts, at a temperature that was sought.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app.contracts.estimates import Estimate, Flag, Result
+from app.reports.adversarial_texts import comparisons as comparisons
+from app.reports.numbers import percent, points
+from app.reports.schemas import Answer, Scale
+from app.reports.tables import split_name
+from app.reports.words import enumerate_words, words
+
+SMALL_GAP = 0.05
+"""Adversarial accuracy by which a model may look better as served than it is without being called an illusion. Ours;
+in the paper's tables calibrated models lie within 0.015 of the baseline, illusions are 0.2 and more."""
+
+ROBUST_SHARE = 0.5
+"""Share of its right answers a model must keep under attack to be called robust. Ours."""
+
+SIGNIFICANT = 0.05
+"""McNemar's p from which on a gap may be chance, whatever its bootstrap interval says."""
+
+SERVED = "as_served"
+
+SEARCHED = frozenset({"calibrated", "optimized", "platt_vector", "platt_matrix"})
+"""Arms that find a fitting scale whatever the model was served with. Not the paper's calibration, which stays where it
+began on under-confident models (spec A.3), nor transfer, whose texts belong to another model."""
+
+FINDINGS = frozenset({"illusion", "recipe_variant"})
+"""Flags that report rather than doubt."""
+
+_HOW = {
+    "calibrated": "at its calibrated temperature",
+    "calibrated_paper": "at the temperature of the paper's calibration",
+    "optimized": "at the temperature found to do most harm",
+    "platt_vector": "through Platt scaling (vector)",
+    "platt_matrix": "through Platt scaling (matrix)",
+    "transfer": "with texts found on another model",
+}
+
+_CAUSE = {
+    "platt_vector": "from how its scores are scaled",
+    "platt_matrix": "from how its scores are scaled",
+    "transfer": "from attacks that could not find their way on it",
+}
+
+_FIGURES = {
+    "adversarial_accuracy": "Bars of adversarial accuracy with intervals, as served and attacked in other ways, for "
+    "each recipe. Where the bar as served stands well above the others, the difference is an illusion.",
+    "temperature_curve": "Adversarial accuracy against the temperature the model is attacked at (logarithmic). A model "
+    "with an illusion stands high at its own temperature and falls elsewhere; an honest one is flat or lowest at its "
+    "own.",
+    "reliability": "Reliability diagram: accuracy against mean confidence in each bin, as served and calibrated. Below "
+    "the diagonal the model claims more than it achieves.",
+    "margins": "Histogram of the margins between the largest and the smallest logit. Margins beyond about 17 leave a "
+    "32-bit softmax no difference for an attack to follow.",
+}
+
+
+def title(kind: str) -> str:
+    """Return what the family measures."""
+    return "Attacks at other temperatures"
+
+
+def subject() -> str:
+    """Return what a check doubts."""
+    return "robustness"
+
+
+def question(params: Mapping[str, Any]) -> str:
+    """Return what a check asks."""
+    names = enumerate_words([words(one) for one in _recipes(params)])
+    return f"Is the robustness it shows under {names} its own, or made by the temperature it is served at?"
+
+
+def describe_figure(name: str) -> str:
+    """Return what a figure shows, for those who do not see it."""
+    for part, description in _FIGURES.items():
+        if part in name:
+            return description
+    return f"Figure: {name.replace('_', ' ')}."
+
+
+def terms(params: Mapping[str, Any]) -> list[str]:
+    """Return the glossary entries a check's report uses."""
+    arms = {
+        "calibrated": "calibrated",
+        "calibrated_paper": "calibrated as in the paper",
+        "optimized": "optimized",
+        "platt_vector": "Platt scaling",
+        "platt_matrix": "Platt scaling",
+        "transfer": "transfer",
+    }
+    return [
+        *("adversarial accuracy", "as served", "attack success rate", "calibration", "clean", "confidence"),
+        *(
+            "confidence interval",
+            "ECE",
+            "flag",
+            "illusion gap",
+            "MCE",
+            "McNemar's test",
+            "queries",
+            "saturated softmax",
+        ),
+        *("temperature", "worst recipe per text"),
+        *(arms[arm] for arm in params.get("arms", []) if arm in arms),
+        *(words(recipe) for recipe in _recipes(params)),
+    ]
+
+
+def scale(result: Result, classes: int | None) -> Scale | None:
+    """Return what the model keeps under attack, as served and at worst, against what it gets right unattacked."""
+    clean, served, lowest = _value(result, "clean_accuracy"), _accuracy(result, SERVED), _lowest(result)
+    if clean is None or served is None or served.value is None or lowest is None:
+        return None
+    low, high = sorted((100 * float(lowest[1].value or 0.0), 100 * served.value))
+    is_gap = float(lowest[1].value or 0.0) <= served.value
+    return Scale(
+        label="Accuracy",
+        unit="%",
+        low=low,
+        mark=100 * clean,
+        high=high,
+        maximum=100.0,
+        band="what it keeps under attack, from the hardest way of attacking to as served"
+        if is_gap
+        else "what it keeps under attack, from as served to the hardest other way",
+        line="unattacked",
+    )
+
+
+def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> Answer:
+    """Return whether the robustness is real, how much there is of it, and why."""
+    findings = [*_findings(result, params)]
+    standing_headline = _illusion(result, params) or _obstacle(result, params, classes) or _honest(result, params)
+    standing, headline = standing_headline
+    return Answer.model_validate({"standing": standing, "headline": headline, "findings": findings})
+
+
+def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the answer where robustness was shown to be an illusion."""
+    gap, served, lowest = _overall(result, "illusion_gap"), _accuracy(result, SERVED), _lowest(result)
+    if gap is None or gap.value is None or served is None or served.value is None or lowest is None:
+        return None
+    if not _is_shown(gap, _overall(result, "mcnemar_p")):
+        return None
+    arm, low = lowest
+    told = (
+        f"{_served(params, start=False)} the model keeps {percent(served.value)} accuracy under {_attack(params)}, but "
+        f"{percent(low.value)} when attacked {_HOW.get(arm, words(arm))}: {points(gap.value)}{_interval(gap)} of its "
+        f"robustness come {_CAUSE.get(arm, 'from its temperature')}, not from the model."
+    )
+    if gap.high is not None and gap.high <= SMALL_GAP and 2 * gap.value < served.value:
+        return "partly", f"In part: {told} That is little, and not chance."
+    worse = " The flags below mean that it may be more still." if _doubts(result) else ""
+    return "not_real", f"No: {told}{worse}"
+
+
+def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) -> tuple[str, str] | None:
+    """Return the answer where the numbers cannot show that robustness is real."""
+    n, errored = result.counts.get("n", 0), result.counts.get("errored", 0)
+    if n and errored >= n:
+        return "unproven", f"Not shown: all {n:,} examples errored; nothing was measured."
+    clean, served = _value(result, "clean_accuracy"), _accuracy(result, SERVED)
+    if clean is None or served is None or served.value is None:
+        return "unproven", "Not shown: the accuracy under attack is undefined on this sample."
+    if clean <= (1 / classes if classes else 0.0):
+        reason = f"unattacked it is right on {percent(clean)} of the texts, no more than by guessing"
+        return "unproven", f"Not shown: {reason}; there is no accuracy an attack could take."
+    if doubts := _doubts(result):
+        codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
+        kept = f"The {percent(served.value)} accuracy it keeps as served proves nothing ({codes})"
+        return "unproven", f"Not shown: the attacks cannot be relied on. {kept} until the flags are resolved."
+    gap, lowest = _overall(result, "illusion_gap"), _lowest(result)
+    if lowest is None or gap is None or gap.value is None:
+        return "unproven", (
+            f"Not shown: it keeps {percent(served.value)} accuracy under {_attack(params)} as served, but was attacked "
+            "in no other way; what its temperature hides is not known."
+        )
+    if not SEARCHED & _answered(result):
+        tried = enumerate_words([words(arm) for arm in sorted(_answered(result))])
+        return "unproven", (
+            f"Not shown: the only other way tried ({tried}) can miss an illusion. Ask for the arm calibrated or "
+            "optimized."
+        )
+    if (most := _cautious(gap)) > SMALL_GAP:
+        return "unproven", (
+            f"Not shown: no illusion was proven, but one of up to {points(most)} is not excluded on {gap.n:,} texts. "
+            "Attack more of them."
+        )
+    return None
+
+
+def _honest(result: Result, params: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the answer where no illusion of note is left: what remains is how robust the model is."""
+    lowest, served, clean = _lowest(result), _accuracy(result, SERVED), _value(result, "clean_accuracy")
+    if lowest is None or lowest[1].value is None or served is None or served.value is None or not clean:
+        raise AssertionError("unreachable: answered before")
+    least = min(lowest[1].value, served.value)
+    hidden = {
+        recipe: gap
+        for recipe, gap in _by_recipe(result, "illusion_gap").items()
+        if _is_shown(gap, _by_recipe(result, "mcnemar_p").get(recipe)) and _cautious(gap) > SMALL_GAP
+    }
+    if hidden:
+        told = enumerate_words([f"{points(gap.value)} under {words(recipe)}" for recipe, gap in hidden.items()])
+        return "partly", (
+            f"In part: against the worst recipe for each text nothing is hidden (it keeps {percent(least)}), but one "
+            f"recipe alone makes it look better than it is: {told} come from its temperature."
+        )
+    if least < ROBUST_SHARE * clean:
+        return "partly", (
+            f"In part: what it shows is real, and it is little. {_served(params)} it keeps {percent(served.value)} "
+            f"accuracy of {percent(clean)} under {_attack(params)}, and attacked in other ways no less to speak of "
+            f"({percent(lowest[1].value)}): the model is weak and honest about it."
+        )
+    return "real", (
+        f"Yes, against these attacks: {_served(params, start=False)} it keeps {percent(served.value)} accuracy of "
+        f"{percent(clean)} under {_attack(params)}, and attacked in other ways {percent(lowest[1].value)}."
+    )
+
+
+def _recipes(params: Mapping[str, Any]) -> list[str]:
+    return list(params.get("recipes") or ["deepwordbug"])
+
+
+def _attack(params: Mapping[str, Any]) -> str:
+    names = [words(one) for one in _recipes(params)]
+    return names[0] if len(names) == 1 else f"the worst of {enumerate_words(names)} for each text"
+
+
+def _served(params: Mapping[str, Any], *, start: bool = True) -> str:
+    temperature = float(params.get("design_temperature") or 1.0)
+    told = "served as it is" if temperature == 1 else f"served with its logits divided by {temperature:g}"
+    return f"{told.capitalize() if start else told},"
+
+
+def _doubts(result: Result) -> list[Flag]:
+    return [flag for flag in result.flags if flag.severity != "info" and flag.code not in FINDINGS]
+
+
+def _value(result: Result, name: str) -> float | None:
+    estimate = result.estimates.get(name)
+    return None if estimate is None else estimate.value
+
+
+def _by_recipe(result: Result, name: str, arm: str | None = None) -> dict[str, Estimate]:
+    """Return ``name[recipe=]``, or ``name[arm=,recipe=]`` of an arm, by recipe."""
+    found = {}
+    for full, estimate in result.estimates.items():
+        base, qualifiers = split_name(full)
+        if base == name and "recipe" in qualifiers and qualifiers.get("arm") == arm:
+            found[qualifiers["recipe"]] = estimate
+    return found
+
+
+def _overall(result: Result, name: str) -> Estimate | None:
+    """Return a number with the worst recipe per text; with one recipe that recipe's."""
+    alone = list(_by_recipe(result, name).values())
+    return result.estimates.get(name) or (alone[0] if len(alone) == 1 else None)
+
+
+def _accuracy(result: Result, arm: str) -> Estimate | None:
+    alone = list(_by_recipe(result, "adversarial_accuracy", arm).values())
+    return result.estimates.get(f"adversarial_accuracy[arm={arm}]") or (alone[0] if len(alone) == 1 else None)
+
+
+def _answered(result: Result) -> set[str]:
+    """Return the arms beside as served that have an adversarial accuracy."""
+    arms = {split_name(name)[1].get("arm", SERVED) for name in result.estimates if name.startswith("adversarial_acc")}
+    return {arm for arm in arms - {SERVED} if (found := _accuracy(result, arm)) is not None and found.value is not None}
+
+
+def _lowest(result: Result) -> tuple[str, Estimate] | None:
+    """Return the arm in which the model keeps least, and what it keeps."""
+    found = [(arm, estimate) for arm in sorted(_answered(result)) if (estimate := _accuracy(result, arm))]
+    return min(found, key=lambda pair: pair[1].value or 0.0) if found else None
+
+
+def _is_shown(gap: Estimate, p: Estimate | None) -> bool:
+    """Return whether a gap above 0 is more than chance."""
+    is_above = gap.value is not None and gap.value > 0 and gap.low is not None and gap.low > 0
+    return is_above and (p is None or p.value is None or p.value < SIGNIFICANT)
+
+
+def _cautious(gap: Estimate) -> float:
+    """Return how large a gap may be.
+
+    A bootstrap of texts that all agree has no width; a difference not seen in n texts is still only known to be below
+    3 / n (the rule of three, 95 %).
+    """
+    if gap.value is None or gap.high is None:
+        return 1.0
+    return max(gap.high, gap.value, min(1.0, 3 / gap.n) if gap.n else 1.0)
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    low, high = (points(end).split(" ")[0] if end is not None else "" for end in (estimate.low, estimate.high))
+    return f" (95% interval {low} to {high})"
+
+
+def _share(estimate: Estimate, of: str = "") -> str:
+    if estimate.low is None or estimate.high is None:
+        return percent(estimate.value) + of
+    low, high = (percent(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high))
+    return f"{percent(estimate.value)}{of} (95% interval {low} to {high})"
+
+
+def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
+    clean = result.estimates.get("clean_accuracy")
+    if clean is not None and clean.value is not None:
+        yield f"Unattacked, it is right on {_share(clean, f' of {clean.n:,} texts')}."
+    served = _accuracy(result, SERVED)
+    if served is not None and served.value is not None:
+        yield f"{_served(params)} it keeps {_share(served)} under {_attack(params)}."
+    for arm in params.get("arms", []):
+        found, temperature = _accuracy(result, arm), _value(result, f"temperature[arm={arm}]")
+        at = "" if temperature is None else f" (logits divided by {temperature:.4g} on top)"
+        if found is None or found.value is None:
+            yield f"Attacked {_HOW.get(arm, words(arm))}{at} it has no numbers: the flags or the error say why."
+        else:
+            yield f"Attacked {_HOW.get(arm, words(arm))}{at} it keeps {_share(found)}."
+    yield from _gaps(result)
+    yield from _confidence(result)
+    for recipe, correlation in _by_recipe(result, "importance_correlation").items():
+        if correlation.value is not None:
+            yield (
+                f"The words {words(recipe)} finds important as served and calibrated agree with a rank correlation of "
+                f"{correlation.value:.2f} (1: the same order; 0: none in common)."
+            )
+    if errored := result.counts.get("errored", 0):
+        yield (
+            f"{errored:,} of {result.counts.get('n', errored):,} examples errored (no answer, or a budget was spent); "
+            "they are in no estimate and never count as robust."
+        )
+
+
+def _gaps(result: Result) -> Iterator[str]:
+    gap, p, lowest = _overall(result, "illusion_gap"), _overall(result, "mcnemar_p"), _lowest(result)
+    if gap is not None and gap.value is not None and lowest is not None:
+        chance = "" if p is None or p.value is None else f"; chance alone: p = {p.value:.2g} (McNemar, exact)"
+        yield (
+            f"The illusion gap, as served minus {words(lowest[0])} on the same {gap.n:,} texts, is "
+            f"{points(gap.value)}{_interval(gap)}{chance}."
+        )
+    by_recipe = _by_recipe(result, "illusion_gap")
+    if len(by_recipe) > 1:
+        told = [f"{points(one.value)}{_interval(one)} under {words(recipe)}" for recipe, one in by_recipe.items()]
+        yield f"Recipe by recipe it is {enumerate_words(told)}."
+
+
+def _confidence(result: Result) -> Iterator[str]:
+    for arm in (SERVED, "calibrated"):
+        confidence, ece = _value(result, f"mean_confidence[arm={arm}]"), _value(result, f"ece[arm={arm}]")
+        if confidence is None:
+            continue
+        error = "" if ece is None else f" (ECE {ece:.3f})"
+        yield f"{words(arm).capitalize()}, it claims {percent(confidence)} confidence on average, unattacked{error}."

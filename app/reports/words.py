@@ -1,0 +1,43 @@
+"""Names people use for what wire names stand for: values of qualifiers and parameters."""
+
+from collections.abc import Iterable
+
+WORDS: dict[str, str] = {
+    "clean": "unattacked",
+    "over": "over-confidence attack",
+    "under": "under-confidence attack",
+    "as_served": "as served",
+    "calibrated_paper": "calibrated as in the paper",
+    "platt_vector": "Platt scaling (vector)",
+    "platt_matrix": "Platt scaling (matrix)",
+    "deepwordbug": "DeepWordBug",
+    "pwws": "PWWS",
+    "textfooler": "TextFooler",
+    "bae": "BAE",
+    "textbugger": "TextBugger",
+    "pruthi": "Pruthi",
+    "iga": "IGA",
+    "clopper-pearson": "Clopper and Pearson",
+    "paired": "paired bootstrap",
+    "exact": "exact computation",
+}
+
+
+def words(value: str) -> str:
+    """Return what people call a value; a remark in brackets behind it is kept.
+
+    >>> words("as_served"), words("input_reduction"), words("textfooler (variant: minilm)")
+    ('as served', 'input reduction', 'TextFooler (variant: minilm)')
+    """
+    name, bracket, remark = value.partition(" (")
+    return WORDS.get(name, name.replace("_", " ")) + bracket + remark
+
+
+def enumerate_words(names: Iterable[str], last: str = "and") -> str:
+    """Return names as part of a sentence.
+
+    >>> enumerate_words(["PWWS"]), enumerate_words(["a", "b", "c"], "or")
+    ('PWWS', 'a, b or c')
+    """
+    *first, end = list(names)
+    return f"{', '.join(first)} {last} {end}" if first else end
