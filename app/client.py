@@ -113,6 +113,26 @@ class Client:
         """
         return ModelRead.model_validate(self._upload("/v1/models", path, manifest, wait_s))
 
+    def add_endpoint(self, manifest: Mapping[str, Any], *, wait_s: int = 30) -> ModelRead:
+        """Store a model behind an HTTP endpoint and return it.
+
+        Waits up to ``wait_s`` seconds for a worker to have asked it; after that it is returned in state ``checking``.
+
+        Raises:
+            ProblemResponseError: The manifest or what the endpoint answers is refused, with the reason.
+        """
+        headers = {"Prefer": f"wait={wait_s}"} if wait_s else {}
+        # The same again is the same model, so a lost answer may be asked for again.
+        answer = self._send(
+            "POST",
+            "/v1/models",
+            repeat=True,
+            json={"manifest": dict(manifest)},
+            headers=headers,
+            timeout=self._patient(wait_s),
+        )
+        return ModelRead.model_validate(answer.json())
+
     def models(self, **filters: Any) -> Iterator[ModelRead]:
         """Yield the project's models, newest first."""
         return self._pages("/v1/models", _MODELS, filters)
@@ -239,9 +259,12 @@ class Client:
             # An open file: httpx reads it in pieces, so a checkpoint of any size costs no memory here.
             opened: IO[bytes] = stack.enter_context(file.open("rb"))
             parts = {"manifest": (None, json.dumps(dict(manifest)), "application/json"), "file": (file.name, opened)}
-            timeout = httpx.Timeout(self._http.timeout.connect, read=max(60.0, wait_s + 30.0))
+            timeout = self._patient(wait_s)
             answer = self._send("POST", path, repeat=False, files=parts, headers=headers, timeout=timeout)
         return answer.json()
+
+    def _patient(self, wait_s: int) -> httpx.Timeout:
+        return httpx.Timeout(self._http.timeout.connect, read=max(60.0, wait_s + 30.0))
 
     def _get(self, path: str, **options: Any) -> httpx.Response:
         return self._send("GET", path, repeat=True, **options)

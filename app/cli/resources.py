@@ -35,15 +35,21 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @models.command("add")
-@click.argument("file", type=_FILE)
-@click.option("--manifest", required=True, type=_FILE, help="JSON file saying what the weights are.")
+@click.argument("file", type=_FILE, required=False)
+@click.option("--manifest", type=_FILE, help="JSON file saying what the weights in FILE are.")
+@click.option("--endpoint", type=_FILE, help="JSON file describing a model behind an HTTP endpoint; in place of FILE.")
 @click.option(
     "--wait", default=30, show_default=True, type=click.IntRange(0, 60), help="Seconds to wait for the checks."
 )
 @with_client
-def add_model(client: Client, file: Path, manifest: Path, wait: int) -> None:
-    """Upload FILE (one .safetensors, or an archive of a folder) and print the model's id."""
-    model = client.add_model(file, read_json(manifest), wait_s=wait)
+def add_model(client: Client, file: Path | None, manifest: Path | None, endpoint: Path | None, wait: int) -> None:
+    """Upload FILE (one .safetensors, or an archive of a folder), or name an endpoint, and print the model's id."""
+    if endpoint is not None and file is None and manifest is None:
+        model = client.add_endpoint(read_json(endpoint), wait_s=wait)
+    elif endpoint is None and file is not None and manifest is not None:
+        model = client.add_model(file, read_json(manifest), wait_s=wait)
+    else:
+        raise click.UsageError("give FILE and --manifest, or --endpoint alone")
     click.echo(model.id)
     click.echo(f"{model.name} {model.version}: {model.state}", err=True)
 
@@ -61,7 +67,10 @@ def list_models(client: Client) -> None:
 @click.option("--manifest", required=True, type=_FILE, help="JSON file saying what the examples are.")
 @with_client
 def add_dataset(client: Client, file: Path, manifest: Path) -> None:
-    """Upload FILE (.npz, .parquet, or an archive of image folders) and print the dataset's id."""
+    """Upload FILE and print the dataset's id.
+
+    Images: .npz, .parquet or an archive of image folders. Texts: .csv, .jsonl, .parquet, or .conllu of tagged ones.
+    """
     dataset = client.add_dataset(file, read_json(manifest))
     click.echo(dataset.id)
     click.echo(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)

@@ -114,7 +114,7 @@ def check_template(request: Any, batch_size: int) -> None:
     outside = set(placeholders(request, inside=False))
     if batch_size > 1 and (single := sorted(outside & set(SINGLE))):
         raise EndpointRuleError(
-            "request", f"{single[0]} stands outside of $each: put it inside, or set batch_size to 1"
+            "batch_size", f"{single[0]} stands outside of $each: put it inside, or set batch_size to 1"
         )
 
 

@@ -1,9 +1,11 @@
-"""Checks an uploaded model file before it is stored, without running or loading any of it."""
+"""Checks a model before it is stored, without running or loading any of it, and without asking an endpoint."""
 
 from pathlib import Path, PurePosixPath
 
+from app.contracts.endpoints import EndpointArchitecture, parse_network
 from app.contracts.targets import ModelManifest
 from app.core.archives import ArchiveEntry, drain, walk_archive
+from app.core.endpoint_rules import check_endpoint
 from app.core.inspection.errors import (
     MalformedFileError,
     ManifestMismatchError,
@@ -17,6 +19,8 @@ from app.core.inspection.safetensors_header import read_safetensors_header
 from app.core.settings import Settings
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
 
+ENDPOINT = "endpoint"
+"""Format of a model whose bytes are its manifest."""
 WANTED = "safetensors weights, or a .zip, .tar or .tar.gz of a Hugging Face folder"
 
 
@@ -62,6 +66,22 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         raise UnsupportedFormatError(f"{where} is not a model: {looks_like(kind)}; send {WANTED}")
     _inspect_archive(path, manifest, limits)
     return "archive"
+
+
+def inspect_endpoint(manifest: ModelManifest, limits: Settings) -> str:
+    """Return the format of an endpoint, ``endpoint``, after checking what can be told without asking it.
+
+    Names are looked up by the worker that asks, each time it connects: what they stand for now says nothing of later.
+
+    Raises:
+        EndpointRuleError: The URL's host is a private address, or a part of the manifest could never be used.
+        ManifestMismatchError: The manifest is of a model with weights.
+    """
+    endpoint = manifest.architecture
+    if not isinstance(endpoint, EndpointArchitecture):
+        raise ManifestMismatchError(f"architecture {endpoint.kind} needs a file with weights", field="/file")
+    check_endpoint(endpoint, [parse_network(network) for network in limits.endpoint_allowed_networks])
+    return ENDPOINT
 
 
 def _inspect_archive(path: Path, manifest: ModelManifest, limits: Settings) -> None:

@@ -10,7 +10,8 @@ from app.access.principal import Reader, Runner
 from app.contracts.states import ModelState
 from app.contracts.targets import ModelManifest, ModelRead, ModelReference, Task
 from app.models import repository
-from app.models.schemas import MODEL_REFERENCE
+from app.models.inspection import ENDPOINT
+from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE
 from app.models.service import get_model, render_model, store_model, wait_until_checked
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
@@ -30,15 +31,22 @@ ModelId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id
     status_code=201,
     response_model=ModelRead,
     responses=raises(400, 409, 413, 415, 422, 507),
-    openapi_extra=accepts_upload(ModelReference, ModelManifest, example=MODEL_REFERENCE),
+    openapi_extra=accepts_upload(
+        ModelReference, ModelManifest, example=MODEL_REFERENCE, more={"an HTTP endpoint": ENDPOINT_REFERENCE}
+    ),
     summary="Upload a model",
 )
 async def upload_model(request: Request, principal: Runner, services: Service, wait_s: WaitSeconds) -> Response:
     """Store a model: `file` is one .safetensors file or an archive of a folder, `manifest` says what it means.
 
-    What can be told without loading it is checked before the 201, and a refused upload leaves nothing behind. A worker
-    then loads it once: its state goes from `checking` to `ready` or `rejected`. With `Prefer: wait=30` the answer waits
-    for that, and a rejected model is a 422 with the reason. The same upload again returns the model already stored.
+    As JSON, a `path` the operator allows stands in place of the file. A model behind an HTTP endpoint has neither:
+    `{"manifest": {...}}` with an architecture of kind `endpoint` is all of it, and its bytes are the manifest as
+    canonical JSON. Headers are stored and shown as they are, so a token belongs into them as `{{secret:NAME}}`.
+
+    What can be told without loading or asking it is checked before the 201, and a refused upload leaves nothing behind.
+    A worker then loads it, or asks the endpoint, once: its state goes from `checking` to `ready` or `rejected`. With
+    `Prefer: wait=30` the answer waits for that, and a rejected model is a 422 with the reason. The same upload again
+    returns the model already stored.
     """
     async with receive(
         request,
@@ -87,9 +95,12 @@ def read_model(model_id: ModelId, principal: Reader, services: Service) -> Respo
     summary="Read a model's bytes back",
 )
 def read_model_content(model_id: ModelId, principal: Reader, services: Service) -> Response:
-    """Stream the bytes as they were uploaded; the ETag is their digest and Range works."""
+    """Stream the bytes as they were uploaded; the ETag is their digest and Range works.
+
+    Of an endpoint they are its manifest as canonical JSON.
+    """
     row = get_model(services, principal.project_id, model_id)
-    suffix = "safetensors" if row.format == "safetensors" else "archive"
+    suffix = "json" if row.format == ENDPOINT else row.format
     return StoredFile(
         services.store,
         row.digest,

@@ -16,3 +16,22 @@ MODEL_REFERENCE: dict[str, Any] = {
     },
     "path": "/srv/models/mnist-cnn.safetensors",
 }
+
+ENDPOINT_REFERENCE: dict[str, Any] = {
+    "manifest": {
+        "name": "reviews",
+        "version": "2026-11",
+        "task": "text-classification",
+        "architecture": {
+            "kind": "endpoint",
+            "url": "https://models.example.com/v1/classify",
+            "headers": {"Authorization": "Bearer {{secret:MODELS}}"},
+            "request": {"inputs": "{{texts}}", "parameters": {"top_k": None}},
+            "scores": "$[*]",
+            "batch_size": 32,
+            "query_budget": 200000,
+            "requests_per_second": 10,
+        },
+        "labels": ["NEGATIVE", "POSITIVE"],
+    }
+}

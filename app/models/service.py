@@ -8,12 +8,15 @@ from starlette.concurrency import run_in_threadpool
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
 from app.contracts.targets import ModelManifest, ModelRead
+from app.core.endpoint_rules import EndpointRuleError
 from app.core.ids import new_id
+from app.core.inspection.errors import ManifestMismatchError
+from app.core.settings import Settings
 from app.core.tables import ModelRow
 from app.models import repository
-from app.models.inspection import inspect_model
+from app.models.inspection import inspect_endpoint, inspect_model
 from app.web.intake import Arrival
-from app.web.problems import NotFoundError, StoredProblemError
+from app.web.problems import InvalidRequestError, NotFoundError, StoredProblemError
 from app.web.services import Services
 from app.web.storing import store
 
@@ -26,11 +29,17 @@ def store_model(services: Services, project_id: str, arrival: Arrival[ModelManif
 
     Raises:
         InspectionError: The bytes are not an acceptable model; nothing is stored.
+        InvalidRequestError: An endpoint that could never be asked; nothing is stored.
         ConflictError: The name and version belong to something else.
     """
+    manifest = arrival.manifest
+    if manifest.architecture.kind == "endpoint" and not arrival.is_manifest:
+        raise ManifestMismatchError(
+            'an endpoint has no file: send application/json with {"manifest": {...}} alone',
+            field="/manifest/architecture/kind",
+        )
 
     def inspect() -> ModelRow:
-        manifest = arrival.manifest
         return ModelRow(
             id=new_id("mdl"),
             project_id=project_id,
@@ -40,12 +49,21 @@ def store_model(services: Services, project_id: str, arrival: Arrival[ModelManif
             manifest=manifest.model_dump(mode="json"),
             digest=arrival.digest,
             size_bytes=arrival.size_bytes,
-            format=inspect_model(arrival.path, arrival.filename, manifest, services.settings),
+            format=_format(arrival, services.settings),
         )
 
     row = store(services, project_id, arrival, repository.find_by_name, inspect)
     services.bell.ring()
     return row
+
+
+def _format(arrival: Arrival[ModelManifest], limits: Settings) -> str:
+    if not arrival.is_manifest:
+        return inspect_model(arrival.path, arrival.filename, arrival.manifest, limits)
+    try:
+        return inspect_endpoint(arrival.manifest, limits)
+    except EndpointRuleError as error:
+        raise InvalidRequestError(error.detail, pointer=error.field) from error
 
 
 def get_model(services: Services, project_id: str, model_id: str) -> ModelRow:

@@ -6,7 +6,7 @@ for the documentation, and takes it with :func:`json_body`.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -101,13 +101,20 @@ def accepts(model: type[BaseModel], *, examples: dict[str, Any]) -> dict[str, An
     return {"requestBody": {"required": True, "content": {"application/json": _content(model, examples)}}}
 
 
-def accepts_upload(reference: type[BaseModel], manifest: type[BaseModel], *, example: dict[str, Any]) -> dict[str, Any]:
+def accepts_upload(
+    reference: type[BaseModel],
+    manifest: type[BaseModel],
+    *,
+    example: dict[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return ``openapi_extra`` documenting a multipart upload, or a JSON reference in its place.
 
     Args:
         reference: The JSON body.
         manifest: What the ``manifest`` part holds, as JSON text.
         example: A complete reference.
+        more: Further complete JSON bodies by title.
     """
     form = {
         "type": "object",
@@ -126,7 +133,7 @@ def accepts_upload(reference: type[BaseModel], manifest: type[BaseModel], *, exa
     }
     content = {
         "multipart/form-data": {"schema": form},
-        "application/json": _content(reference, {"a path the operator allows": example}),
+        "application/json": _content(reference, {"a path the operator allows": example, **(more or {})}),
     }
     return {"requestBody": {"required": True, "content": content}}
 

@@ -1,4 +1,6 @@
-"""How a model or a dataset comes in: a multipart upload or a JSON reference; either way one file in staging.
+"""How a model or a dataset comes in: a multipart upload or a JSON body; either way one file in staging.
+
+A JSON body names a path the operator allows, or none where the manifest is all there is: then the file is the manifest.
 
 A framework's form would spool the file to /tmp and have it copied and hashed again. Here the bytes are hashed on their
 way into the folder they are renamed from, and memory holds a few megabytes of them, whatever their number.
@@ -6,12 +8,13 @@ way into the folder they are renamed from, and memory holds a few megabytes of t
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Generic, Protocol, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel
@@ -33,10 +36,6 @@ ManifestT = TypeVar("ManifestT", bound=BaseModel)
 _FLUSH_BYTES = 2**20
 
 
-class _Reference(Protocol):
-    path: str
-
-
 @dataclass(frozen=True)
 class Arrival(Generic[ManifestT]):
     """A file in staging, not yet inspected.
@@ -47,6 +46,7 @@ class Arrival(Generic[ManifestT]):
         filename: What its sender calls it.
         digest: ``sha256:<hex>`` of the bytes.
         size_bytes: How many there are.
+        is_manifest: Whether there was no file, and the bytes are the manifest as canonical JSON.
     """
 
     manifest: ManifestT
@@ -54,6 +54,7 @@ class Arrival(Generic[ManifestT]):
     filename: str
     digest: str
     size_bytes: int
+    is_manifest: bool = False
 
 
 @asynccontextmanager
@@ -71,7 +72,7 @@ async def receive(
         request: A multipart upload of ``manifest`` and ``file``, or a JSON body.
         services: Where staging is.
         manifest: Type of the manifest.
-        reference: Type of the JSON body: a manifest and a path.
+        reference: Type of the JSON body: a manifest and a path, or None for a manifest that needs no file.
         max_bytes: Largest file.
 
     Raises:
@@ -88,16 +89,25 @@ async def receive(
             yield Arrival(said, path, form.filename, "sha256:" + form.sha.hexdigest(), form.size)
         elif media_type == b"application/json":
             named = await read_json(request, reference)
-            where: str = named.path  # type: ignore[attr-defined]
-            filename = await run_in_threadpool(copy_reference, where, path, services.settings, max_bytes=max_bytes)
-            digest = await run_in_threadpool(digest_of, path)
+            where: str | None = named.path  # type: ignore[attr-defined]
             said = named.manifest  # type: ignore[attr-defined]
-            yield Arrival(said, path, filename, digest, path.stat().st_size)
+            if where is None:
+                filename = "manifest.json"
+                path.write_bytes(canonical_json(said))
+            else:
+                filename = await run_in_threadpool(copy_reference, where, path, services.settings, max_bytes=max_bytes)
+            digest = await run_in_threadpool(digest_of, path)
+            yield Arrival(said, path, filename, digest, path.stat().st_size, is_manifest=where is None)
         else:
             shown = media_type.decode("latin-1") or "nothing"
             raise UnsupportedMediaError(
                 f"Send multipart/form-data with the parts manifest and file, or application/json, not {shown}."
             )
+
+
+def canonical_json(manifest: BaseModel) -> bytes:
+    """Return a manifest as the JSON text that every equal manifest has."""
+    return json.dumps(manifest.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
 
 class _Form:

@@ -11,6 +11,7 @@ from app.cli.worker import worker_command
 from app.core.settings import Settings
 from tests import assets
 from tests.client.conftest import Server
+from tests.client.test_client import ENDPOINT
 
 
 @pytest.fixture
@@ -82,6 +83,17 @@ def test_upload_submit_status_cancel_report(run, server: Server, tmp_path: Path)
     assert run("audit", "cancel", audit_id, *there).output == "cancelled\n"
     assert run("audit", "report", audit_id, "-o", tmp_path / "report.html", *there).exit_code == 0
     assert "was cancelled" in (tmp_path / "report.html").read_text()
+
+
+def test_an_endpoint_is_added_by_its_manifest_alone(run, server: Server, tmp_path: Path) -> None:
+    there = ("--url", server.url)
+    (tmp_path / "endpoint.json").write_text(json.dumps(ENDPOINT))
+    added = run("models", "add", "--endpoint", tmp_path / "endpoint.json", "--wait", 0, *there)
+    assert added.exit_code == 0, added.output
+    assert added.stdout.strip() in run("models", "list", *there).output
+    for arguments in ((), (tmp_path / "endpoint.json",), ("--manifest", tmp_path / "endpoint.json")):
+        refused = run("models", "add", *arguments, *there)
+        assert (refused.exit_code, "--endpoint alone" in refused.output) == (2, True)
 
 
 def test_a_wrong_specification_ends_with_2_and_names_the_field(run, server: Server, tmp_path: Path) -> None:

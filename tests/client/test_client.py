@@ -46,6 +46,23 @@ def test_upload_submit_read_cancel(client: Client, files: tuple[Path, Path]) -> 
     assert client.wait(audit.id, timeout_s=5).state == RunState.CANCELLED
 
 
+ENDPOINT: dict[str, Any] = {
+    "name": "reviews",
+    "version": "1",
+    "task": "text-classification",
+    "architecture": {"kind": "endpoint", "url": "https://models.example.com/", "request": {"inputs": "{{texts}}"}},
+    "labels": ["negative", "positive"],
+}
+
+
+def test_an_endpoint_is_stored_and_stored_once(client: Client) -> None:
+    model = client.add_endpoint(ENDPOINT, wait_s=0)
+    assert (model.name, model.state) == ("reviews", ModelState.CHECKING)
+    assert client.add_endpoint(ENDPOINT, wait_s=0).id == model.id
+    with pytest.raises(ProblemResponseError, match="path is required"):
+        client.add_endpoint(assets.model_manifest(), wait_s=0)
+
+
 def test_the_report_comes_in_both_formats(client: Client, files: tuple[Path, Path]) -> None:
     audit = submitted(client, files)
     assert client.report(audit.id).startswith(b"<!doctype html>")
@@ -168,6 +185,14 @@ def test_an_upload_is_sent_once(pauses: list[float], tmp_path: Path) -> None:
         client.add_model(weights, {})
     assert len(requests) == 1
     assert requests[0].headers["Prefer"] == "wait=30"
+
+
+def test_an_endpoint_is_sent_again_and_waited_for(pauses: list[float]) -> None:
+    client, requests = scripted(status(503), failing(httpx.ReadTimeout), status(422))
+    with pytest.raises(ProblemResponseError, match="T: D"):
+        client.add_endpoint(ENDPOINT, wait_s=60)
+    assert [request.headers["Prefer"] for request in requests] == ["wait=60"] * 3
+    assert requests[0].extensions["timeout"]["read"] == 90
 
 
 def test_what_is_no_problem_document_is_told_all_the_same(pauses: list[float]) -> None:

@@ -131,7 +131,9 @@ def _items(nodes: list[Any], count: int, answer: Any) -> list[Any]:
 
 def _is_row(value: list[Any]) -> bool:
     # Numbers, or objects with label and score: the scores of one text, not a list of such.
-    return not any(isinstance(one, list) or (isinstance(one, dict) and not _is_pair(one)) for one in value)
+    return bool(value) and not any(
+        isinstance(one, list) or (isinstance(one, dict) and not _is_pair(one)) for one in value
+    )
 
 
 def _is_pair(value: dict[str, Any]) -> bool:

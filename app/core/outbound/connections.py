@@ -4,6 +4,7 @@ Were the check and the connection two look-ups, a name server could answer the f
 a private address (DNS rebinding). Names stay what they were for TLS and for the Host header.
 """
 
+import logging
 import selectors
 import socket
 import ssl
@@ -15,6 +16,10 @@ import httpcore
 
 from app.core.outbound.addresses import Network, Resolve, checked_addresses
 from app.core.outbound.errors import AnswerTimeoutError, NotConnectedError, TlsFailedError
+
+# At level debug the engine logs the headers of answers, in which a server may repeat a secret it was sent.
+for _name in ("httpcore.connection", "httpcore.http11"):
+    logging.getLogger(_name).setLevel(logging.INFO)
 
 SLICE_S = 1.0
 """Longest wait on a socket before the deadline and the caller are looked at again."""

@@ -1,0 +1,37 @@
+"""An endpoint classifier of a server that answers as it is told, on a clock that only sleeping moves."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from app.core.settings import Settings
+from tests.scripted import Scripted, serving
+from tests.targets.endpoint.asked import Clock, classifying, manifest, settings
+from workers.targets.endpoint import EndpointClassifier
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with serving(classifying()) as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def classifier(server: Scripted, clock: Clock) -> Iterator[Callable[..., EndpointClassifier]]:
+    """Return a function that makes a classifier of the server."""
+    made: list[EndpointClassifier] = []
+
+    def make(allowed: Settings | None = None, spent: int = 0, **more: Any) -> EndpointClassifier:
+        said = manifest(more.pop("url", server.url), **more)
+        made.append(EndpointClassifier(said, allowed or settings(), spent=spent, clock=clock, sleep=clock.sleep))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
