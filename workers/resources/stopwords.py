@@ -1,9 +1,10 @@
 """The stopword list TextAttack's recipes leave alone, shipped with the package."""
 
 from functools import cache
-from pathlib import Path
 
-SHIPPED = Path(__file__).parent / "lexicons" / "stopwords-english.txt"
+from workers.resources.checksums import LEXICONS
+
+SHIPPED = LEXICONS / "stopwords-english.txt"
 
 
 @cache

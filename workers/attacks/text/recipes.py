@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
+from workers.attacks.text.substitutes import building, substitute
 from workers.attacks.text.textattack_environment import prepare, quiet
-from workers.resources.library import Library
+from workers.resources.library import Found, Library
+from workers.resources.requirements import RECIPES as NEEDS
+from workers.resources.requirements import Missing, missing, variant
 
 if TYPE_CHECKING:
     from textattack import Attack
@@ -18,8 +21,28 @@ ALL_CANDIDATES = 2**30
 
 RECIPES: dict[str, tuple[str, str]] = {
     "deepwordbug": ("deepwordbug_gao_2018", "DeepWordBugGao2018"),
+    "pwws": ("pwws_ren_2019", "PWWSRen2019"),
+    "textfooler": ("textfooler_jin_2019", "TextFoolerJin2019"),
+    "bae": ("bae_garg_2019", "BAEGarg2019"),
+    "textbugger": ("textbugger_li_2018", "TextBuggerLi2018"),
+    "pruthi": ("pruthi_2019", "Pruthi2019"),
+    "input_reduction": ("input_reduction_feng_2018", "InputReductionFeng2018"),
+    "iga": ("iga_wang_2019", "IGAWang2019"),
 }
 """Module below ``textattack.attack_recipes`` and class of each recipe."""
+
+
+class ResourceMissingError(LookupError):
+    """A recipe lacks resources.
+
+    Attributes:
+        missing: Each with why and how to get it.
+    """
+
+    def __init__(self, name: str, lacks: list[Missing]) -> None:
+        self.missing = lacks
+        needs = "; ".join(f"{each.resource} ({each.why}): {each.how_to_get_it}" for each in lacks)
+        super().__init__(f"{name} lacks {needs}")
 
 
 class ModelWrapper(Protocol):
@@ -73,7 +96,7 @@ class Recipe:
 
 
 def load_recipe(name: str, library: Library) -> Recipe:
-    """Return a recipe, its resources loaded from ``library``.
+    """Return a recipe: TextAttack's own, with the parts it would download taken from ``library``.
 
     Args:
         name: One of ``RECIPES``.
@@ -81,18 +104,24 @@ def load_recipe(name: str, library: Library) -> Recipe:
 
     Raises:
         KeyError: There is no such recipe.
+        ResourceMissingError: The library lacks what the recipe needs.
+        ValueError: A resource is there and cannot be used; the message names its file.
     """
     module, recipe = RECIPES[name]
+    if lacks := missing(name, library):
+        raise ResourceMissingError(name, lacks)
+    resources = {need: finding for need in NEEDS[name] if isinstance(finding := library.find(need), Found)}
     prepare()
-    with quiet():
+    with quiet(), building(resources):
         built = getattr(importlib.import_module(f"textattack.attack_recipes.{module}"), recipe).build(_NoModel())
+    substitute(built, resources)
     goal_function = built.goal_function
     goal_function.__class__ = _taking_probabilities(type(goal_function))
     # Scores are cached once for all examples, temperatures and recipes, by the scoring service.
     goal_function.use_cache = False
     goal_function._call_model_cache = None
     goal_function.batch_size = ALL_CANDIDATES
-    return Recipe(name, None, built)
+    return Recipe(name, variant(name, library), built)
 
 
 class _NoModel:
