@@ -10,7 +10,7 @@ from app.access.principal import Reader, Runner
 from app.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference
 from app.contracts.targets import Task
 from app.datasets import repository
-from app.datasets.schemas import DATASET_REFERENCE
+from app.datasets.schemas import DATASET_REFERENCE, TEXTS_REFERENCE
 from app.datasets.service import get_dataset, render_dataset, store_dataset
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
@@ -29,14 +29,20 @@ DatasetId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="
     status_code=201,
     response_model=DatasetRead,
     responses=raises(400, 409, 413, 415, 422, 507),
-    openapi_extra=accepts_upload(DatasetReference, DatasetManifest, example=DATASET_REFERENCE),
+    openapi_extra=accepts_upload(
+        DatasetReference, DatasetManifest, example=DATASET_REFERENCE, more={"texts": TEXTS_REFERENCE}
+    ),
     summary="Upload a dataset",
 )
 async def upload_dataset(request: Request, principal: Runner, services: Service) -> Response:
-    """Store labelled examples: `file` is an .npz, an archive of image folders or a Parquet table.
+    """Store labelled examples.
 
-    Shapes, ranges and labels are checked before the 201, and a refused upload leaves nothing behind. The same upload
-    again returns the dataset already stored.
+    For images `file` is an .npz, an archive of image folders or a Parquet table. For texts, pairs and multi-label texts
+    it is CSV with a header, JSON Lines or Parquet; for tagged texts CoNLL-U, or JSON Lines or Parquet with lists. Which
+    one is read off the bytes, in UTF-8. `columns` in the manifest says where a table keeps what.
+
+    Shapes, ranges, texts and labels are checked before the 201, and a refused upload leaves nothing behind. The same
+    upload again returns the dataset already stored.
     """
     async with receive(
         request,
@@ -82,7 +88,7 @@ def read_dataset(dataset_id: DatasetId, principal: Reader, services: Service) ->
 def read_dataset_content(dataset_id: DatasetId, principal: Reader, services: Service) -> Response:
     """Stream the bytes as they were uploaded; the ETag is their digest and Range works."""
     row = get_dataset(services, principal.project_id, dataset_id)
-    suffix = {"npz": "npz", "parquet": "parquet"}.get(row.format, "archive")
+    suffix = "archive" if row.format == "image_folder" else row.format
     return StoredFile(
         services.store,
         row.digest,

@@ -1,15 +1,18 @@
 """Small files, right and wrong, that uploads are made of."""
 
+import csv
 import io
 import json
 import pickle
 import struct
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from app.contracts.datasets import DatasetManifest
@@ -123,3 +126,34 @@ def hf_files(**changes: bytes | None) -> dict[str, bytes]:
         **changes,
     }
     return {name: data for name, data in files.items() if data is not None}
+
+
+def csv_table(header: Sequence[str], rows: Iterable[Sequence[Any]], **dialect: Any) -> bytes:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, **dialect)
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def jsonl_table(header: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> bytes:
+    return b"".join(json.dumps(dict(zip(header, row, strict=True)), **options).encode() + b"\n" for row in rows)
+
+
+def parquet_table(header: Sequence[str], rows: Sequence[Sequence[Any]], **options: Any) -> bytes:
+    columns = zip(*rows, strict=True) if rows else [[] for _ in header]
+    buffer = io.BytesIO()
+    table = {name: list(column) for name, column in zip(header, columns, strict=True)}
+    pq.write_table(pa.table(table), buffer, **options)
+    return buffer.getvalue()
+
+
+def conllu(sentences: Iterable[tuple[Sequence[str], Sequence[str]]], column: int = 3) -> bytes:
+    lines = []
+    for words, tags in sentences:
+        for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
+            fields = [str(number), word, *["_"] * 8]
+            fields[column] = tag
+            lines.append("\t".join(fields))
+        lines.append("")
+    return "".join(line + "\n" for line in lines).encode()

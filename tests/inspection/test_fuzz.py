@@ -17,11 +17,15 @@ from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
 from app.models.inspection import inspect_model
 from tests.inspection.builders import (
+    conllu,
+    csv_table,
     dataset_manifest,
     folder_manifest,
     hf_files,
     images_npz,
+    jsonl_table,
     model_manifest,
+    parquet_table,
     png,
     safetensors,
     tarred,
@@ -42,7 +46,13 @@ SEEDS = [
     parquet(pa.table({"image": [png(), png()], "label": [0, 1]})),
     torch_zip(),
     pickle.dumps({"a": 1}, 0),
+    csv_table(["text", "label"], [("a, b", 1), ('say "x"\n', 0)]),
+    jsonl_table(["text", "label", "labels"], [("a", 1, [0, 1]), ("b", 0, [])]),
+    parquet_table(["text", "labels", "label"], [("a", [0], "x"), ("b", [1], "y")]),
+    parquet_table(["tokens", "tags"], [(["a", "b"], [0, 1]), (["c"], [1])]),
+    conllu([(["a", "b"], ["X", "Y"])]),
 ]
+TEXTS = ("text-classification", "multi-label-classification", "token-classification")
 
 
 @st.composite
@@ -77,6 +87,9 @@ def test_bad_bytes_raise_only_inspection_errors(upload: Path, data: bytes) -> No
             assert inspect_model(upload, "fuzz", manifest, LIMITS) in ("safetensors", "archive")
     with contextlib.suppress(InspectionError):
         inspect_dataset(upload, "fuzz", dataset_manifest(), LIMITS)
+    for task in TEXTS:
+        with contextlib.suppress(InspectionError):
+            assert inspect_dataset(upload, "fuzz", dataset_manifest(task=task), LIMITS).examples
     with contextlib.suppress(InspectionError):
         check_archive(upload, LIMITS)
 

@@ -59,6 +59,7 @@ def test_every_example_of_a_body_works(
     folder = settings.allowed_paths[0]
     (folder / "mnist-cnn.safetensors").write_bytes(weights())
     (folder / "mnist-test.npz").write_bytes(npz())
+    (folder / "reviews.csv").write_text("review,sentiment\nGood.,positive\nBad.,negative\n")
     posted = 0
     for path, method, operation in operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json")

@@ -59,7 +59,8 @@ def read_conllu(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]
                 )
             start = start if words else number
             characters += len(fields[1]) + 1
-            if characters > limits.max_text_chars:
+            # One space between two words.
+            if characters - 1 > limits.max_text_chars:
                 raise UploadTooLargeError(
                     f"The sentence that begins in line {start} has more than {limits.max_text_chars:,} characters"
                 )
