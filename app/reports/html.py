@@ -32,7 +32,7 @@ def _environment() -> Environment:
     environment.filters.update(
         number=number, moment=_moment, value=_value, data_uri=_data_uri, is_wide=_is_wide, prettyjson=_pretty_json
     )
-    environment.filters.update(percent=percent, visible=visible, one_line=one_line, breakable=_breakable)
+    environment.filters.update(percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.globals.update(arrange=arrange, cell_basis=cell_basis, paired_sides=paired_sides)
     return environment
 
@@ -81,6 +81,16 @@ def _breakable(name: str) -> Markup:
     mean_<wbr>queries
     """
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+
+
+def _prose(text: str) -> Markup:
+    """Return a sentence of ours with its names in backquotes as code.
+
+    >>> print(_prose("null for `auto` & no limit"))
+    null for <code>auto</code> &amp; no limit
+    """
+    parts = text.split("`")
+    return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
 def _pretty_json(value: Any) -> str:

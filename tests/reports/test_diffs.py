@@ -1,0 +1,132 @@
+"""Diffs of texts: exact to the character, as short as another implementation finds them, bounded."""
+
+import difflib
+import itertools
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.reports.diffs import MOST_EDITS, MOST_TOKENS, Segment, _matches, of_side, shorten, word_diff
+
+WORDS = st.lists(
+    st.sampled_from(["film", "flim", "fi lm", "ok", ",", "a", "\n", "é", "e\u0301", "\u202e"]), max_size=12
+)
+TEXTS = st.one_of(WORDS.map(" ".join), st.text(max_size=40))
+
+
+def joined(segments: list[Segment]) -> tuple[str, str]:
+    before, after = (of_side(segments, side) for side in ("before", "after"))
+    return "".join(one.text for one in before), "".join(one.text for one in after)
+
+
+def changed(segments: list[Segment]) -> list[tuple[str, list[str]]]:
+    """Return the kind of each changed segment and the letters in it that changed."""
+    return [
+        (one.kind, [piece.text for piece in one.pieces if piece.is_changed]) for one in segments if one.kind != "equal"
+    ]
+
+
+@given(TEXTS, TEXTS)
+def test_a_diff_holds_both_texts_to_the_character(before: str, after: str) -> None:
+    assert joined(word_diff(before, after)) == (before, after)
+
+
+@given(TEXTS, TEXTS, st.integers(0, 5), st.integers(1, 8), st.integers(1, 30))
+def test_so_does_a_shortened_one(before: str, after: str, context: int, longest: int, most: int) -> None:
+    before, after = before * 9, after * 9
+    short = shorten(word_diff(before, after), context=context, longest=longest, most=most)
+    assert joined(short) == (before, after)
+
+
+@given(TEXTS)
+def test_a_text_beside_itself_has_no_change(text: str) -> None:
+    assert changed(word_diff(text, text)) == []
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=14), st.lists(st.sampled_from("abc"), max_size=14))
+def test_the_diff_is_the_shortest(old: list[str], new: list[str]) -> None:
+    """The longest common subsequence by its recurrence: a second implementation."""
+    longest = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i, one in enumerate(old):
+        for j, other in enumerate(new):
+            longest[i + 1][j + 1] = longest[i][j] + 1 if one == other else max(longest[i][j + 1], longest[i + 1][j])
+    matches = _matches(old, new)
+    assert len(matches) == longest[-1][-1]
+    assert all(old[a] == new[b] for a, b in matches)
+    assert all(a < c and b < d for (a, b), (c, d) in itertools.pairwise(matches))
+
+
+def test_one_letter_of_a_word_is_what_changed() -> None:
+    assert changed(word_diff("a wonderful film", "a wnderful film")) == [("removed", ["o"]), ("added", [])]
+    assert changed(word_diff("a film, yes", "a fi1m, yes")) == [("removed", ["l"]), ("added", ["1"])]
+
+
+def test_a_synonym_is_replaced_whole() -> None:
+    assert changed(word_diff("a good film", "a fine film")) == [("removed", ["good"]), ("added", ["fine"])]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "letters"),
+    [
+        ("a wonderful day", "a wonder ful day", [("removed", []), ("added", [" "])]),
+        ("a wonder ful day", "a wonderful day", [("removed", [" "]), ("added", [])]),
+        ("a wonderful film", "a wonder ful flim", [("removed", ["i"]), ("added", [" ", "i"])]),
+    ],
+)
+def test_a_space_put_into_a_word_is_one_letter(before: str, after: str, letters: list[tuple[str, list[str]]]) -> None:
+    assert changed(word_diff(before, after)) == letters
+
+
+def test_an_accent_stays_with_its_letter() -> None:
+    assert changed(word_diff("cafe\u0301s", "cafes")) == [("removed", ["e\u0301"]), ("added", ["e"])]
+
+
+def test_what_did_not_change_far_from_a_change_is_left_out() -> None:
+    text = " ".join(f"word{n}" for n in range(400))
+    short = shorten(word_diff(text, text.replace("word200", "wrd200")), context=50)
+    shown = [one.text for one in short if not one.is_elided]
+    assert sum(map(len, shown)) < 300
+    assert any("wrd200" in one for one in shown)
+    assert [one.text.endswith((" ", "wrd200")) or one.text.startswith(" ") for one in short if one.is_elided] == [
+        True
+    ] * 2
+
+
+def test_a_short_text_is_shown_whole() -> None:
+    text = "one two three " * 10
+    assert not any(one.is_elided for one in shorten(word_diff(text, text + "four")))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a " * 5_000, "a b " * 5_000),
+        ("x" * 1_000_000, "y" * 1_000_000),
+        (" ".join(f"word{n}" for n in range(5_000)), " ".join(f"ward{n}" for n in range(5_000))),
+        ("ab " * MOST_TOKENS, "ba " * (MOST_TOKENS + MOST_EDITS)),
+    ],
+)
+def test_a_hostile_text_costs_little_and_shows_little(before: str, after: str) -> None:
+    start = time.process_time()
+    short = shorten(word_diff(before, after))
+    assert time.process_time() - start < 5
+    assert joined(short) == (before, after)
+    assert sum(len(one.text) for one in short if not one.is_elided) < 20_000
+
+
+def test_replaced_words_line_up_even_beyond_the_limit() -> None:
+    old = [f"word{n}" for n in range(2 * MOST_TOKENS)]
+    new = [f"other{n}" if n % 3 == 0 else word for n, word in enumerate(old)]
+    equal = sum(len(one.text.split()) for one in word_diff(" ".join(old), " ".join(new)) if one.kind == "equal")
+    assert equal == sum(a == b for a, b in zip(old, new, strict=True))
+
+
+def test_unchanged_words_are_those_the_standard_library_finds() -> None:
+    old = ["the", "film", "is", "a", "triumph", "of", "style", "and", "of", "patience", "over", "plot"]
+    new = ["the", "flim", "is", "triumph", "of", "stile", "and", "patience", "over", "the", "plot"]
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    segments = word_diff(" ".join(old), " ".join(new))
+    kept = [word for one in segments if one.kind == "equal" for word in one.text.split()]
+    assert kept == [word for block in blocks for word in old[block.a : block.a + block.size]]

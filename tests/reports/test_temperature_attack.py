@@ -1,0 +1,292 @@
+"""What a report says about attacks at other temperatures."""
+
+from typing import Any
+
+import pytest
+
+from app.contracts.estimates import Result
+from app.reports.adversarial_texts import comparisons
+from app.reports.glossary import GLOSSARY
+from app.reports.html import render_html
+from app.reports.narratives import temperature_attack
+from app.reports.schemas import Answer
+from tests.reports import fabricated, fabricated_texts
+from tests.reports.conftest import Reports
+from tests.reports.test_routes import elements_of
+from tests.rows import add_audit
+
+FLAG = {"code": "saturated_softmax", "severity": "warning", "message": "Scores are exactly 0 and 1."}
+HONEST = {"as_served": 0.62, "calibrated": 0.62, "optimized": 0.61}
+
+
+def told(*, params: dict[str, Any] | None = None, classes: int | None = 2, **measured: Any) -> Answer:
+    result = Result.model_validate(fabricated_texts.result(**measured))
+    recipes = list(measured.get("recipes", ("deepwordbug",)))
+    asked = {"recipes": recipes, "arms": ["calibrated", "optimized"], "design_temperature": 1.0, **(params or {})}
+    return temperature_attack.answer(result, asked, classes)
+
+
+def test_robustness_that_goes_with_the_temperature_is_not_real() -> None:
+    answer = told()
+    assert answer.standing == "not_real"
+    assert answer.headline == (
+        "No: served as it is, the model keeps 70% accuracy under DeepWordBug, but 10% when attacked at its "
+        "calibrated temperature: 60 points (95% interval 57 to 63) of its robustness come from its temperature, not from "
+        "the model."
+    )
+
+
+def test_the_design_temperature_and_several_recipes_are_named() -> None:
+    answer = told(params={"design_temperature": 0.01}, recipes=("deepwordbug", "pwws"))
+    assert "served with its logits divided by 0.01" in answer.headline
+    assert "the worst of DeepWordBug and PWWS for each text" in answer.headline
+    assert "Recipe by recipe it is 60 points (95% interval 57 to 63) under DeepWordBug and" in " ".join(answer.findings)
+
+
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        ("optimized", "when attacked at the temperature found to do most harm"),
+        ("platt_vector", "when attacked through Platt scaling (vector): 60 points"),
+        ("transfer", "when attacked with texts found on another model"),
+    ],
+)
+def test_the_hardest_way_of_attacking_is_named(arm: str, words: str) -> None:
+    answer = told(kept={"as_served": 0.7, "calibrated_paper": 0.6, arm: 0.1})
+    assert answer.standing == "not_real"
+    assert words in answer.headline
+
+
+def test_an_illusion_is_believed_despite_doubts_and_may_be_larger() -> None:
+    answer = told(flags=[FLAG])
+    assert answer.standing == "not_real"
+    assert answer.headline.endswith("may be more still.")
+
+
+def test_robustness_that_stays_is_real() -> None:
+    answer = told(kept=HONEST, spread=0.02)
+    assert answer.standing == "real"
+    assert answer.headline == (
+        "Yes, against these attacks: served as it is, it keeps 62% accuracy of 84% under DeepWordBug, and attacked in "
+        "other ways 61%."
+    )
+
+
+def test_a_weak_model_without_an_illusion_is_honest_about_it() -> None:
+    answer = told(kept={"as_served": 0.10, "calibrated": 0.09, "optimized": 0.10}, spread=0.02)
+    assert answer.standing == "partly"
+    assert "the model is weak and honest about it" in answer.headline
+    assert "10% accuracy of 84%" in answer.headline
+
+
+@pytest.mark.parametrize("code", ["saturated_softmax", "degenerate_temperature", "few_validation_examples"])
+def test_a_doubtful_attack_proves_no_robustness(code: str) -> None:
+    answer = told(kept=HONEST, spread=0.02, flags=[{**FLAG, "code": code}])
+    assert answer.standing == "unproven"
+    assert code.replace("_", " ") in answer.headline
+
+
+def test_flags_that_only_report_take_no_trust_away() -> None:
+    flags = [{**FLAG, "severity": "info"}, {**FLAG, "code": "recipe_variant"}]
+    assert told(kept=HONEST, spread=0.02, flags=flags).standing == "real"
+
+
+def test_a_wide_interval_excludes_no_illusion() -> None:
+    answer = told(kept=HONEST, spread=0.2)
+    assert answer.standing == "unproven"
+    assert "one of up to 21 points is not excluded on 200 texts" in answer.headline
+
+
+def test_few_texts_without_a_difference_exclude_no_illusion() -> None:
+    """Their bootstrap interval has no width; 3 of 20 could still differ."""
+    answer = told(kept={"as_served": 0.6, "calibrated": 0.6}, n=20, spread=0.0)
+    assert answer.standing == "unproven"
+    assert "15 points" in answer.headline
+
+
+def test_a_gap_that_may_be_chance_is_no_illusion_and_no_proof() -> None:
+    answer = told(kept={"as_served": 0.7, "calibrated": 0.55}, n=12, spread=0.1, p=0.25)
+    assert answer.standing == "unproven"
+    assert "no illusion was proven" in answer.headline
+
+
+def test_a_small_gap_that_is_no_chance_is_told() -> None:
+    answer = told(kept={"as_served": 0.62, "calibrated": 0.60}, spread=0.01, n=5_000, p=0.001)
+    assert answer.standing == "partly"
+    assert "2 points" in answer.headline
+    weak = told(kept={"as_served": 0.03, "calibrated": 0.01}, spread=0.01, n=5_000, p=0.001)
+    assert weak.standing == "not_real"
+
+
+def test_one_recipe_with_an_illusion_is_told_where_the_worst_has_none() -> None:
+    measured = fabricated_texts.result(kept=HONEST, spread=0.01, recipes=("deepwordbug", "pwws"))
+    measured["estimates"]["illusion_gap[recipe=pwws]"] = fabricated_texts.gap(0.2)
+    measured["estimates"]["mcnemar_p[recipe=pwws]"] = fabricated_texts.certain(1e-6)
+    params = {"recipes": ["deepwordbug", "pwws"], "arms": ["calibrated", "optimized"]}
+    answer = temperature_attack.answer(Result.model_validate(measured), params, 2)
+    assert answer.standing == "partly"
+    assert "20 points under PWWS" in answer.headline
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        ({"kept": {"as_served": 0.7}, "params": {"arms": []}}, "was attacked in no other way"),
+        ({"kept": {"as_served": 0.7, "calibrated": None}}, "was attacked in no other way"),
+        ({"kept": {"as_served": 0.7, "transfer": 0.69}, "spread": 0.01}, "(transfer) can miss an illusion"),
+        ({"kept": {"as_served": 0.7, "calibrated_paper": 0.69}, "spread": 0.01}, "can miss an illusion"),
+        ({"kept": {"as_served": None, "calibrated": None}}, "undefined on this sample"),
+        ({"clean": None}, "undefined on this sample"),
+        (
+            {"kept": {"as_served": None, "calibrated": None}, "clean": None, "n": 0, "errored": 40},
+            "all 40 examples errored",
+        ),
+        ({"kept": {"as_served": 0.48, "calibrated": 0.48}, "clean": 0.5}, "no more than by guessing"),
+        ({"kept": {"as_served": 0.0, "calibrated": 0.0}, "clean": 0.0, "classes": None}, "no more than by guessing"),
+    ],
+)
+def test_what_was_not_measured_is_not_shown(measured: dict[str, Any], words: str) -> None:
+    if measured.get("clean", 0) is None and "kept" not in measured:
+        measured = {**measured, "kept": {"as_served": None, "calibrated": None}}
+    answer = told(**measured)
+    assert answer.standing == "unproven"
+    assert words in answer.headline
+
+
+def test_an_arm_without_numbers_is_named_and_errors_are_counted() -> None:
+    findings = " ".join(told(kept={"as_served": 0.7, "calibrated": 0.1, "optimized": None}, errored=7).findings)
+    assert (
+        "Attacked at the temperature found to do most harm (logits divided by 97.5 on top) it has no numbers"
+        in findings
+    )
+    assert "7 of 207 examples errored" in findings
+
+
+def test_the_bar_runs_from_the_hardest_way_to_as_served() -> None:
+    bar = temperature_attack.scale(Result.model_validate(fabricated_texts.result()), 2)
+    assert bar is not None
+    assert (bar.low, bar.high, bar.mark) == (pytest.approx(10), pytest.approx(70), pytest.approx(84))
+    harder = fabricated_texts.result(kept={"as_served": 0.2, "calibrated": 0.5})
+    turned = temperature_attack.scale(Result.model_validate(harder), 2)
+    assert turned is not None
+    assert (turned.low, turned.high) == (pytest.approx(20), pytest.approx(50))
+    assert turned.band.endswith("the hardest other way")
+    nothing = fabricated_texts.result(kept={"as_served": 0.2})
+    assert temperature_attack.scale(Result.model_validate(nothing), 2) is None
+
+
+def test_every_term_and_figure_has_words() -> None:
+    params = {
+        "recipes": ["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"],
+        "arms": ["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix", "transfer"],
+    }
+    assert set(temperature_attack.terms(params)) <= set(GLOSSARY)
+    assert "BAE" not in temperature_attack.terms({"recipes": ["pwws"]})
+    for name in ("adversarial_accuracy", "temperature_curve", "reliability", "margins"):
+        assert not temperature_attack.describe_figure(name).startswith("Figure")
+    assert temperature_attack.describe_figure("new_one") == "Figure: new one."
+
+
+def test_examples_that_show_the_illusion_come_first_and_outcomes_are_the_models() -> None:
+    result = Result.model_validate(fabricated_texts.result())
+    found = comparisons(result, fabricated_texts.LABELS)
+    assert [one.title for one in found] == ["Example 17, DeepWordBug", "Example 21, PWWS", "Example 3, DeepWordBug"]
+    assert found[0].note == "Its label is positive; the model says positive unattacked."
+    assert [(row.name, row.outcome, row.prediction) for row in found[0].rows] == [
+        ("as served", "held", "positive"),
+        ("calibrated", "flipped", "negative"),
+    ]
+    assert found[1].parts == ["premise", "hypothesis"]
+    assert {row.outcome for row in found[2].rows} == {"skipped"}
+    assert comparisons(result, None)[0].rows[0].prediction == "class 1"
+
+
+def test_what_an_attack_believed_is_not_what_counts() -> None:
+    """A tie in the arm's own scores may end an attack that the unmodified model withstands, and the other way round."""
+    arms = {
+        "as_served": {"text": ["x"], "status": "succeeded", "prediction": 1, "confidence": 0.5},
+        "calibrated": {"text": ["x"], "status": "failed", "prediction": 0, "confidence": 0.5},
+        "optimized": {"text": [], "status": "errored", "prediction": None, "confidence": None},
+    }
+    result = Result.model_validate(fabricated_texts.result(examples=[fabricated_texts.example(arms=arms)]))
+    assert [row.outcome for row in comparisons(result, None)[0].rows] == ["held", "flipped", "errored"]
+
+
+def test_a_result_without_examples_has_none() -> None:
+    assert comparisons(Result.model_validate(fabricated_texts.result(examples=[])), None) == []
+
+
+def test_the_report_asks_about_robustness_and_holds_the_texts(reports: Reports) -> None:
+    report = reports.compose(reports.finished_texts())
+    assert report.question == "Is the robustness of minilm-reviews 1 real?"
+    assert report.answer.standing == "not_real"
+    assert report.checks[0].comparisons[0].rows[1].prediction == "negative"
+    assert report.checks[0].series["examples"] == fabricated_texts.some()
+    assert {"DeepWordBug", "calibrated", "illusion gap"} <= {entry.term for entry in report.glossary}
+    assert "PWWS" not in {entry.term for entry in report.glossary}
+    page = render_html(report)
+    assert "<h1>Is the robustness of minilm-reviews 1 real?</h1>" in page
+    assert "w<del>o</del>nderful" in page
+    assert "flipped" in page
+    assert "deepwordbug</code>" in page
+
+
+def test_both_subjects_are_asked_about_together(reports: Reports) -> None:
+    audit_id = add_audit(reports.database, checks=2)
+    fabricated.change(reports.database, audit_id, check={"kind": "temperature_attack", "params": {}})
+    assert reports.compose(audit_id).question.startswith("Are the robustness and confidence of m_")
+
+
+def test_class_names_come_from_the_data_where_the_model_has_none(reports: Reports) -> None:
+    audit_id = reports.finished_texts()
+    fabricated.change(
+        reports.database,
+        audit_id,
+        model={"manifest": {"architecture": {"kind": "huggingface"}}},
+        dataset={"facts": {"examples": 2, "classes": 2, "labels": ["bad", "good"]}},
+    )
+    assert reports.compose(audit_id).checks[0].comparisons[0].rows[1].prediction == "bad"
+
+
+def test_an_endpoint_is_named_by_its_address_not_by_weights(reports: Reports) -> None:
+    audit_id = reports.finished_texts()
+    architecture = {"kind": "endpoint", "url": "https://models.example.com/v1", "outputs": "probabilities"}
+    facts = {"parameters": 0, "classes": 2, "device": "cpu"}
+    fabricated.change(reports.database, audit_id, model={"manifest": {"architecture": architecture}, "facts": facts})
+    source = reports.compose(audit_id).sources[0]
+    assert source.facts["address"] == "https://models.example.com/v1"
+    assert not {"parameters", "size"} & set(source.facts)
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_a_check_that_ended_early_is_not_shown(reports: Reports, state: str) -> None:
+    audit_id = reports.finished_texts()
+    fabricated.change(reports.database, audit_id, check={"result": None, "figures": None}, state=state)
+    report = reports.compose(audit_id)
+    assert report.answer.standing == "unproven"
+    assert "What the attacks wrote" not in render_html(report)
+
+
+def test_hostile_texts_stay_texts(reports: Reports) -> None:
+    hostile = f"{fabricated.HOSTILE}\u202egnp\u202c <b onclick=alert(1)> \u200b"
+    arms = {"as_served": {"text": [hostile + "x"], "status": "failed", "prediction": 1, "confidence": 0.9}}
+    examples = [fabricated_texts.example(original=[hostile], arms=arms, recipe=hostile)] * 6
+    audit_id = reports.finished_texts(examples=examples)
+    manifest = {"architecture": {"kind": "huggingface"}, "labels": [hostile, hostile + "\u202e"]}
+    fabricated.change(reports.database, audit_id, model={"manifest": manifest})
+    page = reports.get(audit_id, "text/html").text
+    elements = elements_of(page)
+    assert not {"script", "b", "iframe", "object", "link", "form"} & set(elements.tags)
+    assert not [name for name in elements.attributes if name.startswith("on") or name == "style"]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    body = page[page.index("What the attacks wrote") : page.index("<h3>Counts")]
+    assert not {"\u202e", "\u202c", "\u200b"} & set(body)
+    assert "U+202E" in body
+
+
+def test_the_page_of_texts_can_be_heard_as_well_as_seen(reports: Reports) -> None:
+    page = reports.get(reports.finished_texts(recipes=("deepwordbug", "pwws")), "text/html").text
+    elements = elements_of(page)
+    assert elements.tags.count("caption") == elements.tags.count("table")
+    assert page.count("<th ") == page.count('scope="col"') + page.count('scope="row"')
+    assert page.count("<img") == 4 == page.count('" alt="') - page.count('" alt=""')
