@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from app.contracts.datasets import DatasetManifest
 from app.core.inspection.errors import ContentError, ManifestMismatchError
-from app.core.texts.labels import MAX_CLASSES
+from app.core.texts.labels import MAX_CLASSES, check_characters
 
 
 class LabelCounter:
@@ -71,13 +71,15 @@ def agree_on_names(in_file: list[str] | None, manifest: DatasetManifest) -> list
     """Return the class names of a dataset: the file's, or the manifest's.
 
     Raises:
-        ContentError: The file's names are not distinct.
+        ContentError: The file's names are not distinct, or cannot be stored.
         ManifestMismatchError: Both have names and they differ.
     """
     if in_file is None:
         return manifest.labels
     if len(set(in_file)) != len(in_file):
         raise ContentError("The class names in the file are not distinct")
+    for name in in_file:
+        check_characters(name, f"The class name {name!r:.200} in the file")
     if manifest.labels is not None and manifest.labels != in_file:
         raise ManifestMismatchError(
             f"The file names its classes {_some(in_file)}, the manifest {_some(manifest.labels)}: leave labels out, "

@@ -74,7 +74,7 @@ def test_words_of_a_treebank(tmp_path: Path) -> None:
     blanks, eight = "\t_" * 5, "\t_" * 8
     path.write_bytes(
         f"# text = du\r\n1-2\tdu{eight}\r\n1\tde\tde\tADP\tP{blanks}\r\n2\tle le\tle\tDET\tD{blanks}\r\n"
-        f'2.1\tx{"	_" * 8}\r\n\r\n\r\n#\r\n1\t#\t#\tSYM\t"{blanks}'.encode()
+        f'2.1\tx{eight}\r\n\r\n\r\n#\r\n1\t#\t#\tSYM\t"{blanks}'.encode()
     )
     tokens = {"tokens": "FORM"}
     rows = [tuple(row) for row in read_conllu(path, {**tokens, "tags": "tags"}, LIMITS)]

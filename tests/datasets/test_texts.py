@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from app.contracts.datasets import DatasetRead
+from app.core.inspection.errors import ContentError
 from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
 from app.web.services import Services
@@ -122,6 +123,12 @@ def test_class_names_that_hugging_face_left_in_a_parquet(tmp_path: Path) -> None
         path.write_bytes(parquet(table))
         facts = inspect_dataset(path, "hf", dataset_manifest(task=TAGS), Settings())
         assert (facts.labels, facts.classes, facts.label_counts) == (names, 3, {"0": 1, "2": 1})
+    for wrong in ("\0", "\ud800"):
+        path.write_bytes(
+            parquet(table.replace_schema_metadata({"huggingface": info.replace('"B"', json.dumps(wrong))}))
+        )
+        with pytest.raises(ContentError, match="class name"):
+            inspect_dataset(path, "hf", dataset_manifest(task=TAGS), Settings())
 
 
 def _rows(*labels: object, start: int = 0) -> bytes:
@@ -173,6 +180,7 @@ REFUSED: dict[str, tuple[dict[str, Any], bytes, int, str, str]] = {
         "no column 'stars'",
     ),
     "twins": (_manifest(), b"text,text,label\na,b,0\n", 422, "/manifest/columns/text", "2 columns 'text'"),
+    "half a key": (_manifest(), b'{"\\ud83d": 1}', 422, "/manifest/columns/text", r"it has: \?\."),
     "no key": (
         _manifest(),
         _rows(0) + b'{"text": "a"}',

@@ -44,8 +44,7 @@ class TableTexts:
 
     def texts(self, positions: Sequence[int]) -> list[Text]:
         """Return texts, or pairs of premise and hypothesis, in the order of ``positions``."""
-        chosen = self._texts.take(np.asarray(positions, dtype=np.int64))
-        parts = [column.to_pylist() for column in chosen.columns]
+        parts = [[column[int(position)].as_py() for position in positions] for column in self._texts.columns]
         return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
 
 

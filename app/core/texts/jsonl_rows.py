@@ -32,7 +32,7 @@ def read_jsonl(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
 
 def _object(line: str, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line, object_pairs_hook=_without_twins)
+        found = _DECODER.decode(line)
     except json.JSONDecodeError as error:
         raise ContentError(
             f"Line {number} is not JSON ({error.msg} at character {error.colno}): every line must be one whole object, "
@@ -57,3 +57,6 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice!r:.200} stands twice in one object")
     return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_twins)

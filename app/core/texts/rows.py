@@ -24,7 +24,8 @@ Columns = Mapping[str, str]
 
 def no_column(where: str, role: str, name: str, found: Iterable[str], hint: str = "") -> ContentError:
     """Return the refusal of a table without a column it needs."""
-    has = ", ".join(found)[:300] or "nothing"
+    # A JSON key may hold half of a surrogate pair, which no answer can carry.
+    has = ", ".join(found)[:300].encode(errors="replace").decode() or "nothing"
     return ContentError(
         f"{where} has no column {name!r}; it has: {has}. Set columns.{role} to the right one{hint}",
         field=f"/manifest/columns/{role}",
