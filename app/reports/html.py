@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from app.reports.marked_text import one_line, paired_sides, visible
 from app.reports.numbers import number, percent, radius
 from app.reports.schemas import ReportFigure, ReportRead
-from app.reports.tables import arrange, cell_basis
+from app.reports.tables import arrange, arrange_counts, cell_basis
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -33,7 +33,9 @@ def _environment() -> Environment:
         number=number, moment=_moment, value=_value, data_uri=_data_uri, is_wide=_is_wide, prettyjson=_pretty_json
     )
     environment.filters.update(percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
-    environment.globals.update(arrange=arrange, cell_basis=cell_basis, paired_sides=paired_sides)
+    environment.globals.update(
+        arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, paired_sides=paired_sides
+    )
     return environment
 
 

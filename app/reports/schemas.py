@@ -46,7 +46,7 @@ class ComparisonRow(Read):
     after: list[str] = Field(description="The text, or its parts.")
     outcome: Outcome = Field(description="`flipped`, `held`, `skipped` (not attacked) or `errored`.")
     prediction: str | None = Field(description="What the model predicts for it, in words.")
-    confidence: float | None = Field(description="Probability of that prediction.")
+    confidence: float | None = Field(description="How confident the model looked in that way of attacking.")
 
 
 class Comparison(Read):

@@ -212,7 +212,7 @@ def _basis(group: list[ReportEstimate]) -> str:
     """Return what all numbers of a table rest on, where it is the same for all; the cells say it where it is not."""
     if not is_uniform(group):
         return ""
-    return f"{group[0].n:,} examples; {_method(group[0])}"
+    return f"{group[0].n:,} examples; {_method(group)}"
 
 
 def is_uniform(group: list[ReportEstimate]) -> bool:
@@ -220,10 +220,39 @@ def is_uniform(group: list[ReportEstimate]) -> bool:
     return len({(estimate.n, estimate.method) for estimate in group}) == 1
 
 
-def _method(estimate: ReportEstimate) -> str:
-    return "no intervals" if estimate.method == "none" else f"95% intervals by {words(estimate.method)}"
+def _method(group: list[ReportEstimate]) -> str:
+    has_intervals = any(estimate.low is not None for estimate in group)
+    return f"95% intervals by {words(group[0].method)}" if has_intervals else "no intervals"
 
 
 def cell_basis(estimate: ReportEstimate) -> str:
     """Return what one number rests on."""
     return f"n = {estimate.n:,}, {'no interval' if estimate.method == 'none' else words(estimate.method)}"
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """Counts that differ in the same qualifiers: what they are of, and a number per name; None where there is none."""
+
+    corner: str
+    columns: list[str]
+    rows: list[tuple[str, list[int | None]]]
+
+
+def arrange_counts(counts: dict[str, int]) -> tuple[dict[str, int], list[CountTable]]:
+    """Return the counts of the whole, and tables of those of its parts (``robust[arm=,recipe=]``)."""
+    whole: dict[str, int] = {}
+    parts: dict[tuple[str, ...], dict[str, dict[str, int]]] = {}
+    for name, count in counts.items():
+        base, qualifiers = split_name(name)
+        if not qualifiers:
+            whole[name] = count
+            continue
+        of = ", ".join(_words(key, value) for key, value in qualifiers.items())
+        parts.setdefault(tuple(qualifiers), {}).setdefault(of, {})[base] = count
+    tables = []
+    for keys, rows in parts.items():
+        columns = list(dict.fromkeys(base for row in rows.values() for base in row))
+        cells = [(of, [row.get(base) for base in columns]) for of, row in rows.items()]
+        tables.append(CountTable(corner=", ".join(keys), columns=columns, rows=cells))
+    return whole, tables

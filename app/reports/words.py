@@ -18,7 +18,7 @@ WORDS: dict[str, str] = {
     "pruthi": "Pruthi",
     "iga": "IGA",
     "clopper-pearson": "Clopper and Pearson",
-    "paired": "paired bootstrap",
+    "paired": "paired comparison",
     "exact": "exact computation",
 }
 

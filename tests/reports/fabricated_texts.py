@@ -41,7 +41,6 @@ def result(
     clean: float | None = 0.84,
     n: int = 200,
     spread: float = 0.03,
-    p: float | None = None,
     flags: Any = (),
     examples: Any = None,
     errored: int = 0,
@@ -63,7 +62,7 @@ def result(
     others = [value for arm, value in kept.items() if arm != "as_served" and value is not None]
     served = kept["as_served"]
     between = None if served is None or not others else served - min(others)
-    chance = p if p is not None else None if between is None else 1e-9 if between > 0.05 else 1.0
+    chance = None if between is None else 1e-9 if between > 0.05 else 1.0
     for recipe in recipes:
         estimates[f"illusion_gap[recipe={recipe}]"] = gap(between, n, spread)
         estimates[f"mcnemar_p[recipe={recipe}]"] = certain(chance, n)
@@ -75,7 +74,11 @@ def result(
             "examples": some() if examples is None else examples,
         },
         "flags": list(flags),
-        "counts": {"n": n + errored, "errored": errored},
+        "counts": {
+            **{"n": n + errored, "errored": errored, "clean_n": n},
+            **{f"robust[arm={arm},recipe={recipe}]": n // 3 for arm in kept for recipe in recipes},
+            **{f"served_only[recipe={recipe}]": n // 4 for recipe in recipes},
+        },
     }
 
 

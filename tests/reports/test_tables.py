@@ -1,12 +1,13 @@
 """How numbers are laid out: matrices by two qualifiers, rows for many values."""
 
 from app.reports.schemas import ReportEstimate
-from app.reports.tables import EstimateTable, arrange, split_name
+from app.reports.tables import EstimateTable, arrange, arrange_counts, split_name
 
 
 def number(name: str, *, n: int = 100, method: str = "bootstrap", value: float = 0.5) -> ReportEstimate:
+    low = None if method == "none" else value
     return ReportEstimate.model_validate(
-        {"name": f"f.{name}", "value": value, "low": None, "high": None, "n": n, "method": method}
+        {"name": f"f.{name}", "value": value, "low": low, "high": low, "n": n, "method": method}
         | {"unit": "1", "better": "lower", "description": f"What {name.partition('[')[0]} is."}
     )
 
@@ -76,3 +77,14 @@ def test_what_numbers_rest_on_is_said_as_seldom_as_can_be() -> None:
 def test_a_value_may_hold_commas() -> None:
     name = "temperature_attack.illusion_gap[arm=a,recipe=textfooler (variant: minilm, glove)]"
     assert split_name(name) == ("illusion_gap", {"arm": "a", "recipe": "textfooler (variant: minilm, glove)"})
+
+
+def test_counts_of_parts_are_tables() -> None:
+    counts = {"n": 9, "robust[arm=as_served,recipe=pwws]": 4, "flipped[arm=as_served,recipe=pwws]": 1}
+    whole, tables = arrange_counts(counts | {"robust[arm=calibrated,recipe=pwws]": 2, "served_only[recipe=pwws]": 3})
+    assert whole == {"n": 9}
+    assert [(table.corner, table.columns) for table in tables] == [
+        ("arm, recipe", ["robust", "flipped"]),
+        ("recipe", ["served_only"]),
+    ]
+    assert tables[0].rows == [("as served, PWWS", [4, 1]), ("calibrated, PWWS", [2, None])]

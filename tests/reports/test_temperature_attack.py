@@ -31,8 +31,8 @@ def test_robustness_that_goes_with_the_temperature_is_not_real() -> None:
     assert answer.standing == "not_real"
     assert answer.headline == (
         "No: served as it is, the model keeps 70% accuracy under DeepWordBug, but 10% when attacked at its "
-        "calibrated temperature: 60 points (95% interval 57 to 63) of its robustness come from its temperature, not from "
-        "the model."
+        "calibrated temperature: 60 points (95% interval 57 to 63) of its robustness come from its temperature, "
+        "not from the model."
     )
 
 
@@ -79,6 +79,13 @@ def test_a_weak_model_without_an_illusion_is_honest_about_it() -> None:
     assert "10% accuracy of 84%" in answer.headline
 
 
+def test_few_texts_suffice_to_say_that_a_model_is_weak() -> None:
+    answer = told(kept={"as_served": 0.10, "calibrated": 0.10}, spread=0.11, n=40)
+    assert answer.standing == "partly"
+    assert "weak and honest about it, as far as 40 texts tell" in answer.headline
+    assert told(kept={"as_served": 0.30, "calibrated": 0.30}, spread=0.11, n=40).standing == "unproven"
+
+
 @pytest.mark.parametrize("code", ["saturated_softmax", "degenerate_temperature", "few_validation_examples"])
 def test_a_doubtful_attack_proves_no_robustness(code: str) -> None:
     answer = told(kept=HONEST, spread=0.02, flags=[{**FLAG, "code": code}])
@@ -87,7 +94,7 @@ def test_a_doubtful_attack_proves_no_robustness(code: str) -> None:
 
 
 def test_flags_that_only_report_take_no_trust_away() -> None:
-    flags = [{**FLAG, "severity": "info"}, {**FLAG, "code": "recipe_variant"}]
+    flags = [{**FLAG, "severity": "info"}, {**FLAG, "code": "illusion"}]
     assert told(kept=HONEST, spread=0.02, flags=flags).standing == "real"
 
 
@@ -98,30 +105,40 @@ def test_a_wide_interval_excludes_no_illusion() -> None:
 
 
 def test_few_texts_without_a_difference_exclude_no_illusion() -> None:
-    """Their bootstrap interval has no width; 3 of 20 could still differ."""
-    answer = told(kept={"as_served": 0.6, "calibrated": 0.6}, n=20, spread=0.0)
+    answer = told(kept={"as_served": 0.6, "calibrated": 0.6}, n=20, spread=0.15)
     assert answer.standing == "unproven"
-    assert "15 points" in answer.headline
+    assert "15 points is not excluded on 20 texts" in answer.headline
 
 
 def test_a_gap_that_may_be_chance_is_no_illusion_and_no_proof() -> None:
-    answer = told(kept={"as_served": 0.7, "calibrated": 0.55}, n=12, spread=0.1, p=0.25)
+    answer = told(kept={"as_served": 0.7, "calibrated": 0.55}, n=12, spread=0.2)
     assert answer.standing == "unproven"
     assert "no illusion was proven" in answer.headline
 
 
+def test_a_recipe_that_leaves_the_class_decides_nothing() -> None:
+    alone = told(recipes=("input_reduction",), kept={"as_served": 1.0, "calibrated": 1.0})
+    assert alone.standing == "unproven"
+    assert "input reduction leaves the class as it is" in alone.headline
+    assert len(alone.findings) == 1
+    beside = told(recipes=("pwws", "input_reduction"))
+    assert "accuracy under PWWS, but" in beside.headline
+
+
 def test_a_small_gap_that_is_no_chance_is_told() -> None:
-    answer = told(kept={"as_served": 0.62, "calibrated": 0.60}, spread=0.01, n=5_000, p=0.001)
+    answer = told(kept={"as_served": 0.62, "calibrated": 0.60}, spread=0.005, n=5_000)
     assert answer.standing == "partly"
     assert "2 points" in answer.headline
-    weak = told(kept={"as_served": 0.03, "calibrated": 0.01}, spread=0.01, n=5_000, p=0.001)
+    assert (
+        told(kept={"as_served": 0.62, "calibrated": 0.60}, spread=0.005, n=5_000, flags=[FLAG]).standing == "unproven"
+    )
+    weak = told(kept={"as_served": 0.03, "calibrated": 0.01}, spread=0.005, n=5_000)
     assert weak.standing == "not_real"
 
 
 def test_one_recipe_with_an_illusion_is_told_where_the_worst_has_none() -> None:
-    measured = fabricated_texts.result(kept=HONEST, spread=0.01, recipes=("deepwordbug", "pwws"))
+    measured = fabricated_texts.result(kept=HONEST, spread=0.02, recipes=("deepwordbug", "pwws"))
     measured["estimates"]["illusion_gap[recipe=pwws]"] = fabricated_texts.gap(0.2)
-    measured["estimates"]["mcnemar_p[recipe=pwws]"] = fabricated_texts.certain(1e-6)
     params = {"recipes": ["deepwordbug", "pwws"], "arms": ["calibrated", "optimized"]}
     answer = temperature_attack.answer(Result.model_validate(measured), params, 2)
     assert answer.standing == "partly"
@@ -133,8 +150,8 @@ def test_one_recipe_with_an_illusion_is_told_where_the_worst_has_none() -> None:
     [
         ({"kept": {"as_served": 0.7}, "params": {"arms": []}}, "was attacked in no other way"),
         ({"kept": {"as_served": 0.7, "calibrated": None}}, "was attacked in no other way"),
-        ({"kept": {"as_served": 0.7, "transfer": 0.69}, "spread": 0.01}, "(transfer) can miss an illusion"),
-        ({"kept": {"as_served": 0.7, "calibrated_paper": 0.69}, "spread": 0.01}, "can miss an illusion"),
+        ({"kept": {"as_served": 0.7, "transfer": 0.69}, "spread": 0.02}, "(transfer) can miss an illusion"),
+        ({"kept": {"as_served": 0.7, "calibrated_paper": 0.69}, "spread": 0.02}, "can miss an illusion"),
         ({"kept": {"as_served": None, "calibrated": None}}, "undefined on this sample"),
         ({"clean": None}, "undefined on this sample"),
         (

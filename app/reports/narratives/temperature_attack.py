@@ -11,7 +11,7 @@ from typing import Any
 from app.contracts.estimates import Estimate, Flag, Result
 from app.reports.adversarial_texts import comparisons as comparisons
 from app.reports.numbers import percent, points
-from app.reports.schemas import Answer, Scale
+from app.reports.schemas import Answer, Scale, Standing
 from app.reports.tables import split_name
 from app.reports.words import enumerate_words, words
 
@@ -22,8 +22,8 @@ in the paper's tables calibrated models lie within 0.015 of the baseline, illusi
 ROBUST_SHARE = 0.5
 """Share of its right answers a model must keep under attack to be called robust. Ours."""
 
-SIGNIFICANT = 0.05
-"""McNemar's p from which on a gap may be chance, whatever its bootstrap interval says."""
+WEAK_SHARE = 0.25
+"""The same below which a model as served shows too little for an illusion to matter: few texts suffice to say so."""
 
 SERVED = "as_served"
 
@@ -31,8 +31,11 @@ SEARCHED = frozenset({"calibrated", "optimized", "platt_vector", "platt_matrix"}
 """Arms that find a fitting scale whatever the model was served with. Not the paper's calibration, which stays where it
 began on under-confident models (spec A.3), nor transfer, whose texts belong to another model."""
 
-FINDINGS = frozenset({"illusion", "recipe_variant"})
-"""Flags that report rather than doubt."""
+UNCOUNTED = frozenset({"input_reduction"})
+"""Recipes that leave the class as it is: reported, and in no gap and no worst case."""
+
+FINDING = "illusion"
+"""The flag that reports what was found rather than a doubt about it."""
 
 _HOW = {
     "calibrated": "at its calibrated temperature",
@@ -55,8 +58,8 @@ _FIGURES = {
     "temperature_curve": "Adversarial accuracy against the temperature the model is attacked at (logarithmic). A model "
     "with an illusion stands high at its own temperature and falls elsewhere; an honest one is flat or lowest at its "
     "own.",
-    "reliability": "Reliability diagram: accuracy against mean confidence in each bin, as served and calibrated. Below "
-    "the diagonal the model claims more than it achieves.",
+    "reliability": "Reliability diagrams: accuracy against mean confidence in each bin, as served and in the other "
+    "ways of attacking. Below the diagonal the model claims more than it achieves.",
     "margins": "Histogram of the margins between the largest and the smallest logit. Margins beyond about 17 leave a "
     "32-bit softmax no difference for an attack to follow.",
 }
@@ -117,6 +120,8 @@ def terms(params: Mapping[str, Any]) -> list[str]:
 def scale(result: Result, classes: int | None) -> Scale | None:
     """Return what the model keeps under attack, as served and at worst, against what it gets right unattacked."""
     clean, served, lowest = _value(result, "clean_accuracy"), _accuracy(result, SERVED), _lowest(result)
+    if not any(_by_recipe(result, "adversarial_accuracy", SERVED)):
+        return None
     if clean is None or served is None or served.value is None or lowest is None:
         return None
     low, high = sorted((100 * float(lowest[1].value or 0.0), 100 * served.value))
@@ -138,35 +143,40 @@ def scale(result: Result, classes: int | None) -> Scale | None:
 def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> Answer:
     """Return whether the robustness is real, how much there is of it, and why."""
     findings = [*_findings(result, params)]
-    standing_headline = _illusion(result, params) or _obstacle(result, params, classes) or _honest(result, params)
-    standing, headline = standing_headline
-    return Answer.model_validate({"standing": standing, "headline": headline, "findings": findings})
+    standing, headline = _illusion(result, params) or _obstacle(result, params, classes) or _honest(result, params)
+    return Answer(standing=standing, headline=headline, findings=findings)
 
 
-def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the answer where robustness was shown to be an illusion."""
+def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str] | None:
+    """Return the answer where robustness of note was shown to be an illusion."""
     gap, served, lowest = _overall(result, "illusion_gap"), _accuracy(result, SERVED), _lowest(result)
-    if gap is None or gap.value is None or served is None or served.value is None or lowest is None:
+    if gap is None or served is None or lowest is None or not _counted(params):
         return None
-    if not _is_shown(gap, _overall(result, "mcnemar_p")):
+    if not _is_shown(gap) or _is_small(gap, served):
         return None
+    worse = " The flags below mean that it may be more still." if _doubts(result) else ""
+    return "not_real", f"No: {_told(params, gap, served, lowest)}{worse}"
+
+
+def _told(params: Mapping[str, Any], gap: Estimate, served: Estimate, lowest: tuple[str, Estimate]) -> str:
     arm, low = lowest
-    told = (
+    return (
         f"{_served(params, start=False)} the model keeps {percent(served.value)} accuracy under {_attack(params)}, but "
         f"{percent(low.value)} when attacked {_HOW.get(arm, words(arm))}: {points(gap.value)}{_interval(gap)} of its "
         f"robustness come {_CAUSE.get(arm, 'from its temperature')}, not from the model."
     )
-    if gap.high is not None and gap.high <= SMALL_GAP and 2 * gap.value < served.value:
-        return "partly", f"In part: {told} That is little, and not chance."
-    worse = " The flags below mean that it may be more still." if _doubts(result) else ""
-    return "not_real", f"No: {told}{worse}"
 
 
-def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) -> tuple[str, str] | None:
+def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) -> tuple[Standing, str] | None:
     """Return the answer where the numbers cannot show that robustness is real."""
     n, errored = result.counts.get("n", 0), result.counts.get("errored", 0)
     if n and errored >= n:
         return "unproven", f"Not shown: all {n:,} examples errored; nothing was measured."
+    if not _counted(params):
+        return "unproven", (
+            f"Not shown: {_attack(params)} leaves the class as it is and cannot tell robustness from an illusion. "
+            "Ask for another recipe as well."
+        )
     clean, served = _value(result, "clean_accuracy"), _accuracy(result, SERVED)
     if clean is None or served is None or served.value is None:
         return "unproven", "Not shown: the accuracy under attack is undefined on this sample."
@@ -189,7 +199,7 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
             f"Not shown: the only other way tried ({tried}) can miss an illusion. Ask for the arm calibrated or "
             "optimized."
         )
-    if (most := _cautious(gap)) > SMALL_GAP:
+    if (most := _cautious(gap)) > SMALL_GAP and served.value >= WEAK_SHARE * clean:
         return "unproven", (
             f"Not shown: no illusion was proven, but one of up to {points(most)} is not excluded on {gap.n:,} texts. "
             "Attack more of them."
@@ -197,22 +207,32 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
     return None
 
 
-def _honest(result: Result, params: Mapping[str, Any]) -> tuple[str, str]:
+def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     """Return the answer where no illusion of note is left: what remains is how robust the model is."""
     lowest, served, clean = _lowest(result), _accuracy(result, SERVED), _value(result, "clean_accuracy")
     if lowest is None or lowest[1].value is None or served is None or served.value is None or not clean:
         raise AssertionError("unreachable: answered before")
+    gap = _overall(result, "illusion_gap")
+    if gap is not None and _is_shown(gap):
+        return "partly", f"In part: {_told(params, gap, served, lowest)} That is little, and not chance."
     least = min(lowest[1].value, served.value)
     hidden = {
         recipe: gap
         for recipe, gap in _by_recipe(result, "illusion_gap").items()
-        if _is_shown(gap, _by_recipe(result, "mcnemar_p").get(recipe)) and _cautious(gap) > SMALL_GAP
+        if _is_shown(gap) and _cautious(gap) > SMALL_GAP
     }
     if hidden:
         told = enumerate_words([f"{points(gap.value)} under {words(recipe)}" for recipe, gap in hidden.items()])
         return "partly", (
             f"In part: against the worst recipe for each text nothing is hidden (it keeps {percent(least)}), but one "
             f"recipe alone makes it look better than it is: {told} come from its temperature."
+        )
+    most = _cautious(gap) if gap is not None else 1.0
+    if most > SMALL_GAP:
+        return "partly", (
+            f"In part: it shows little robustness, and no illusion was found. {_served(params)} it keeps "
+            f"{percent(served.value)} accuracy of {percent(clean)} under {_attack(params)}: the model is weak and honest "
+            f"about it, as far as {served.n:,} texts tell."
         )
     if least < ROBUST_SHARE * clean:
         return "partly", (
@@ -230,8 +250,12 @@ def _recipes(params: Mapping[str, Any]) -> list[str]:
     return list(params.get("recipes") or ["deepwordbug"])
 
 
+def _counted(params: Mapping[str, Any]) -> list[str]:
+    return [recipe for recipe in _recipes(params) if recipe not in UNCOUNTED]
+
+
 def _attack(params: Mapping[str, Any]) -> str:
-    names = [words(one) for one in _recipes(params)]
+    names = [words(one) for one in _counted(params) or _recipes(params)]
     return names[0] if len(names) == 1 else f"the worst of {enumerate_words(names)} for each text"
 
 
@@ -242,7 +266,7 @@ def _served(params: Mapping[str, Any], *, start: bool = True) -> str:
 
 
 def _doubts(result: Result) -> list[Flag]:
-    return [flag for flag in result.flags if flag.severity != "info" and flag.code not in FINDINGS]
+    return [flag for flag in result.flags if flag.severity != "info" and flag.code != FINDING]
 
 
 def _value(result: Result, name: str) -> float | None:
@@ -251,11 +275,12 @@ def _value(result: Result, name: str) -> float | None:
 
 
 def _by_recipe(result: Result, name: str, arm: str | None = None) -> dict[str, Estimate]:
-    """Return ``name[recipe=]``, or ``name[arm=,recipe=]`` of an arm, by recipe."""
+    """Return ``name[recipe=]``, or ``name[arm=,recipe=]`` of an arm, by recipe that counts."""
     found = {}
     for full, estimate in result.estimates.items():
         base, qualifiers = split_name(full)
-        if base == name and "recipe" in qualifiers and qualifiers.get("arm") == arm:
+        is_counted = qualifiers.get("recipe", "input_reduction") not in UNCOUNTED
+        if base == name and is_counted and qualifiers.get("arm") == arm:
             found[qualifiers["recipe"]] = estimate
     return found
 
@@ -283,21 +308,19 @@ def _lowest(result: Result) -> tuple[str, Estimate] | None:
     return min(found, key=lambda pair: pair[1].value or 0.0) if found else None
 
 
-def _is_shown(gap: Estimate, p: Estimate | None) -> bool:
-    """Return whether a gap above 0 is more than chance."""
-    is_above = gap.value is not None and gap.value > 0 and gap.low is not None and gap.low > 0
-    return is_above and (p is None or p.value is None or p.value < SIGNIFICANT)
+def _is_shown(gap: Estimate) -> bool:
+    """Return whether a gap above 0 is more than chance: its interval knows that the lowest arm was picked."""
+    return gap.low is not None and gap.low > 0
+
+
+def _is_small(gap: Estimate, served: Estimate) -> bool:
+    """Return whether a gap is little, by itself and beside what the model keeps as served."""
+    return _cautious(gap) <= SMALL_GAP and 2 * (gap.value or 0.0) < (served.value or 0.0)
 
 
 def _cautious(gap: Estimate) -> float:
-    """Return how large a gap may be.
-
-    A bootstrap of texts that all agree has no width; a difference not seen in n texts is still only known to be below
-    3 / n (the rule of three, 95 %).
-    """
-    if gap.value is None or gap.high is None:
-        return 1.0
-    return max(gap.high, gap.value, min(1.0, 3 / gap.n) if gap.n else 1.0)
+    """Return how large a gap may be."""
+    return 1.0 if gap.value is None or gap.high is None else max(gap.high, gap.value)
 
 
 def _interval(estimate: Estimate) -> str:
@@ -318,6 +341,8 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     clean = result.estimates.get("clean_accuracy")
     if clean is not None and clean.value is not None:
         yield f"Unattacked, it is right on {_share(clean, f' of {clean.n:,} texts')}."
+    if not _counted(params):
+        return
     served = _accuracy(result, SERVED)
     if served is not None and served.value is not None:
         yield f"{_served(params)} it keeps {_share(served)} under {_attack(params)}."
