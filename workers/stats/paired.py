@@ -85,12 +85,16 @@ class Gap:
         value: The reference's rate less that one's; negative where the reference is lowest.
         interval: At 95 %, of the true difference to the truly lowest.
         p: McNemar's exact two-sided p against ``lowest``; not corrected for having chosen it.
+        reference_only: Examples the reference alone gets right.
+        lowest_only: Examples the lowest alone gets right.
     """
 
     lowest: int
     value: float
     interval: Interval
     p: float
+    reference_only: int
+    lowest_only: int
 
 
 def gap_to_lowest(reference: ArrayLike, others: Sequence[ArrayLike], *, alpha: float = 0.05) -> Gap | None:
@@ -120,7 +124,7 @@ def gap_to_lowest(reference: ArrayLike, others: Sequence[ArrayLike], *, alpha: f
     low = max(_end(*pair, -1, alpha / 2 / len(pairs)) for pair in pairs)
     high = max(_end(*pair, 1, alpha / 2) for pair in pairs)
     b, c, n = pairs[lowest]
-    return Gap(lowest, (b - c) / n, (low, high), mcnemar(b, c))
+    return Gap(lowest, (b - c) / n, (low, high), mcnemar(b, c), b, c)
 
 
 def _end(b: int, c: int, n: int, side: int, tail: float) -> float:

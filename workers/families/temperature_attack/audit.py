@@ -1,0 +1,118 @@
+"""Everything an audit recorded, read once: who stayed right under which attack, and the gaps between arms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from workers.families.protocol import Records
+from workers.families.temperature_attack.arms import Arms, resolve_arms
+from workers.families.temperature_attack.records import (
+    AttackSample,
+    Bools,
+    CleanSample,
+    Floats,
+    SearchSample,
+    merge_clean,
+    read_validation,
+)
+from workers.stats.paired import Gap, gap_to_lowest
+
+UNCOUNTED = "input_reduction"
+"""It keeps the prediction by design: accuracy under it says nothing about what an attacker can break."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The records of a finished check.
+
+    Attributes:
+        params: What was asked.
+        arms: What was attacked.
+        validation: The examples arms were fitted on; None where none is fitted.
+        search: The rounds of the temperature search; None where there was none.
+        attacks: By recipe.
+    """
+
+    params: TemperatureAttackParams
+    arms: Arms
+    validation: CleanSample | None
+    search: SearchSample | None
+    attacks: dict[str, AttackSample]
+
+    @cached_property
+    def clean(self) -> CleanSample:
+        """Examples that did not error under every recipe, unattacked."""
+        return merge_clean([attack.clean for attack in self.attacks.values()])
+
+    @property
+    def counted(self) -> list[str]:
+        """Recipes that enter the worst case and the gaps."""
+        return [recipe for recipe in self.attacks if recipe != UNCOUNTED]
+
+    @cached_property
+    def common_ids(self) -> list[int]:
+        """Examples that did not error under any counted recipe."""
+        if not self.counted:
+            return []
+        first, *rest = [self.attacks[recipe].clean.example_ids.tolist() for recipe in self.counted]
+        common = set(first).intersection(*rest)
+        return [example for example in first if example in common]
+
+    def robust(self, arm: str, recipe: str | None = None) -> Bools:
+        """Return (n,) who stays right under a recipe, or under the worst counted recipe for each example."""
+        if recipe is not None:
+            return self.attacks[recipe].robust(arm)
+        kept = np.ones(len(self.common_ids), dtype=bool)
+        for name in self.counted:
+            sample = self.attacks[name]
+            at = {example: row for row, example in enumerate(sample.clean.example_ids.tolist())}
+            kept &= sample.robust(arm)[[at[example] for example in self.common_ids]]
+        return kept
+
+    def gap(self, recipe: str | None = None) -> Gap | None:
+        """Return the illusion gap under a recipe, or under the worst one for each example; None where undefined."""
+        if recipe == UNCOUNTED or not self.counted:
+            return None
+        return gap_to_lowest(self.robust(AS_SERVED, recipe), [self.robust(arm, recipe) for arm in self.arms.others])
+
+    def probabilities(self, arm: str, logits: Tensor) -> Tensor:
+        """Return what an arm's attacker sees of the model under audit (n, classes); ``transfer`` sees another one."""
+        return self.arms[AS_SERVED if arm == "transfer" else arm].scaling.probabilities(logits)
+
+    def confidence(self, arm: str, logits: Tensor) -> Floats:
+        """Return (n,) the largest probability an arm's attacker sees."""
+        if not len(logits):
+            return np.empty(0)
+        found: Floats = self.probabilities(arm, logits).max(dim=1).values.to(torch.float64).numpy()
+        return found
+
+
+def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Audit:
+    """Return the records of all stages, read.
+
+    Args:
+        params: What was asked.
+        done: Records by stage: ``validation``, ``search_1`` and so on, ``attack_<recipe>``.
+    """
+    rounds = search_rounds(done)
+    validation = done.get("validation")
+    return Audit(
+        params=params,
+        arms=resolve_arms(params, validation, rounds),
+        validation=None if validation is None else read_validation(validation),
+        search=SearchSample(rounds) if rounds else None,
+        attacks={recipe: AttackSample(done[f"attack_{recipe}"]) for recipe in params.recipes},
+    )
+
+
+def search_rounds(done: Mapping[str, Records]) -> list[Records]:
+    """Return the records of the finished rounds of the temperature search, in order."""
+    rounds: list[Records] = []
+    while (name := f"search_{len(rounds) + 1}") in done:
+        rounds.append(done[name])
+    return rounds

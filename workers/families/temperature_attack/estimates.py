@@ -1,0 +1,171 @@
+"""Records to numbers: every estimate of the family with its interval, and the counts they can be recomputed from."""
+
+from collections.abc import Mapping
+from itertools import chain
+
+import numpy as np
+
+from app.contracts.estimates import Estimate, Result, metric_name
+from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from workers.families.protocol import Records
+from workers.families.temperature_attack import flags
+from workers.families.temperature_attack.arms import limits_of, served_logits
+from workers.families.temperature_attack.audit import Audit, read_audit
+from workers.families.temperature_attack.series import make_series
+from workers.stats.calibration import calibrate
+from workers.stats.estimating import estimate, mean, proportion, seed_of
+from workers.stats.intervals import bootstrap
+from workers.stats.paired import Gap
+from workers.stats.scaling import refitted_temperature
+
+Estimates = dict[str, Estimate]
+
+
+def reduce(params: TemperatureAttackParams, done: Mapping[str, Records], seed: int) -> Result:
+    """Turn the records of all stages into estimates, series, flags and counts. Pure and seeded.
+
+    Args:
+        params: What was asked.
+        done: Records by stage: ``validation``, ``search_1`` and so on, ``attack_<recipe>``.
+        seed: Of the bootstraps, and of which examples are shown.
+    """
+    audit = read_audit(params, done)
+    found = clean_estimates(audit, seed) | temperature_estimates(audit, seed)
+    for recipe in audit.attacks:
+        found |= attack_estimates(audit, recipe, seed)
+    found |= worst_estimates(audit)
+    return Result(estimates=found, series=make_series(audit, seed), flags=flags.doubt(audit), counts=count(audit))
+
+
+def clean_estimates(audit: Audit, seed: int) -> Estimates:
+    """Return clean accuracy, and each arm's confidence and calibration on the clean texts.
+
+    ``transfer`` looks at another model, of which nothing is recorded, and has none.
+    """
+    clean, bins = audit.clean, audit.params.bins
+    found = {"clean_accuracy": proportion(clean.right)}
+    for arm in [AS_SERVED, *audit.arms.others]:
+        if arm == "transfer":
+            continue
+        confidence = audit.confidence(arm, clean.logits)
+        found[metric_name("mean_confidence", arm=arm)] = mean(confidence, seed_of(seed, f"confidence {arm}"))
+        measured = calibrate(confidence, clean.right, bins, seed=seed_of(seed, f"ece {arm}"))
+        for name in ("ece", "mce"):
+            value, interval = measured.values[name], measured.intervals[name]
+            found[metric_name(name, arm=arm)] = estimate(value, interval, len(clean))
+    return found
+
+
+def temperature_estimates(audit: Audit, seed: int) -> Estimates:
+    """Return each arm's temperature; the exact fit with the bootstrap interval of the validation examples."""
+    found: Estimates = {}
+    for name, arm in audit.arms.by_name.items():
+        if arm.temperature is None:
+            continue
+        sample, interval = audit.validation, None
+        if name == "calibrated" and sample is not None and arm.degenerate is None:
+            served, limits = served_logits(audit.params, sample), limits_of(audit.params)
+            statistic = refitted_temperature(served, sample.labels, arm.temperature, limits=limits)
+            (interval,) = bootstrap(statistic, [len(sample)], seed=seed_of(seed, "temperature"))
+        n = 0 if name == AS_SERVED else _fitted_on(audit, name)
+        found[metric_name("temperature", arm=name)] = estimate(arm.temperature, interval, n)
+    return found
+
+
+def attack_estimates(audit: Audit, recipe: str, seed: int) -> Estimates:
+    """Return what one recipe did to every arm, and the gap between them."""
+    sample = audit.attacks[recipe]
+    right = sample.clean.right
+    found: Estimates = {}
+    for arm, ended in sample.arms.items():
+        purpose = f"{arm} {recipe}"
+
+        def named(name: str, arm: str = arm) -> str:
+            return metric_name(name, arm=arm, recipe=recipe)
+
+        robust = sample.robust(arm)
+        found[named("adversarial_accuracy")] = proportion(robust)
+        found[named("attack_success_rate")] = proportion(~robust[right])
+        found[named("search_success_rate")] = proportion(ended.succeeded[ended.attacked])
+        queries = ended.queries[ended.attacked].astype(np.float64)
+        found[named("mean_queries")] = mean(queries, seed_of(seed, f"queries {purpose}"))
+        changed = ended.perturbed_share[ended.succeeded]
+        found[named("mean_perturbed_share")] = mean(changed, seed_of(seed, f"perturbed {purpose}"))
+        if arm != "transfer":
+            confidence = audit.confidence(arm, ended.logits)
+            found[named("mean_adversarial_confidence")] = mean(confidence, seed_of(seed, f"adversarial {purpose}"))
+    found |= _gap_estimates(audit.gap(recipe), len(sample.clean), recipe=recipe)
+    if sample.importance is not None:
+        correlation = mean(sample.importance, seed_of(seed, f"importance {recipe}"))
+        found[metric_name("importance_correlation", recipe=recipe)] = correlation
+    return found
+
+
+def worst_estimates(audit: Audit) -> Estimates:
+    """Return adversarial accuracies and the gap with the worst counted recipe for each example."""
+    found = {
+        metric_name("adversarial_accuracy", arm=arm): proportion(audit.robust(arm))
+        for arm in [AS_SERVED, *audit.arms.others]
+    }
+    return found | _gap_estimates(audit.gap(), len(audit.common_ids))
+
+
+def count(audit: Audit) -> dict[str, int]:
+    """Return the whole numbers behind every rate.
+
+    ``errored`` counts examples that errored under any recipe; ``served_only`` and ``lowest_only`` those that are right
+    as served alone and in the lowest arm alone, which is all the gap and McNemar's p depend on.
+    """
+    sizes = [set(sample.all_ids.tolist()) for sample in audit.attacks.values()]
+    sound = [set(sample.clean.example_ids.tolist()) for sample in audit.attacks.values()]
+    everyone = set(chain.from_iterable(sizes))
+    counts = {
+        "n": len(everyone),
+        "errored": len(everyone - set.intersection(*sound)),
+        "clean_n": len(audit.clean),
+        "clean_correct": int(audit.clean.right.sum()),
+        "worst_n": len(audit.common_ids),
+    }
+    if audit.validation is not None:
+        counts["validation_n"] = len(audit.validation)
+    if audit.search is not None:
+        counts["search_n"] = len(audit.search.robust)
+        counts["search_evaluations"] = len(audit.search.temperatures)
+    for recipe, sample in audit.attacks.items():
+        counts[metric_name("n", recipe=recipe)] = len(sample.clean)
+        counts[metric_name("errored", recipe=recipe)] = sample.size - len(sample.clean)
+        counts[metric_name("correct", recipe=recipe)] = int(sample.clean.right.sum())
+        for arm, ended in sample.arms.items():
+            robust = sample.robust(arm)
+            of = {
+                "attacked": ended.attacked,
+                "succeeded": ended.succeeded,
+                "flipped": sample.clean.right & ~robust,
+                "robust": robust,
+            }
+            counts |= {metric_name(name, arm=arm, recipe=recipe): int(hits.sum()) for name, hits in of.items()}
+        counts |= _discordant(audit.gap(recipe), recipe=recipe)
+    for arm in [AS_SERVED, *audit.arms.others]:
+        counts[metric_name("robust", arm=arm)] = int(audit.robust(arm).sum())
+    return counts | _discordant(audit.gap())
+
+
+def _gap_estimates(gap: Gap | None, n: int, **of: str) -> Estimates:
+    names = [metric_name(name, **of) for name in ("illusion_gap", "mcnemar_p")]
+    if gap is None:
+        return {name: estimate(None, None, 0) for name in names}
+    low, high = gap.interval
+    paired = Estimate(value=gap.value, low=low, high=high, n=n, method="paired")
+    return dict(zip(names, [paired, Estimate(value=gap.p, low=None, high=None, n=n, method="exact")], strict=True))
+
+
+def _discordant(gap: Gap | None, **of: str) -> dict[str, int]:
+    if gap is None:
+        return {}
+    return {metric_name("served_only", **of): gap.reference_only, metric_name("lowest_only", **of): gap.lowest_only}
+
+
+def _fitted_on(audit: Audit, arm: str) -> int:
+    if arm == "optimized":
+        return 0 if audit.search is None else len(audit.search.robust)
+    return 0 if audit.validation is None else len(audit.validation)

@@ -1,0 +1,137 @@
+"""Curves, histograms and examples behind the figures and the report, as JSON values."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from app.contracts.families.temperature_attack import AS_SERVED
+from workers.families.temperature_attack.audit import UNCOUNTED, Audit
+from workers.families.temperature_attack.records import AttackSample
+from workers.stats.estimating import diagram, proportion
+from workers.stats.scaling import Scaling
+
+CURVE_RECIPE = "deepwordbug"
+"""What the temperature search attacks with."""
+
+HISTOGRAM_BINS = 30
+EXAMPLES = 12
+
+
+def make_series(audit: Audit, seed: int) -> dict[str, Any]:
+    """Return all series of a result."""
+    arms = [AS_SERVED, *audit.arms.others]
+    return {
+        "temperature_curve": temperature_curve(audit),
+        "margins": margins(audit),
+        "reliability": {
+            arm: diagram(audit.confidence(arm, audit.clean.logits), audit.clean.right, audit.params.bins)
+            for arm in arms
+            if arm != "transfer"
+        },
+        "adversarial_accuracy": [
+            {"arm": arm, "recipe": recipe} | _accuracy(sample.robust(arm))
+            for recipe, sample in audit.attacks.items()
+            for arm in arms
+        ],
+        "examples": examples(audit, seed),
+    }
+
+
+def temperature_curve(audit: Audit) -> dict[str, Any]:
+    """Return adversarial accuracy against temperature, on top of the served logits (the paper's Figure 1).
+
+    ``points``: validation examples under DeepWordBug, as far as the temperature search went. ``arms``: by arm with a
+    temperature, the audited examples under the same recipe; left out where it was not asked for.
+    """
+    points = []
+    if audit.search is not None:
+        points = [
+            {"temperature": temperature} | _accuracy(audit.search.robust[:, column])
+            for column, temperature in enumerate(audit.search.temperatures)
+        ]
+    tested = {}
+    if CURVE_RECIPE in audit.attacks:
+        for name, arm in audit.arms.by_name.items():
+            # As served, nothing is done to what is served.
+            temperature = 1.0 if name == AS_SERVED else arm.temperature
+            if temperature is not None:
+                tested[name] = {"temperature": temperature} | _accuracy(audit.robust(name, CURVE_RECIPE))
+    return {"points": sorted(points, key=lambda point: point["temperature"]), "arms": tested}
+
+
+def margins(audit: Audit) -> dict[str, Any]:
+    """Return histograms of the largest less the smallest logit (appendix F.1): as served, and calibrated if it was."""
+    fitted = [arm for arm in ("calibrated", "calibrated_paper", "optimized") if arm in audit.arms.by_name][:1]
+    found: dict[str, Any] = {}
+    for name in [AS_SERVED, *fitted] if len(audit.clean) else []:
+        arm = audit.arms[name].scaling
+        logits = Scaling(arm.design_temperature, arm.temperature).logits(audit.clean.logits).numpy()
+        widths = logits.max(axis=1) - logits.min(axis=1)
+        counts, edges = np.histogram(widths, HISTOGRAM_BINS, range=(0.0, float(widths.max()) or 1.0))
+        found[name] = {"edges": edges.tolist(), "counts": counts.tolist(), "temperature": arm.temperature}
+    return found
+
+
+def examples(audit: Audit, seed: int) -> list[dict[str, Any]]:
+    """Return texts beside what the attacks made of them, the most telling first, at most twelve.
+
+    First those that held as served and fell in another arm, then the other way round, then those that fell everywhere,
+    then those that held; in turn over recipes, the seed deciding within. Those wrong unattacked are left out.
+    """
+    ranked = []
+    for order, recipe in enumerate(recipe for recipe in audit.attacks if recipe != UNCOUNTED):
+        sample = audit.attacks[recipe]
+        kept = {arm: sample.robust(arm) for arm in sample.arms}
+        for row in np.flatnonzero(sample.clean.right).tolist():
+            example = int(sample.clean.example_ids[row])
+            others = [bool(robust[row]) for arm, robust in kept.items() if arm != AS_SERVED]
+            shuffled = hashlib.sha256(f"{seed} {recipe} {example}".encode()).hexdigest()
+            ranked.append((_telling(bool(kept[AS_SERVED][row]), others), shuffled, order, recipe, row))
+    ranked.sort()
+    # One of each recipe at a time, within equals.
+    turns: dict[tuple[int, int], int] = {}
+    turned = []
+    for telling, shuffled, order, recipe, row in ranked:
+        turn = turns[telling, order] = turns.get((telling, order), -1) + 1
+        turned.append((telling, turn, order, shuffled, recipe, row))
+    return [_example(audit, recipe, row) for *_, recipe, row in sorted(turned)[:EXAMPLES]]
+
+
+def _telling(served: bool, others: list[bool]) -> int:
+    if served and not all(others):
+        return 0
+    if not served and any(others):
+        return 1
+    return 3 if served else 2
+
+
+def _example(audit: Audit, recipe: str, row: int) -> dict[str, Any]:
+    sample: AttackSample = audit.attacks[recipe]
+    return {
+        "example_id": int(sample.clean.example_ids[row]),
+        "label": int(sample.clean.labels[row]),
+        "recipe": recipe,
+        "original": list(sample.texts[row]),
+        "prediction": int(sample.clean.predictions[row]),
+        "arms": {
+            arm: {
+                "text": list(ended.texts[row]),
+                "status": str(ended.status[row]),
+                "prediction": int(ended.predictions[row]),
+                "confidence": float(audit.confidence(arm, ended.logits[row : row + 1])[0]),
+            }
+            for arm, ended in sample.arms.items()
+        },
+    }
+
+
+def _accuracy(robust: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
+    found = proportion(robust)
+    return {
+        "accuracy": found.value,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "robust": int(robust.sum()),
+    }
