@@ -29,8 +29,8 @@ View: TypeAlias = Callable[[Tensor], Tensor]
 Status = Literal["succeeded", "failed", "skipped", "maximized", "errored"]
 """How an attack ended. ``skipped``: wrong before it began; ``maximized``: the goal has no end (input reduction)."""
 
-IN_FLIGHT = 64
-"""Attacks open at once, at most: each holds its candidates, some megabytes for a paragraph."""
+IN_FLIGHT = 256
+"""Attacks open at once, at most: each holds its candidates, some megabytes for a paragraph. On a CPU far fewer are."""
 
 
 class NonFiniteScoresError(Exception):
