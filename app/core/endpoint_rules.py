@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
 from jsonpath.filter import (
@@ -20,8 +19,8 @@ from jsonpath.segments import JSONPathRecursiveDescentSegment
 from jsonpath.selectors import Filter
 
 from app.contracts.endpoints import EACH, SECRET, SINGLE, EndpointArchitecture, placeholders
-from app.core.outbound.addresses import Network, check_host
-from app.core.outbound.errors import AddressRefusedError
+from app.core.outbound import AddressRefusedError, RequestRefusedError, check_host, host_of
+from app.core.outbound.addresses import Network
 
 _RFC_9535 = JSONPathEnvironment(strict=True)
 
@@ -53,8 +52,9 @@ class ScorePath:
     def __init__(self, path: str) -> None:
         try:
             compiled = _RFC_9535.compile(path)
-        except (JSONPathError, RecursionError, ValueError) as error:
-            message = getattr(error, "message", None) or "it is nested too deeply"
+        # Its parser fails in other ways too: `$[?1e999` with an OverflowError (python-jsonpath 2.2.2).
+        except Exception as error:
+            message = error.message if isinstance(error, JSONPathError) else "it cannot be parsed"
             raise EndpointRuleError("scores", f"scores is no JSONPath (RFC 9535): {message}") from error
         if not isinstance(compiled, JSONPath):
             raise EndpointRuleError("scores", "scores must be one JSONPath")
@@ -85,7 +85,7 @@ def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network
     """
     try:
         check_host(host_of(architecture.url), allowed)
-    except AddressRefusedError as error:
+    except (AddressRefusedError, RequestRefusedError) as error:
         raise EndpointRuleError("url", str(error)) from error
     for name, value in architecture.headers.items():
         if "{{secret" in SECRET.sub("", value):
@@ -142,15 +142,6 @@ def compiled_path(path: str) -> ScorePath:
     [[1]]
     """
     return ScorePath(path)
-
-
-def host_of(url: str) -> str:
-    """Return the host of a URL the contract has accepted.
-
-    >>> host_of("http://[::1]:8000/")
-    '::1'
-    """
-    return urlsplit(url).hostname or ""
 
 
 def _check_linear(path: JSONPath) -> None:

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -141,7 +142,9 @@ def test_private_hosts_in_any_spelling_are_refused_at_once_and_when_connected_to
         post(f"http://{literal}:9/", allowed=[])
 
 
-@pytest.mark.parametrize("url", ["http://127%2e0.0.1/", "http://①②⑦.0.0.1/", "http://ⓛocalhost/", "http:///x"])
+@pytest.mark.parametrize(
+    "url", ["http://127%2e0.0.1/", "http://①②⑦.0.0.1/", "http://ⓛocalhost/", "http:///x", "http://xn--/"]
+)
 def test_hosts_written_to_mislead_a_parser_lead_nowhere(url: str) -> None:
     with pytest.raises((RequestRefusedError, NameUnknownError)):
         post(url, allowed=[], resolve=knowing([]))
@@ -302,7 +305,7 @@ def test_what_is_no_http_is_not_quoted(server: Scripted) -> None:
     server.script = [lambda handler, asked: handler.wfile.write(b"SSH-2.0-secret-banner\r\n\r\n")]
     with pytest.raises(ConnectionBrokenError) as caught:
         post(server.url)
-    assert "banner" not in str(caught.value)
+    assert "banner" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_nobody_there() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from app.contracts.endpoints import SECRET, EndpointArchitecture, parse_network
 from app.contracts.targets import ModelManifest
-from app.core.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path, host_of
+from app.core.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path
 from app.core.outbound import (
     AddressRefusedError,
     Answer,
@@ -22,6 +22,7 @@ from app.core.outbound import (
     OutboundError,
     RequestRefusedError,
     TransientError,
+    host_of,
 )
 from app.core.outbound.addresses import Resolve, system_addresses
 from app.core.settings import Settings

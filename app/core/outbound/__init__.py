@@ -1,7 +1,7 @@
 """Requests to servers that somebody else names: public addresses only, and networks the operator allows."""
 
 from app.core.outbound.addresses import check_host
-from app.core.outbound.client import Answer, Outbound
+from app.core.outbound.client import Answer, Outbound, host_of
 from app.core.outbound.errors import (
     AddressRefusedError,
     AnswerTimeoutError,
@@ -29,4 +29,5 @@ __all__ = [
     "TlsFailedError",
     "TransientError",
     "check_host",
+    "host_of",
 ]

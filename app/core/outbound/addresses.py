@@ -119,7 +119,7 @@ def _spelled_out(host: str) -> list[Address]:
     with suppress(ValueError):
         return [ipaddress.ip_address(name)]
     # As resolvers read them: 2130706433, 0x7f.1, 0177.0.0.1.
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         return [ipaddress.IPv4Address(socket.inet_aton(name))]
     return []
 

@@ -1,5 +1,6 @@
 """A client for servers that somebody else names."""
 
+import re
 import ssl
 import threading
 import zlib
@@ -18,6 +19,7 @@ from app.core.outbound.errors import AnswerUnusableError, ConnectionBrokenError,
 
 MAX_ANSWER_BYTES = 16 * 2**20
 KEPT_ALIVE_S = 60.0
+_HOST = re.compile(rb"[a-z0-9._-]+|[0-9a-f:.]+")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 
@@ -119,13 +121,14 @@ class Outbound:
             # Its message quotes the header, which may be a secret.
             except httpcore.LocalProtocolError:
                 raise _unsendable() from None
-            except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
-                raise ConnectionBrokenError("the connection ended before the answer did") from error
+            # So does that of an answer which is no HTTP, and a server may have repeated the header.
+            except (httpcore.NetworkError, httpcore.RemoteProtocolError):
+                raise ConnectionBrokenError("the connection ended before the answer did") from None
         return Answer(response.status, dict(answered), self._unpack(packed, answered.get("content-encoding", "")))
 
     def _read(self, response: httpcore.Response, announced: str) -> bytes:
         body = bytearray()
-        if announced.isdigit() and int(announced[:20]) > self._max_bytes:
+        if announced.isascii() and announced.isdigit() and int(announced[:20]) > self._max_bytes:
             raise self._too_large()
         for chunk in response.iter_stream():
             body += chunk
@@ -157,12 +160,26 @@ def _unsendable() -> RequestRefusedError:
     return RequestRefusedError("a header holds characters that cannot be sent: printable ASCII is wanted")
 
 
+def host_of(url: str) -> str:
+    """Return the host a URL leads to, as :meth:`Outbound.post` reads it: two parsers may be led to two hosts.
+
+    Raises:
+        RequestRefusedError: It is no http:// or https:// URL.
+
+    >>> host_of("http://[::1]:8000/"), host_of("https://Models.Example.com/v1")
+    ('::1', 'models.example.com')
+    """
+    return _parse(url)[0].host.decode("ascii")
+
+
 def _parse(url: str) -> tuple[httpcore.URL, str]:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise RequestRefusedError(f"not a URL: {error}") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.raw_host:
         raise RequestRefusedError("only http:// and https:// URLs with a host are requested")
+    if not _HOST.fullmatch(parsed.raw_host):
+        raise RequestRefusedError("the URL's host is neither a name nor an address")
     target = httpcore.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)
     return target, parsed.netloc.decode("ascii")
