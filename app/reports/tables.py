@@ -226,7 +226,9 @@ def _method(group: list[ReportEstimate]) -> str:
 
 
 def cell_basis(estimate: ReportEstimate) -> str:
-    """Return what one number rests on."""
+    """Return what one number rests on; one that was given rests on nothing."""
+    if estimate.n == 0 and estimate.value is not None:
+        return "as given"
     return f"n = {estimate.n:,}, {'no interval' if estimate.method == 'none' else words(estimate.method)}"
 
 

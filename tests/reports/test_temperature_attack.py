@@ -173,7 +173,7 @@ def test_what_was_not_measured_is_not_shown(measured: dict[str, Any], words: str
 def test_an_arm_without_numbers_is_named_and_errors_are_counted() -> None:
     findings = " ".join(told(kept={"as_served": 0.7, "calibrated": 0.1, "optimized": None}, errored=7).findings)
     assert (
-        "Attacked at the temperature found to do most harm (logits divided by 97.5 on top) it has no numbers"
+        "Attacked at the temperature found to do most harm (logits divided by a further 97.5) it has no numbers"
         in findings
     )
     assert "7 of 207 examples errored" in findings
@@ -307,3 +307,16 @@ def test_the_page_of_texts_can_be_heard_as_well_as_seen(reports: Reports) -> Non
     assert elements.tags.count("caption") == elements.tags.count("table")
     assert page.count("<th ") == page.count('scope="col"') + page.count('scope="row"')
     assert page.count("<img") == 4 == page.count('" alt="') - page.count('" alt=""')
+
+
+def test_an_exact_p_is_never_written_as_nothing(reports: Reports) -> None:
+    audit_id = reports.finished_texts()
+    measured = fabricated_texts.result()
+    measured["estimates"]["mcnemar_p"] = {**fabricated_texts.certain(1e-25), "method": "exact"}
+    measured["estimates"]["temperature[arm=as_served]"] = fabricated_texts.certain(0.01, n=0)
+    fabricated.change(reports.database, audit_id, check={"result": measured})
+    report = reports.compose(audit_id)
+    assert "McNemar's exact p < 0.001" in " ".join(report.checks[0].answer.findings)
+    page = render_html(report)
+    assert '<span class="number">&lt; 1e-12</span>' in page
+    assert "as given" in page

@@ -10,14 +10,23 @@ from typing import Any
 
 from app.contracts.estimates import Estimate, Flag, Result
 from app.reports.adversarial_texts import comparisons as comparisons
+from app.reports.narratives.illusion_gap import (
+    SERVED,
+    SMALL_GAP,
+    UNCOUNTED,
+    accuracy_in,
+    answered_arms,
+    at_most,
+    by_recipe,
+    is_shown,
+    is_small,
+    lowest_arm,
+    overall,
+    value_of,
+)
 from app.reports.numbers import percent, points
 from app.reports.schemas import Answer, Scale, Standing
-from app.reports.tables import split_name
 from app.reports.words import enumerate_words, words
-
-SMALL_GAP = 0.05
-"""Adversarial accuracy by which a model may look better as served than it is without being called an illusion. Ours;
-in the paper's tables calibrated models lie within 0.015 of the baseline, illusions are 0.2 and more."""
 
 ROBUST_SHARE = 0.5
 """Share of its right answers a model must keep under attack to be called robust. Ours."""
@@ -25,14 +34,9 @@ ROBUST_SHARE = 0.5
 WEAK_SHARE = 0.25
 """The same below which a model as served shows too little for an illusion to matter: few texts suffice to say so."""
 
-SERVED = "as_served"
-
 SEARCHED = frozenset({"calibrated", "optimized", "platt_vector", "platt_matrix"})
 """Arms that find a fitting scale whatever the model was served with. Not the paper's calibration, which stays where it
 began on under-confident models (spec A.3), nor transfer, whose texts belong to another model."""
-
-UNCOUNTED = frozenset({"input_reduction"})
-"""Recipes that leave the class as it is: reported, and in no gap and no worst case."""
 
 FINDING = "illusion"
 """The flag that reports what was found rather than a doubt about it."""
@@ -55,11 +59,11 @@ _CAUSE = {
 _FIGURES = {
     "adversarial_accuracy": "Bars of adversarial accuracy with intervals, as served and attacked in other ways, for "
     "each recipe. Where the bar as served stands well above the others, the difference is an illusion.",
-    "temperature_curve": "Adversarial accuracy against the temperature the model is attacked at (logarithmic). A model "
-    "with an illusion stands high at its own temperature and falls elsewhere; an honest one is flat or lowest at its "
-    "own.",
-    "reliability": "Reliability diagrams: accuracy against mean confidence in each bin, as served and in the other "
-    "ways of attacking. Below the diagonal the model claims more than it achieves.",
+    "temperature_curve": "Accuracy under DeepWordBug against the temperature put on top of the served scores "
+    "(logarithmic): a line for the validation texts of the search, a marker per way of attacking for the audited ones. "
+    "A model with an illusion stands high at 1 and falls elsewhere; an honest one is flat or lowest near 1.",
+    "reliability": "Reliability diagrams: accuracy against mean confidence in each bin, as served and, where a "
+    "temperature was fitted, at that. Below the diagonal the model claims more than it achieves.",
     "margins": "Histogram of the margins between the largest and the smallest logit. Margins beyond about 17 leave a "
     "32-bit softmax no difference for an attack to follow.",
 }
@@ -119,8 +123,8 @@ def terms(params: Mapping[str, Any]) -> list[str]:
 
 def scale(result: Result, classes: int | None) -> Scale | None:
     """Return what the model keeps under attack, as served and at worst, against what it gets right unattacked."""
-    clean, served, lowest = _value(result, "clean_accuracy"), _accuracy(result, SERVED), _lowest(result)
-    if not any(_by_recipe(result, "adversarial_accuracy", SERVED)):
+    clean, served, lowest = value_of(result, "clean_accuracy"), accuracy_in(result, SERVED), lowest_arm(result)
+    if not any(by_recipe(result, "adversarial_accuracy", SERVED)):
         return None
     if clean is None or served is None or served.value is None or lowest is None:
         return None
@@ -149,10 +153,10 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
 
 def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str] | None:
     """Return the answer where robustness of note was shown to be an illusion."""
-    gap, served, lowest = _overall(result, "illusion_gap"), _accuracy(result, SERVED), _lowest(result)
+    gap, served, lowest = overall(result, "illusion_gap"), accuracy_in(result, SERVED), lowest_arm(result)
     if gap is None or served is None or lowest is None or not _counted(params):
         return None
-    if not _is_shown(gap) or _is_small(gap, served):
+    if not is_shown(gap) or is_small(gap, served):
         return None
     worse = " The flags below mean that it may be more still." if _doubts(result) else ""
     return "not_real", f"No: {_told(params, gap, served, lowest)}{worse}"
@@ -177,7 +181,7 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
             f"Not shown: {_attack(params)} leaves the class as it is and cannot tell robustness from an illusion. "
             "Ask for another recipe as well."
         )
-    clean, served = _value(result, "clean_accuracy"), _accuracy(result, SERVED)
+    clean, served = value_of(result, "clean_accuracy"), accuracy_in(result, SERVED)
     if clean is None or served is None or served.value is None:
         return "unproven", "Not shown: the accuracy under attack is undefined on this sample."
     if clean <= (1 / classes if classes else 0.0):
@@ -187,19 +191,19 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
         codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
         kept = f"The {percent(served.value)} accuracy it keeps as served proves nothing ({codes})"
         return "unproven", f"Not shown: the attacks cannot be relied on. {kept} until the flags are resolved."
-    gap, lowest = _overall(result, "illusion_gap"), _lowest(result)
+    gap, lowest = overall(result, "illusion_gap"), lowest_arm(result)
     if lowest is None or gap is None or gap.value is None:
         return "unproven", (
             f"Not shown: it keeps {percent(served.value)} accuracy under {_attack(params)} as served, but was attacked "
             "in no other way; what its temperature hides is not known."
         )
-    if not SEARCHED & _answered(result):
-        tried = enumerate_words([words(arm) for arm in sorted(_answered(result))])
+    if not SEARCHED & answered_arms(result):
+        tried = enumerate_words([words(arm) for arm in sorted(answered_arms(result))])
         return "unproven", (
             f"Not shown: the only other way tried ({tried}) can miss an illusion. Ask for the arm calibrated or "
             "optimized."
         )
-    if (most := _cautious(gap)) > SMALL_GAP and served.value >= WEAK_SHARE * clean:
+    if (most := at_most(gap)) > SMALL_GAP and served.value >= WEAK_SHARE * clean:
         return "unproven", (
             f"Not shown: no illusion was proven, but one of up to {points(most)} is not excluded on {gap.n:,} texts. "
             "Attack more of them."
@@ -209,17 +213,17 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
 
 def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     """Return the answer where no illusion of note is left: what remains is how robust the model is."""
-    lowest, served, clean = _lowest(result), _accuracy(result, SERVED), _value(result, "clean_accuracy")
+    lowest, served, clean = lowest_arm(result), accuracy_in(result, SERVED), value_of(result, "clean_accuracy")
     if lowest is None or lowest[1].value is None or served is None or served.value is None or not clean:
         raise AssertionError("unreachable: answered before")
-    gap = _overall(result, "illusion_gap")
-    if gap is not None and _is_shown(gap):
+    gap = overall(result, "illusion_gap")
+    if gap is not None and is_shown(gap):
         return "partly", f"In part: {_told(params, gap, served, lowest)} That is little, and not chance."
     least = min(lowest[1].value, served.value)
     hidden = {
         recipe: gap
-        for recipe, gap in _by_recipe(result, "illusion_gap").items()
-        if _is_shown(gap) and _cautious(gap) > SMALL_GAP
+        for recipe, gap in by_recipe(result, "illusion_gap").items()
+        if is_shown(gap) and at_most(gap) > SMALL_GAP
     }
     if hidden:
         told = enumerate_words([f"{points(gap.value)} under {words(recipe)}" for recipe, gap in hidden.items()])
@@ -227,12 +231,12 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
             f"In part: against the worst recipe for each text nothing is hidden (it keeps {percent(least)}), but one "
             f"recipe alone makes it look better than it is: {told} come from its temperature."
         )
-    most = _cautious(gap) if gap is not None else 1.0
+    most = at_most(gap) if gap is not None else 1.0
     if most > SMALL_GAP:
         return "partly", (
             f"In part: it shows little robustness, and no illusion was found. {_served(params)} it keeps "
-            f"{percent(served.value)} accuracy of {percent(clean)} under {_attack(params)}: the model is weak and honest "
-            f"about it, as far as {served.n:,} texts tell."
+            f"{percent(served.value)} accuracy of {percent(clean)} under {_attack(params)}: the model is weak and "
+            f"honest about it, as far as {served.n:,} texts tell."
         )
     if least < ROBUST_SHARE * clean:
         return "partly", (
@@ -261,66 +265,22 @@ def _attack(params: Mapping[str, Any]) -> str:
 
 def _served(params: Mapping[str, Any], *, start: bool = True) -> str:
     temperature = float(params.get("design_temperature") or 1.0)
-    told = "served as it is" if temperature == 1 else f"served with its logits divided by {temperature:g}"
+    told = "served as it is" if temperature == 1 else f"served with its logits divided by {_plain(temperature)}"
     return f"{told.capitalize() if start else told},"
+
+
+def _plain(temperature: float) -> str:
+    """Return a temperature in few digits.
+
+    >>> _plain(1e6), _plain(0.01), _plain(97.5312)
+    ('1e6', '0.01', '97.53')
+    """
+    mantissa, exponent, power = f"{temperature:.4g}".partition("e")
+    return f"{mantissa}{exponent}{int(power)}" if exponent else mantissa
 
 
 def _doubts(result: Result) -> list[Flag]:
     return [flag for flag in result.flags if flag.severity != "info" and flag.code != FINDING]
-
-
-def _value(result: Result, name: str) -> float | None:
-    estimate = result.estimates.get(name)
-    return None if estimate is None else estimate.value
-
-
-def _by_recipe(result: Result, name: str, arm: str | None = None) -> dict[str, Estimate]:
-    """Return ``name[recipe=]``, or ``name[arm=,recipe=]`` of an arm, by recipe that counts."""
-    found = {}
-    for full, estimate in result.estimates.items():
-        base, qualifiers = split_name(full)
-        is_counted = qualifiers.get("recipe", "input_reduction") not in UNCOUNTED
-        if base == name and is_counted and qualifiers.get("arm") == arm:
-            found[qualifiers["recipe"]] = estimate
-    return found
-
-
-def _overall(result: Result, name: str) -> Estimate | None:
-    """Return a number with the worst recipe per text; with one recipe that recipe's."""
-    alone = list(_by_recipe(result, name).values())
-    return result.estimates.get(name) or (alone[0] if len(alone) == 1 else None)
-
-
-def _accuracy(result: Result, arm: str) -> Estimate | None:
-    alone = list(_by_recipe(result, "adversarial_accuracy", arm).values())
-    return result.estimates.get(f"adversarial_accuracy[arm={arm}]") or (alone[0] if len(alone) == 1 else None)
-
-
-def _answered(result: Result) -> set[str]:
-    """Return the arms beside as served that have an adversarial accuracy."""
-    arms = {split_name(name)[1].get("arm", SERVED) for name in result.estimates if name.startswith("adversarial_acc")}
-    return {arm for arm in arms - {SERVED} if (found := _accuracy(result, arm)) is not None and found.value is not None}
-
-
-def _lowest(result: Result) -> tuple[str, Estimate] | None:
-    """Return the arm in which the model keeps least, and what it keeps."""
-    found = [(arm, estimate) for arm in sorted(_answered(result)) if (estimate := _accuracy(result, arm))]
-    return min(found, key=lambda pair: pair[1].value or 0.0) if found else None
-
-
-def _is_shown(gap: Estimate) -> bool:
-    """Return whether a gap above 0 is more than chance: its interval knows that the lowest arm was picked."""
-    return gap.low is not None and gap.low > 0
-
-
-def _is_small(gap: Estimate, served: Estimate) -> bool:
-    """Return whether a gap is little, by itself and beside what the model keeps as served."""
-    return _cautious(gap) <= SMALL_GAP and 2 * (gap.value or 0.0) < (served.value or 0.0)
-
-
-def _cautious(gap: Estimate) -> float:
-    """Return how large a gap may be."""
-    return 1.0 if gap.value is None or gap.high is None else max(gap.high, gap.value)
 
 
 def _interval(estimate: Estimate) -> str:
@@ -343,19 +303,19 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"Unattacked, it is right on {_share(clean, f' of {clean.n:,} texts')}."
     if not _counted(params):
         return
-    served = _accuracy(result, SERVED)
+    served = accuracy_in(result, SERVED)
     if served is not None and served.value is not None:
         yield f"{_served(params)} it keeps {_share(served)} under {_attack(params)}."
     for arm in params.get("arms", []):
-        found, temperature = _accuracy(result, arm), _value(result, f"temperature[arm={arm}]")
-        at = "" if temperature is None else f" (logits divided by {temperature:.4g} on top)"
+        found, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
+        at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"
         if found is None or found.value is None:
             yield f"Attacked {_HOW.get(arm, words(arm))}{at} it has no numbers: the flags or the error say why."
         else:
             yield f"Attacked {_HOW.get(arm, words(arm))}{at} it keeps {_share(found)}."
     yield from _gaps(result)
     yield from _confidence(result)
-    for recipe, correlation in _by_recipe(result, "importance_correlation").items():
+    for recipe, correlation in by_recipe(result, "importance_correlation").items():
         if correlation.value is not None:
             yield (
                 f"The words {words(recipe)} finds important as served and calibrated agree with a rank correlation of "
@@ -369,22 +329,23 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _gaps(result: Result) -> Iterator[str]:
-    gap, p, lowest = _overall(result, "illusion_gap"), _overall(result, "mcnemar_p"), _lowest(result)
+    gap, p, lowest = overall(result, "illusion_gap"), overall(result, "mcnemar_p"), lowest_arm(result)
     if gap is not None and gap.value is not None and lowest is not None:
-        chance = "" if p is None or p.value is None else f"; chance alone: p = {p.value:.2g} (McNemar, exact)"
+        told = "" if p is None or p.value is None else "< 0.001" if p.value < 0.001 else f"= {p.value:.2g}"
+        chance = f"; McNemar's exact p {told}" if told else ""
         yield (
             f"The illusion gap, as served minus {words(lowest[0])} on the same {gap.n:,} texts, is "
             f"{points(gap.value)}{_interval(gap)}{chance}."
         )
-    by_recipe = _by_recipe(result, "illusion_gap")
-    if len(by_recipe) > 1:
-        told = [f"{points(one.value)}{_interval(one)} under {words(recipe)}" for recipe, one in by_recipe.items()]
-        yield f"Recipe by recipe it is {enumerate_words(told)}."
+    gaps = {recipe: one for recipe, one in by_recipe(result, "illusion_gap").items() if one.value is not None}
+    if len(gaps) > 1:
+        each = [f"{points(one.value)}{_interval(one)} under {words(recipe)}" for recipe, one in gaps.items()]
+        yield f"Recipe by recipe it is {enumerate_words(each)}."
 
 
 def _confidence(result: Result) -> Iterator[str]:
     for arm in (SERVED, "calibrated"):
-        confidence, ece = _value(result, f"mean_confidence[arm={arm}]"), _value(result, f"ece[arm={arm}]")
+        confidence, ece = value_of(result, f"mean_confidence[arm={arm}]"), value_of(result, f"ece[arm={arm}]")
         if confidence is None:
             continue
         error = "" if ece is None else f" (ECE {ece:.3f})"

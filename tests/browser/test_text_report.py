@@ -1,0 +1,82 @@
+"""The report of a text attack in a real browser: changes are marked, texts are inert, a phone shows all of them."""
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.core.storage import open_store
+from app.core.tables import AuditRow, ProjectRow
+from tests.browser.conftest import Browser, Server
+from tests.reports import fabricated_texts
+
+pytestmark = pytest.mark.slow
+
+SIGN = (0x12, 0xFE, 0x34)
+"""A colour the page has nowhere: a script of a hostile text would paint it."""
+
+HOSTILE = "<script>document.body.style.background='#12fe34'</script> \u202egnp\u202c <b style=x>a\u200bb</b>"
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    """A report with hostile and with long texts, on the server."""
+    arms = {
+        "as_served": {
+            "text": [HOSTILE.replace("body", "bdoy")],
+            "status": "failed",
+            "prediction": 1,
+            "confidence": 0.9,
+        },
+        "calibrated": {"text": ["x" * 900], "status": "succeeded", "prediction": 0, "confidence": 0.6},
+    }
+    hostile = fabricated_texts.example(9, original=[HOSTILE], arms=arms)
+    audit_id = fabricated_texts.finished(
+        server.database,
+        open_store(server.settings),
+        recipes=("deepwordbug", "pwws", "textfooler"),
+        examples=[*fabricated_texts.some(), hostile],
+    )
+    with server.database.write() as session:
+        project = session.get_one(ProjectRow, session.get_one(AuditRow, audit_id).project_id)
+        session.query(ProjectRow).filter_by(name="default").update({"name": "was-default"})
+        session.flush()
+        project.name = "default"
+    return f"{server.url}/v1/audits/{audit_id}/report"
+
+
+def pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.asarray(picture.convert("RGB")).astype(int)
+
+
+def framed(url: str, folder: Path, *, width: int, height: int) -> str:
+    """Return the address of a page that shows the report in a frame: Chromium opens no window below 500 pixels."""
+    (folder / "report.html").write_text(httpx.get(url).text, encoding="utf-8")
+    frame = folder / "frame.html"
+    style = "margin:0;background:#0f0"
+    frame.write_text(f'<body style="{style}"><iframe src="report.html" width="{width}" height="{height}"></iframe>')
+    return frame.as_uri()
+
+
+def test_changed_letters_are_marked_and_nothing_in_a_text_acts(browser: Browser, url: str) -> None:
+    page = browser.dom(url)
+    assert "w<del>o</del>nderful" in page
+    assert "<script" not in page
+    assert "<b " not in page
+    assert "\u202e" not in page
+    assert "U+202E" in page
+    shown = pixels(browser.screenshot(url, "texts", height=7000))
+    assert not (shown == SIGN).all(axis=2).any()
+    for colour in ((0xFB, 0xE1, 0xE2), (0xDF, 0xF3, 0xE6)):
+        assert (shown == colour).all(axis=2).sum() > 500
+
+
+def test_the_texts_fit_a_phone(browser: Browser, url: str, tmp_path: Path) -> None:
+    page = framed(url, tmp_path, width=390, height=9000)
+    shown = pixels(browser.screenshot(page, "phone", width=500, height=9000))
+    # The page's right margin is of one colour from top to bottom: nothing reaches into it.
+    margin = shown[2:-4, 384:390]
+    assert (margin == margin[0, 0]).all()
