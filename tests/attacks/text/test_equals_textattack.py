@@ -1,7 +1,7 @@
 """Two implementations: ours, and TextAttack's own loop over one example at a time."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,13 @@ import torch
 
 from tests import texts as reviews
 from tests.attacks.text.classifiers import TinySentiment, at, tiny_sentiment
+from tests.resources.making import write_wordnet
 from workers.attacks.text.attacking import Job, Outcome, attack_all
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
-from workers.attacks.text.textattack_environment import quiet
+from workers.attacks.text.textattack_environment import prepare, quiet
 from workers.resources.library import Library
+from workers.resources.wordnet import load_wordnet
 
 EXAMPLES = reviews.sentences(100, seed=11)
 SEEDS = [2**40 + 7919 * number for number in range(100)]
@@ -23,9 +25,14 @@ STATUSES = {"SuccessfulAttackResult": "succeeded", "FailedAttackResult": "failed
 
 
 @pytest.fixture(scope="module")
-def recipes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recipe]:
+def recipes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Recipe]]:
+    """Loads our recipes; TextAttack's own find the same WordNet where NLTK's would be."""
     library = Library(tmp_path_factory.mktemp("resources"))
-    return lambda name: load_recipe(name, library)
+    wordnet = load_wordnet(write_wordnet(library.folder / "wordnet"))
+    prepare()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textattack.transformations.word_swaps.word_swap_wordnet.wordnet", wordnet)
+        yield lambda name: load_recipe(name, library)
 
 
 class Scaled:
