@@ -179,6 +179,13 @@ def test_an_arm_without_numbers_is_named_and_errors_are_counted() -> None:
     assert "7 of 207 examples errored" in findings
 
 
+def test_a_search_that_ends_where_it_began_says_so() -> None:
+    measured = fabricated_texts.result(kept=HONEST, spread=0.02)
+    measured["estimates"]["temperature[arm=optimized]"] = fabricated_texts.certain(1.0)
+    answer = temperature_attack.answer(Result.model_validate(measured), {"arms": ["optimized"]}, 2)
+    assert "found to do most harm (the one it is served at) it keeps 61%" in " ".join(answer.findings)
+
+
 def test_the_bar_runs_from_the_hardest_way_to_as_served() -> None:
     bar = temperature_attack.scale(Result.model_validate(fabricated_texts.result()), 2)
     assert bar is not None

@@ -309,6 +309,8 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     for arm in params.get("arms", []):
         found, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
         at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"
+        if temperature == 1:
+            at = " (the one it is served at)"
         if found is None or found.value is None:
             yield f"Attacked {_HOW.get(arm, words(arm))}{at} it has no numbers: the flags or the error say why."
         else:
