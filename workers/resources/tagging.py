@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workers.resources.checksums import LEXICONS
+from workers.resources.hugging_face import ModelUnusableError, load_model
 from workers.resources.library import NLTK_TAGGER, UD_TAGGER, Found
 
 FROM_UPOS = {
@@ -39,6 +40,7 @@ def load_tagger(found: Found) -> Tagger:
 
     Raises:
         TaggerUnusableError: Its files are damaged, or its tags are not those of Universal Dependencies.
+        ModelUnusableError: It is a model and cannot be loaded.
     """
     loaders: dict[str, Callable[[Path], Tagger]] = {
         "nltk": NltkPerceptron,
@@ -48,7 +50,7 @@ def load_tagger(found: Found) -> Tagger:
     try:
         return loaders[found.form](found.path)
     except (ValueError, TypeError, LookupError, OSError) as error:
-        if isinstance(error, TaggerUnusableError):
+        if isinstance(error, TaggerUnusableError | ModelUnusableError):
             raise
         raise TaggerUnusableError(f"{found.path}: {type(error).__name__}: {error}") from error
 
@@ -118,14 +120,8 @@ class UposModel:
     """A Hugging Face token classifier with Universal Dependencies' tags; a word's tag is its first piece's."""
 
     def __init__(self, folder: Path) -> None:
-        from transformers import AutoModelForTokenClassification, AutoTokenizer
-
-        self._model = AutoModelForTokenClassification.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True
-        ).eval()
-        self._tokenizer = AutoTokenizer.from_pretrained(  # type: ignore[no-untyped-call]
-            folder, local_files_only=True, use_fast=True
-        )
+        self._model, self._tokenizer = load_model(folder, "AutoModelForTokenClassification")
+        self._longest = min(int(getattr(self._model.config, "max_position_embeddings", 512)), 512)
         names: dict[int, Any] = self._model.config.id2label
         if unknown := {str(name) for name in names.values()} - FROM_UPOS.keys():
             raise TaggerUnusableError(
@@ -138,7 +134,9 @@ class UposModel:
         import torch
 
         # One sentence at a time: beside others its numbers would differ in the last bits.
-        encoded = self._tokenizer([list(words)], is_split_into_words=True, truncation=True, return_tensors="pt")
+        encoded = self._tokenizer(
+            [list(words)], is_split_into_words=True, truncation=True, max_length=self._longest, return_tensors="pt"
+        )
         with torch.inference_mode():
             best = self._model(**encoded).logits[0].argmax(-1).tolist()
         tags = ["X"] * len(words)

@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workers.resources.encoding import SentenceEncoder, load_sentence_encoder
+from workers.resources.hugging_face import ModelUnusableError, load_model
 from workers.resources.library import Found
 from workers.resources.tagging import Tagger, load_tagger
 from workers.resources.vectors import WordVectors, load_word_vectors
@@ -25,10 +25,6 @@ REMEMBERED = 2**15
 
 _ABSENT = object()
 _reading_wordnet = threading.Lock()
-
-
-class ModelUnusableError(ValueError):
-    """A masked language model's folder cannot be loaded."""
 
 
 @contextmanager
@@ -51,7 +47,9 @@ def building(resources: dict[str, Found]) -> Iterator[None]:
             changes.enter_context(replaced(embeddings.WordEmbedding, "counterfitted_GLOVE_embedding", given))
         if "masked-lm" in resources:
             bae = importlib.import_module("textattack.attack_recipes.bae_garg_2019")
-            model, tokenizer = load_masked_lm(resources["masked-lm"].path)
+            model, tokenizer = load_model(resources["masked-lm"].path, "AutoModelForMaskedLM")
+            if tokenizer.mask_token is None:
+                raise ModelUnusableError(f"{resources['masked-lm'].path}: the tokenizer has no mask token")
             swap = partial(bae.WordSwapMaskedLM, masked_language_model=model, tokenizer=tokenizer)
             changes.enter_context(replaced(bae, "WordSwapMaskedLM", swap))
         changes.enter_context(replaced(f"{swaps}word_swap_homoglyph_swap", "open", _open_homoglyphs))
@@ -88,32 +86,6 @@ def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, before)
-
-
-def load_masked_lm(folder: Path) -> tuple[Any, Any]:
-    """Return a masked language model and its tokenizer.
-
-    Raises:
-        ModelUnusableError: The folder holds none.
-    """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, output_loading_info=True
-        )
-        tokenizer = AutoTokenizer.from_pretrained(  # type: ignore[no-untyped-call]
-            folder, local_files_only=True, use_fast=True
-        )
-    except (ValueError, TypeError, LookupError, OSError, RuntimeError) as error:
-        raise ModelUnusableError(f"{folder}: {type(error).__name__}: {error}") from error
-    if report["missing_keys"]:
-        # A plain encoder would be given a head of random numbers, and BAE would write random words.
-        absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise ModelUnusableError(f"{folder} holds no masked language model: it lacks {absent}")
-    if tokenizer.mask_token is None:
-        raise ModelUnusableError(f"{folder}: the tokenizer has no mask token")
-    return model, tokenizer
 
 
 def _open_homoglyphs(path: str, *options: Any, **more: Any) -> Any:

@@ -19,12 +19,6 @@ from typing import Any, NoReturn
 from app.core.settings import get_settings
 from workers.resources.stopwords import ShippedStopwords
 
-REDIRECTED = (
-    *("TA_CACHE_DIR", "TA_DEVICE", "TFHUB_CACHE_DIR", "PYTORCH_TRANSFORMERS_CACHE", "HF_HOME", "XDG_CACHE_HOME"),
-    "TOKENIZERS_PARALLELISM",
-)
-"""Environment variables TextAttack sets for itself and so for everybody."""
-
 ASKED_FOR_IN_VAIN = "omw-1.4"
 """What WordSwapWordNet downloads whenever it is built: other languages than the one it is built for."""
 
@@ -75,7 +69,8 @@ def _imported() -> ModuleType:
         importlib.import_module(reader)
     logging.getLogger("flair").setLevel(logging.ERROR)
 
-    before = {name: os.environ.get(name) for name in REDIRECTED}
+    # TextAttack sets variables for itself and so for everybody: caches of three libraries, two switches.
+    before = dict(os.environ)
     # Only the flag that its downloads are done is ever read from this folder, and only during the import.
     with tempfile.TemporaryDirectory(prefix="seatrial-textattack-") as folder:
         (Path(folder) / "post_install_check_3").touch()
@@ -85,11 +80,9 @@ def _imported() -> ModuleType:
         try:
             textattack = importlib.import_module("textattack")
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+            for name in os.environ.keys() - before.keys():
+                del os.environ[name]
+            os.environ.update(before)
 
     install = importlib.import_module("textattack.shared.utils.install")
     utils = importlib.import_module("textattack.shared.utils")
