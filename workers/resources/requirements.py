@@ -58,7 +58,7 @@ RESOURCES: dict[str, Resource] = {
         Resource(
             "tagger",
             "part-of-speech tagger: NLTK's averaged perceptron, or a substitute",
-            "CC BY-SA 4.0 (the substitute that install gets), MIT (NLTK's)",
+            "CC BY-SA 4.0 (the substitute that install gets); NLTK's own as nltk_data says",
             "seatrial resources install tagger, or for NLTK's own: "
             "seatrial resources install tagger --from FOLDER with averaged_perceptron_tagger_eng.*.json",
         ),
