@@ -130,8 +130,8 @@ def test_an_archive_of_one_file_and_files_that_are_none(tmp_path: Path) -> None:
         load_image_classifier(manifest(RESNET), archive, "safetensors", CPU)
 
 
-def test_text_models_are_not_loaded_yet(tmp_path: Path) -> None:
+def test_text_models_are_no_image_classifiers(tmp_path: Path) -> None:
     text = manifest({"kind": "huggingface"}, task="text-classification", input=None)
     with pytest.raises(TargetError) as caught:
         load_image_classifier(text, tmp_path, "archive", CPU)
-    assert caught.value.problem.code == "task-not-supported"
+    assert (caught.value.problem.code, caught.value.problem.field) == ("task-mismatch", "/manifest/task")

@@ -1,18 +1,25 @@
 """From a stored file to a classifier: the one way in."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import torch
 
-from app.contracts.targets import ModelManifest
+from app.contracts.targets import IMAGES, ModelManifest, Task
 from app.core.archives import extract_archive
 from app.core.inspection.errors import InspectionError
 from app.core.settings import Settings, get_settings
 from workers.errors import TargetError
+from workers.targets import TextClassifier
 from workers.targets.hf_image import load_huggingface_image
+from workers.targets.hf_text import load_huggingface_text
+from workers.targets.hf_tokens import HuggingFaceTokenClassifier, load_huggingface_tokens
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.torch_image import load_torch_image
+
+TAGS: Task = "token-classification"
 
 
 def load_image_classifier(
@@ -30,22 +37,11 @@ def load_image_classifier(
     Raises:
         TargetError: The file and its manifest make no image classifier; the problem says why.
     """
-    if manifest.task != "image-classification":
-        raise TargetError(
-            "task-not-supported",
-            "Models for this task cannot be loaded yet",
-            f"task is {manifest.task}: this version loads image-classification",
-            field="/manifest/task",
-        )
+    if manifest.task != IMAGES:
+        raise _wrong_task(manifest, "classifies texts, and images are to be classified")
     if format == "safetensors":
         return load_torch_image(manifest, path, device, limits=limits)
-    with tempfile.TemporaryDirectory(prefix="seatrial-model-") as scratch:
-        folder = Path(scratch) / "model"
-        try:
-            entries = extract_archive(path, folder, limits or get_settings())
-        except InspectionError as error:
-            raise TargetError(error.code, error.title, error.detail, field=error.field) from error
-        names = [entry.name for entry in entries]
+    with _unpacked(path, limits) as (folder, names):
         if manifest.architecture.kind == "huggingface":
             found = folder / _parent_of("config.json", names)
             return load_huggingface_image(manifest, found, device, limits=limits)
@@ -58,6 +54,80 @@ def load_image_classifier(
                 field="/file",
             )
         return load_torch_image(manifest, folder / weights[0], device, limits=limits)
+
+
+def load_text_classifier(
+    manifest: ModelManifest, path: Path, format: str, device: torch.device, *, limits: Settings | None = None
+) -> TextClassifier:
+    """Return the classifier of texts, or of pairs of them, an uploaded Hugging Face folder makes.
+
+    Args:
+        manifest: As uploaded; its architecture is ``huggingface``.
+        path: The stored archive.
+        format: ``archive``, as the API found it.
+        device: Where to compute.
+        limits: What an archive may unpack to; the process's settings by default.
+
+    Raises:
+        TargetError: The file and its manifest make no text classifier; the problem says why.
+    """
+    if manifest.task in (IMAGES, TAGS):
+        raise _wrong_task(manifest, "and texts are to be classified")
+    with _text_folder(manifest, path, format, limits) as folder:
+        return load_huggingface_text(manifest, folder, device)
+
+
+def load_token_classifier(
+    manifest: ModelManifest, path: Path, format: str, device: torch.device, *, limits: Settings | None = None
+) -> HuggingFaceTokenClassifier:
+    """Return the tagger an uploaded Hugging Face folder makes.
+
+    Args:
+        manifest: As uploaded; its architecture is ``huggingface``.
+        path: The stored archive.
+        format: ``archive``, as the API found it.
+        device: Where to compute.
+        limits: What an archive may unpack to; the process's settings by default.
+
+    Raises:
+        TargetError: The file and its manifest make no tagger; the problem says why.
+    """
+    if manifest.task != TAGS:
+        raise _wrong_task(manifest, "and tokens are to be tagged")
+    with _text_folder(manifest, path, format, limits) as folder:
+        return load_huggingface_tokens(manifest, folder, device)
+
+
+@contextmanager
+def _text_folder(manifest: ModelManifest, path: Path, format: str, limits: Settings | None) -> Iterator[Path]:
+    kind = manifest.architecture.kind
+    if format != "archive" or kind != "huggingface":
+        raise TargetError(
+            "folder-needed",
+            "A text model is a Hugging Face folder",
+            f"architecture {kind}, a {format} file: {manifest.task} takes an archive of a folder with config.json, "
+            "safetensors and a tokenizer",
+            field="/file",
+        )
+    with _unpacked(path, limits) as (folder, names):
+        yield folder / _parent_of("config.json", names)
+
+
+@contextmanager
+def _unpacked(path: Path, limits: Settings | None) -> Iterator[tuple[Path, list[str]]]:
+    with tempfile.TemporaryDirectory(prefix="seatrial-model-") as scratch:
+        folder = Path(scratch) / "model"
+        try:
+            entries = extract_archive(path, folder, limits or get_settings())
+        except InspectionError as error:
+            raise TargetError(error.code, error.title, error.detail, field=error.field) from error
+        yield folder, [entry.name for entry in entries]
+
+
+def _wrong_task(manifest: ModelManifest, why: str) -> TargetError:
+    return TargetError(
+        "task-mismatch", "The model is for another task", f"task is {manifest.task}, {why}", field="/manifest/task"
+    )
 
 
 def _parent_of(filename: str, names: list[str]) -> str:

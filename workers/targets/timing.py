@@ -49,7 +49,7 @@ def measure(classifier: ImageClassifier, images: Tensor, *, most: int) -> tuple[
     )
 
 
-def shortest(run: Callable[[], None], device: torch.device) -> float:
+def shortest(run: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of the shortest of several runs after a warm-up.
 
     Two runs were not enough: on a busy machine, one pause of the scheduler made a model's estimates wrong by a factor

@@ -1,0 +1,166 @@
+"""What a folder says about cutting texts into tokens, and whether its model understands them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.contracts.targets import Task
+from workers.errors import TargetError
+from workers.targets.fixed_batches import FixedBatches, Pieces
+from workers.targets.hf_folders import check_size, describe, load_weights, refusing
+
+MAX_LAYERS = 1_000
+"""A model may share one layer's weights among all: the number of passes through it is bounded by nothing but this."""
+DEFAULT_LONGEST = 512
+"""Tokens of a text where neither tokenizer nor model gives a limit."""
+SHORTEST_LONGEST = 8
+SPARE_WEIGHTS = 2**24
+"""Weights that may be missing from the files before they are named one by one: a head has fewer."""
+
+_HEADS = {
+    "text-classification": "ForSequenceClassification",
+    "text-pair-classification": "ForSequenceClassification",
+    "multi-label-classification": "ForSequenceClassification",
+    "token-classification": "ForTokenClassification",
+}
+
+
+def load_tokenizer(folder: Path, **more: Any) -> Any:
+    """Return the tokenizer of a folder, the fast one where there is one.
+
+    Raises:
+        TargetError: The folder has none.
+    """
+    from transformers import AutoTokenizer
+
+    with refusing("transformers cannot load the folder's tokenizer (save_pretrained writes it beside the model)"):
+        return AutoTokenizer.from_pretrained(  # type: ignore[no-untyped-call]
+            folder, local_files_only=True, trust_remote_code=False, **more
+        )
+
+
+def load_model(auto: Any, config: Any, folder: Path, *, task: Task, kind: str, tokenizer: Any) -> nn.Module:
+    """Return a folder's model, in float32, after everything that can be known before it is allocated.
+
+    Args:
+        auto: The Auto class of transformers that has the task's head.
+        config: The folder's configuration; its ``pad_token_id`` is set where it has none.
+        folder: Where the weights are.
+        task: What the manifest says the model does.
+        kind: The same for the message.
+        tokenizer: The folder's.
+
+    Raises:
+        TargetError: The folder is for another task, its weights are incomplete, or its tokenizer is another model's.
+    """
+    _check_task(config, task)
+    config.pad_token_id = _pad_id(config, tokenizer)
+    with refusing(f"transformers cannot load the folder as {kind}"):
+        if int(getattr(config, "num_hidden_layers", 0)) > MAX_LAYERS:
+            raise ValueError(f"num_hidden_layers is {config.num_hidden_layers}, at most {MAX_LAYERS} are run")
+        empty = describe(auto, config)
+        check_size(empty, folder, spare=SPARE_WEIGHTS)
+        _check_token_ids(empty, tokenizer)
+        return load_weights(auto, config, folder)
+
+
+def fixed_batches(module: nn.Module, tokenizer: Any, config: Any, device: torch.device, filler: Any) -> FixedBatches:
+    """Return what runs tokenized texts through a module.
+
+    Args:
+        module: In eval mode on ``device``.
+        tokenizer: Its tokenizer.
+        config: Its configuration.
+        device: Where to compute.
+        filler: The tokenizer's answer to a short text of the task's form, with ``input_ids`` of one text.
+
+    Raises:
+        TargetError: The model takes hardly any tokens.
+    """
+    longest = _longest(module, tokenizer, config)
+    if longest < SHORTEST_LONGEST:
+        raise TargetError(
+            "texts-too-short",
+            "The model takes hardly any text",
+            f"tokenizer and model allow {longest} tokens, special ones included: at least {SHORTEST_LONGEST} are "
+            "needed (model_max_length of tokenizer_config.json, max_position_embeddings of config.json)",
+            field="/file",
+        )
+    return FixedBatches(
+        module,
+        device=device,
+        longest=longest,
+        filler=Pieces(filler["input_ids"], filler.get("token_type_ids") if takes_types(config) else None),
+        pad_id=config.pad_token_id,
+        pads_left=tokenizer.padding_side == "left",
+    )
+
+
+def takes_types(config: Any) -> bool:
+    """Return whether a model tells the parts of a pair apart by token types; RoBERTa's has one type for both."""
+    return int(getattr(config, "type_vocab_size", 2)) > 1
+
+
+def encodable(text: str) -> str:
+    r"""Return a text with halves of surrogate pairs replaced: JSON may hold them, and no tokenizer takes them.
+
+    >>> encodable("caf\u00e9 \ud83d") == "caf\u00e9 ?"
+    True
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _longest(module: nn.Module, tokenizer: Any, config: Any) -> int:
+    # A tokenizer without a limit states 1e30, a model without one -1 or nothing.
+    stated = [int(tokenizer.model_max_length), int(getattr(config, "max_position_embeddings", None) or 0)]
+    for name, table in module.named_modules():
+        if "position" in name and isinstance(table, nn.Embedding):
+            # RoBERTa and its kin number positions from the padding index on: 514 embeddings take 512 tokens.
+            offset = 0 if table.padding_idx is None else table.padding_idx + 1
+            stated.append(table.num_embeddings - offset)
+    return min((limit for limit in stated if 0 < limit < 10**9), default=DEFAULT_LONGEST)
+
+
+def _pad_id(config: Any, tokenizer: Any) -> int:
+    # The model's own comes first: some look for it to find the end of a text, or to number positions.
+    for candidate in (config.pad_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id):
+        if candidate is not None and candidate >= 0:
+            return int(candidate)
+    return 0
+
+
+def _check_task(config: Any, task: Task) -> None:
+    wanted = _HEADS[task]
+    for name in config.architectures or []:
+        # A folder of a bare encoder is refused for the tensors it lacks, which says more.
+        if "For" in name and not name.endswith(wanted):
+            raise _other_task(f"config.json says {name}, {task} needs a model {wanted[3:]} ({wanted})")
+    problem = getattr(config, "problem_type", None)
+    is_multi_label = problem == "multi_label_classification"
+    if task == "token-classification":
+        return
+    if problem is not None and is_multi_label != (task == "multi-label-classification"):
+        raise _other_task(f"config.json says problem_type {problem}, the manifest {task}")
+    if not is_multi_label and int(config.num_labels) < 2:
+        raise _other_task("the model has one output, as for regression: a classifier has one for each class")
+
+
+def _other_task(detail: str) -> TargetError:
+    return TargetError("task-mismatch", "The folder is for another task", detail, field="/manifest/task")
+
+
+def _check_token_ids(empty: nn.Module, tokenizer: Any) -> None:
+    # On a GPU an id beyond the embeddings does not raise: it ends the process's use of the device.
+    embeddings = empty.get_input_embeddings()  # type: ignore[operator]
+    most = max(tokenizer.get_vocab().values(), default=-1)
+    known = getattr(embeddings, "num_embeddings", most + 1)
+    if most >= known:
+        raise TargetError(
+            "tokenizer-mismatch",
+            "The tokenizer is another model's",
+            f"it gives token ids up to {most}, the model knows {known}: put the tokenizer the model was trained with "
+            "into the folder",
+            field="/file",
+        )
