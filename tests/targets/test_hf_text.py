@@ -196,7 +196,7 @@ def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyP
         batches.logits(pieces)
 
 
-def _byte_level(**special: str) -> PreTrainedTokenizerFast:
+def _byte_level(padding_side: str = "right", **special: str) -> PreTrainedTokenizerFast:
     letters = [*special.values(), *sorted(pre_tokenizers.ByteLevel.alphabet())]
     tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -223,14 +223,14 @@ def _distilbert() -> tuple[PreTrainedModel, Any]:
 
 
 def _gpt2() -> tuple[PreTrainedModel, Any]:
-    tokenizer = _byte_level(eos_token="<|endoftext|>")
+    tokenizer = _byte_level(eos_token="<|endoftext|>", padding_side="left")
     config = GPT2Config(vocab_size=300, n_embd=16, n_layer=2, n_head=2, n_positions=40, bos_token_id=0, eos_token_id=0)
     return GPT2ForSequenceClassification(config), tokenizer
 
 
 def _xlnet() -> tuple[PreTrainedModel, Any]:
     # It reads the class off the last token, so padding comes first.
-    tokenizer = texts.review_tokenizer(padding_side="left")
+    tokenizer = texts.review_tokenizer()
     config = XLNetConfig(vocab_size=len(texts.vocabulary()), d_model=16, n_layer=2, n_head=2, d_inner=32)
     return XLNetForSequenceClassification(config), tokenizer
 

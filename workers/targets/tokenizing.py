@@ -94,7 +94,8 @@ def fixed_batches(module: nn.Module, tokenizer: Any, config: Any, device: torch.
         longest=longest,
         filler=Pieces(filler["input_ids"], filler.get("token_type_ids") if takes_types(config) else None),
         pad_id=config.pad_token_id,
-        pads_left=tokenizer.padding_side == "left",
+        # Not where the tokenizer would: positions counted from the left would move with the padding.
+        pads_left=getattr(config, "summary_type", None) == "last",
     )
 
 
