@@ -1,8 +1,11 @@
 # The scripts do the work and can be read and run by themselves.
-.PHONY: demo test check serve setup bench clean
+.PHONY: demo demo-text test check serve setup bench clean
 
 demo:
 	scripts/demo
+
+demo-text:
+	scripts/demo-text
 
 test:
 	scripts/test
@@ -22,4 +25,4 @@ bench:
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; .venv/bin/python "$$script" || exit 1; done
 
 clean:
-	rm -rf .venv .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .demo .demo-text build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

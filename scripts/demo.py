@@ -5,20 +5,15 @@ writes the HTML reports. Needs no network and ends with status 0 when every chec
 """
 
 import argparse
-import io
 import os
-import re
-import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from local_service import empty_home, service, written
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import save_file
@@ -28,7 +23,6 @@ from torch import Tensor, nn
 from app.cli.audits import progress_display
 from app.client import Client
 from app.contracts.audits import AuditRead
-from app.contracts.estimates import Estimate
 from app.contracts.states import RunState
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,43 +114,6 @@ def make_assets(folder: Path) -> tuple[dict[str, Path], Path, Path]:
     return weights, data, outliers
 
 
-@contextmanager
-def service(home: Path) -> Iterator[str]:
-    """Run ``seatrial serve`` on a free port for the length of the block and yield its address."""
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--home", str(home)]
-    with (home / "service.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        try:
-            yield address_in(process, home / "service.log")
-        finally:
-            process.terminate()
-            process.communicate()
-
-
-def address_in(process: subprocess.Popen[str], log: Path) -> str:
-    """Return the address a starting service prints."""
-    assert isinstance(process.stdout, io.TextIOBase)
-    for line in process.stdout:
-        if match := re.search(r"listens on (http://\S+)", line):
-            return match[1]
-    raise SystemExit(f"The service did not start:\n{log.read_text(encoding='utf-8')}")
-
-
-def written(estimate: Estimate | None) -> str:
-    """Return a number with its interval."""
-    if estimate is None or estimate.value is None:
-        return "-"
-    interval = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
-    return f"{estimate.value:.3f}{interval}"
-
-
 def comparison(audits: dict[str, AuditRead]) -> Table:
     """Return both models side by side."""
     rows = {
@@ -192,10 +149,7 @@ def main() -> int:
     torch.set_num_threads(1)
     os.environ.setdefault("SEATRIAL_TORCH_THREADS", "1")
     began = time.monotonic()
-    if home.exists() and any(home.iterdir()) and not (home / "service.log").exists():
-        raise SystemExit(f"{home} holds something else than an earlier demo: name another folder")
-    shutil.rmtree(home, ignore_errors=True)
-    (home / "reports").mkdir(parents=True)
+    empty_home(home)
     with service(home) as url, Client(url) as client:
         console.print(f"The service listens on {url}; its log is {home / 'service.log'}.")
         weights, data, outliers = make_assets(home)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator
+from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator
 
 from app.contracts.base import Real, Request
 
@@ -56,7 +56,8 @@ class EndpointArchitecture(Request):
         default="$",
         min_length=1,
         max_length=500,
-        description="JSONPath (RFC 9535) to the scores in the answer: one node per text, or one list of them. A text's "
+        description="JSONPath (RFC 9535; names, indices, slices, wildcards, plain comparisons) to the scores in the "
+        "answer: one node per text, or one list of them. A text's "
         "scores are a list of numbers in the order of the labels, an object from label to number, or a list of objects "
         "with `label` and `score`.",
         examples=["$.predictions[*].scores"],
@@ -151,7 +152,7 @@ class EndpointSecret(Request):
     """A secret of the operator's and the one host it may be sent to."""
 
     host: str = Field(min_length=1, description="Host name it is sent to, as in the URL.")
-    value: str = Field(min_length=1, description="What `{{secret:NAME}}` becomes.")
+    value: SecretStr = Field(min_length=1, description="What `{{secret:NAME}}` becomes.")
 
 
 def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -275,6 +275,7 @@ class ModelFacts(Read):
 
     parameters: int = Field(description="Number of weights; 0 where they are not known (an endpoint).")
     classes: int = Field(description="Logits per example.")
+    labels: list[str] | None = Field(default=None, description="Class names in the order of the logits.")
     device: str = Field(description="Where it was measured.", examples=["cpu", "NVIDIA H200"])
     forward_s: float = Field(
         description="Seconds per example of a forward pass, in a batch; of a text of `tokens` tokens, or of one text "

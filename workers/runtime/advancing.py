@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +16,11 @@ from app.contracts.states import ModelState, RunState
 from app.core.cost import cost_of
 from app.core.database import Database
 from app.core.lifecycle import close_check, open_stage
-from app.core.records import read_parquet
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from app.core.transitions import release
 from workers.errors import WorkError
-from workers.families.protocol import SAMPLE, AnyFamily, Records, Stage
+from workers.families.protocol import HELD_OUT, SAMPLE, AnyFamily, Stage
 from workers.runtime.claims import Claim
 from workers.runtime.families import find_family
 from workers.runtime.interruptions import Interrupted
@@ -30,6 +28,7 @@ from workers.runtime.resources import Resources, parse_manifest
 from workers.runtime.running import store_patiently, unexpected
 from workers.runtime.seeds import derive_seed
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES, cut, make_shards
+from workers.runtime.stored import StoredRecords
 
 log = logging.getLogger(__name__)
 
@@ -53,31 +52,12 @@ class CheckJob:
     stages: list[StageRow]
     shards: list[ShardRow]
 
-
-class StoredRecords(Mapping[str, Records]):
-    """The records of a check's finished stages, each read when it is first asked for."""
-
-    def __init__(self, job: "CheckJob", resources: Resources) -> None:
-        self._job = job
-        self._resources = resources
-        self._read: dict[str, Records] = {}
-
-    def __getitem__(self, stage: str) -> Records:
-        if stage not in self._read:
-            if stage not in set(self):
-                raise KeyError(stage)
-            self._read[stage] = read_parquet(
-                self._resources.store.local_path(shard.records_digest)
-                for shard in self._job.shards
-                if shard.stage == stage and shard.records_digest
-            )
-        return self._read[stage]
-
-    def __iter__(self) -> Iterator[str]:
-        return (stage.name for stage in self._job.stages)
-
-    def __len__(self) -> int:
-        return len(self._job.stages)
+    def digests(self) -> dict[str, list[str]]:
+        """Return the artifacts of each stage's shards, in order."""
+        return {
+            stage.name: [one.records_digest for one in self.shards if one.stage == stage.name and one.records_digest]
+            for stage in self.stages
+        }
 
 
 def advance(database: Database, resources: Resources, settings: Settings, claim: Claim) -> int:
@@ -92,7 +72,7 @@ def advance(database: Database, resources: Resources, settings: Settings, claim:
             _let_go(database, claim, put_off_s=POSTPONED_S, attempts=0)
             return 0
         problem = _reason_to_fail(job)
-        done = StoredRecords(job, resources)
+        done = StoredRecords(job.digests(), resources)
         if problem is None:
             problem = _too_many_errors(job, done)
         if problem is not None:
@@ -188,15 +168,14 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
 
 
 def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> int:
-    available = job.datasets[stage.source].facts["examples"]
-    examples = min(job.audit.samples, available, stage.limit or available)
+    examples = _examples(job, stage)
     spec = job.audit.spec
     # Submitted before its model was measured, a check had no estimate; now it can have one.
     estimated_s = job.check.estimated_s or _estimate(job)
     # The estimate is the whole check's, so a stage's shards take at most ``shard_s``.
     wanted = spec.get("shards") or min(MOST_SHARDS, math.ceil((estimated_s or 0.0) / settings.shard_s))
     # The preflight judges the sample as a whole, so it is one shard.
-    pieces = cut(examples, spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
+    pieces = cut(examples, stage.grain or spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
     shards = make_shards(claim.row_id, stage.name, pieces)
     opened = store_patiently(
         database,
@@ -215,11 +194,21 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
     return len(shards) if opened else 0
 
 
+def _examples(job: CheckJob, stage: Stage) -> int:
+    available = int(job.datasets[SAMPLE if stage.source == HELD_OUT else stage.source].facts["examples"])
+    if stage.source == HELD_OUT:
+        available -= min(job.audit.samples, available)
+    limit = stage.limit if stage.limit is not None else job.audit.samples
+    return min(limit, available, *([job.audit.samples] if stage.source == SAMPLE else []))
+
+
 def _estimate(job: CheckJob) -> float | None:
     params = parse_manifest(params_contract(job.check.kind), job.check.params)
     sizes = {name: int(row.facts["examples"]) for name, row in job.datasets.items() if name != SAMPLE}
-    samples = min(job.audit.samples, int(job.datasets[SAMPLE].facts["examples"]))
-    return cost_of(params, samples, sizes, job.models["model"].facts).seconds
+    facts = job.datasets[SAMPLE].facts
+    samples = min(job.audit.samples, int(facts["examples"]))
+    words = facts.get("mean_words")
+    return cost_of(params, samples, sizes, job.models["model"].facts, mean_words=words).seconds
 
 
 def _reduce(family: AnyFamily, params: Any, job: CheckJob, done: StoredRecords, resources: Resources) -> dict[str, Any]:

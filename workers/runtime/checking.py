@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from app.contracts.states import ModelState
-from app.contracts.targets import ModelManifest
+from app.contracts.targets import IMAGES, ModelManifest
 from app.core.database import Database
 from app.core.settings import Settings
 from app.core.tables import ModelRow
@@ -13,7 +13,8 @@ from workers.errors import WorkError
 from workers.runtime.claims import Claim
 from workers.runtime.resources import Resources, parse_manifest
 from workers.runtime.running import store_patiently, unexpected
-from workers.targets.checks import check_target
+from workers.targets.checks import TargetReport, check_target
+from workers.targets.text_checks import check_text_target, check_token_target
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,8 @@ def check_model(database: Database, resources: Resources, settings: Settings, cl
         row = session.get_one(ModelRow, claim.row_id)
     state, values = ModelState.REJECTED, dict[str, Any]()
     try:
-        report = check_target(resources.classifier(row), parse_manifest(ModelManifest, row.manifest))
-        facts = report.facts.model_copy(update={"flags": report.flags})
+        report, labels = _check(resources, row, parse_manifest(ModelManifest, row.manifest))
+        facts = report.facts.model_copy(update={"flags": report.flags, "labels": labels})
         state, values = ModelState.READY, {"facts": facts.model_dump(mode="json"), "problem": None}
     except WorkError as error:
         values = {"problem": error.problem.model_dump()}
@@ -45,3 +46,15 @@ def check_model(database: Database, resources: Resources, settings: Settings, cl
         lambda session: bool(move(session, ModelRow, state, *mine, token=None, lease_until=None, **values)),
         patience_s=settings.lease_s,
     )
+
+
+def _check(resources: Resources, row: ModelRow, manifest: ModelManifest) -> tuple[TargetReport, list[str]]:
+    """Return what was measured and the class names."""
+    if manifest.task == IMAGES:
+        image_classifier = resources.classifier(row)
+        return check_target(image_classifier, manifest), image_classifier.labels
+    if manifest.task == "token-classification":
+        tagger = resources.token_classifier(row)
+        return check_token_target(tagger, manifest), tagger.labels
+    text_classifier = resources.scoring(row).classifier
+    return check_text_target(text_classifier, manifest), text_classifier.labels

@@ -5,11 +5,12 @@ from typing import Any
 import pyarrow as pa
 
 from app.contracts.estimates import Flag
-from app.contracts.targets import ModelManifest
+from app.contracts.targets import IMAGES, ModelManifest
 from workers.families.protocol import AnyFamily, DataInfo, Records, TargetInfo
 from workers.runtime.context import ShardContext, ShardJob
 from workers.runtime.resources import parse_manifest
 from workers.targets.checks import preflight
+from workers.targets.text_checks import preflight_texts
 
 
 def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardContext) -> tuple[Records, list[Flag]]:
@@ -20,23 +21,33 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
         TargetError: A model cannot be loaded.
         DataError: The dataset cannot be read.
     """
-    classifier, dataset, positions = context.classifier, context.dataset, context.positions()
-    report = preflight(
-        classifier,
-        dataset,
-        positions,
-        manifest=parse_manifest(ModelManifest, job.model.manifest),
-        batch_size=job.batch_size,
-        tick=context.tick,
-    )
-    labels = dataset.labels
-    family.preflight(
-        TargetInfo(classes=classifier.classes, labels=classifier.labels, input_shape=classifier.input_shape),
-        DataInfo(
-            examples=len(labels), classes=len(set(labels.tolist())), clean_accuracy=report.clean_accuracy.value or 0.0
-        ),
-        params,
-    )
+    manifest = parse_manifest(ModelManifest, job.model.manifest)
+    if manifest.task == IMAGES:
+        classifier, positions = context.classifier, context.positions()
+        labels = context.dataset.labels
+        report = preflight(
+            classifier,
+            context.dataset,
+            positions,
+            manifest=manifest,
+            batch_size=job.batch_size,
+            tick=context.tick,
+        )
+        target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape)
+    else:
+        texts, positions = context.scoring().classifier, context.text_positions()
+        labels = context.text_dataset.labels
+        report = preflight_texts(
+            texts,
+            context.text_dataset,
+            positions,
+            manifest=manifest,
+            batch_size=job.batch_size,
+            tick=context.tick,
+        )
+        target = TargetInfo(texts.classes, texts.labels, None, manifest.task, has_gradients=False)
+    accuracy = report.clean_accuracy.value or 0.0
+    family.preflight(target, DataInfo(len(labels), len(set(labels.tolist())), accuracy), params)
     records = pa.table(
         {
             "example_id": pa.array(positions, pa.int64()),

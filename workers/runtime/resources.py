@@ -7,13 +7,18 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.contracts.endpoints import EndpointArchitecture
 from app.contracts.targets import ModelManifest
+from app.core.settings import Settings
 from app.core.storage import ArtifactStore
 from app.core.tables import DatasetRow, ModelRow
-from workers.data import ImageDataset
-from workers.data.loading import load_image_dataset
+from workers.attacks.text.scoring import ScoringService
+from workers.data import ImageDataset, TextDataset
+from workers.data.loading import load_image_dataset, load_text_dataset
+from workers.targets import TextClassifier, TokenClassifier
+from workers.targets.endpoint import EndpointClassifier
 from workers.targets.image_classifier import ImageClassifier
-from workers.targets.loading import load_image_classifier
+from workers.targets.loading import load_image_classifier, load_text_classifier, load_token_classifier
 
 T = TypeVar("T")
 
@@ -22,15 +27,21 @@ _KEPT = 2
 
 
 class _Recent(Generic[T]):
-    """The values used last."""
+    """The values used last.
 
-    def __init__(self) -> None:
+    Args:
+        let_go: Called with a value that is dropped.
+    """
+
+    def __init__(self, let_go: Callable[[T], None] = lambda dropped: None) -> None:
         self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._let_go = let_go
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         if key not in self._values:
             while len(self._values) >= _KEPT:
-                self._values.popitem(last=False)
+                _, dropped = self._values.popitem(last=False)
+                self._let_go(dropped)
             self._values[key] = make()
         self._values.move_to_end(key)
         return self._values[key]
@@ -39,11 +50,14 @@ class _Recent(Generic[T]):
 class Resources:
     """Loads what rows name, through the artifact store."""
 
-    def __init__(self, store: ArtifactStore, device: torch.device) -> None:
+    def __init__(self, store: ArtifactStore, device: torch.device, settings: Settings) -> None:
         self.store = store
         self.device = device
+        self._settings = settings
         self._models: _Recent[ImageClassifier] = _Recent()
         self._datasets: _Recent[ImageDataset] = _Recent()
+        self._services: _Recent[ScoringService] = _Recent(_disconnect)
+        self._texts: _Recent[TextDataset] = _Recent()
 
     def classifier(self, row: ModelRow) -> ImageClassifier:
         """Return the model of a row.
@@ -73,6 +87,51 @@ class Resources:
                 channels=channels,
             ),
         )
+
+    def scoring(self, row: ModelRow) -> ScoringService:
+        """Return the scoring service of a text model; what it has answered once it answers from memory.
+
+        Raises:
+            TargetError: The model cannot be loaded.
+        """
+        manifest = parse_manifest(ModelManifest, row.manifest)
+
+        def make() -> ScoringService:
+            return ScoringService(self._text_classifier(row, manifest), max_bytes=self._settings.logit_cache_bytes)
+
+        return self._services.get((row.digest, manifest.model_dump_json()), make)
+
+    def token_classifier(self, row: ModelRow) -> TokenClassifier:
+        """Return the tagger of a row, loaded anew.
+
+        Raises:
+            TargetError: It cannot be loaded.
+        """
+        manifest = parse_manifest(ModelManifest, row.manifest)
+        return load_token_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
+
+    def texts(self, row: DatasetRow) -> TextDataset:
+        """Return the dataset of texts of a row.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        manifest = parse_manifest(DatasetManifest, row.manifest)
+        facts = DatasetFacts.model_validate(row.facts)
+        return self._texts.get(
+            (row.digest, manifest.model_dump_json()),
+            lambda: load_text_dataset(manifest, facts, self.store.local_path(row.digest)),
+        )
+
+    def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:
+        if isinstance(manifest.architecture, EndpointArchitecture):
+            return EndpointClassifier(manifest, self._settings)
+        return load_text_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
+
+
+def _disconnect(service: ScoringService) -> None:
+    if isinstance(service.classifier, EndpointClassifier):
+        service.classifier.close()
 
 
 def parse_manifest(model: type[Any], stored: dict[str, Any]) -> Any:

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from app.contracts.estimates import Flag
 from app.contracts.families import params_contract
@@ -18,7 +19,7 @@ from app.core.records import to_parquet
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.errors import WorkError
-from workers.families.protocol import SAMPLE, Records, Shard
+from workers.families.protocol import HELD_OUT, SAMPLE, Records, Shard
 from workers.runtime.claims import Claim
 from workers.runtime.context import ShardContext, ShardJob
 from workers.runtime.families import find_family
@@ -37,7 +38,9 @@ def run_shard(database: Database, resources: Resources, settings: Settings, clai
         attempts = session.get_one(ShardRow, claim.row_id).attempts
     try:
         job = read_job(database, claim.row_id)
-        records, flags = _measure(job, resources, claim)
+        context = ShardContext(job, resources, claim)
+        records, flags = _measure(job, context, claim)
+        asked = context.asked()
         digest = resources.store.put_bytes(to_parquet(records))
         end = _ending(
             RunState.SUCCEEDED,
@@ -45,6 +48,8 @@ def run_shard(database: Database, resources: Resources, settings: Settings, clai
             flags=[flag.model_dump() for flag in flags],
             done=job.shard.stop - job.shard.start,
             error=None,
+            queries=asked and asked[0],
+            forward_passes=asked and asked[1],
             seconds=time.monotonic() - started,
         )
     except ShardCancelled:
@@ -85,7 +90,8 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             ._tuple()
         )
         references = parse_manifest(params_contract(check.kind), check.params).references()
-        source = audit.dataset_id if stage.source == SAMPLE else references[stage.source]
+        source = audit.dataset_id if stage.source in (SAMPLE, HELD_OUT) else references[stage.source]
+        others = select(func.coalesce(func.sum(ShardRow.forward_passes), 0)).where(ShardRow.check_id == check.id)
         return ShardJob(
             check_id=check.id,
             kind=check.kind,
@@ -96,18 +102,35 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             batch_size=audit.spec["batch_size"],
             model=session.get_one(ModelRow, audit.model_id),
             source=session.get_one(DatasetRow, source),
-            is_further_source=stage.source != SAMPLE,
+            is_further_source=stage.source not in (SAMPLE, HELD_OUT),
+            is_held_out=stage.source == HELD_OUT,
+            examples=stage.examples,
             further_models={
                 parameter: session.get_one(ModelRow, row_id)
                 for parameter, row_id in references.items()
                 if row_id.startswith("mdl_")
             },
+            earlier=_earlier(session, check.id, stage),
+            sent=int(session.scalar(others) or 0),
         )
 
 
-def _measure(job: ShardJob, resources: Resources, claim: Claim) -> tuple[Records, list[Flag]]:
+def _earlier(session: Session, check_id: str, stage: StageRow) -> dict[str, list[str]]:
+    """Return the artifacts of each earlier stage's records, in order."""
+    query = (
+        select(ShardRow.stage, ShardRow.records_digest)
+        .join(StageRow, (StageRow.check_id == ShardRow.check_id) & (StageRow.name == ShardRow.stage))
+        .where(ShardRow.check_id == check_id, StageRow.ordinal < stage.ordinal, ShardRow.records_digest.is_not(None))
+        .order_by(StageRow.ordinal, ShardRow.ordinal)
+    )
+    digests: dict[str, list[str]] = {}
+    for name, digest in session.execute(query):
+        digests.setdefault(name, []).append(str(digest))
+    return digests
+
+
+def _measure(job: ShardJob, context: ShardContext, claim: Claim) -> tuple[Records, list[Flag]]:
     claim.look()
-    context = ShardContext(job, resources, claim)
     params = parse_manifest(params_contract(job.kind), job.params)
     family = find_family(job.kind)
     if job.shard.stage == PREFLIGHT:

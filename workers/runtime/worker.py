@@ -56,7 +56,7 @@ class Worker:
         self._ring = ring
         self._swept_at = float("-inf")
         self.device = prepare(settings)
-        self.resources = Resources(store, self.device)
+        self.resources = Resources(store, self.device, settings)
         self.id = new_id("wrk")
         self.name = f"{socket.gethostname()}:{os.getpid()}"
 

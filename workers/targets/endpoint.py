@@ -268,12 +268,13 @@ def _headers(endpoint: EndpointArchitecture, settings: Settings) -> tuple[Mappin
                 "SEATRIAL_ENDPOINT_SECRETS, each for one host",
                 field=f"{_ARCHITECTURE}/headers",
             )
-        if not secret.value.isascii() or not secret.value.isprintable():
+        value = secret.value.get_secret_value()
+        if not value.isascii() or not value.isprintable():
             raise _refused(
                 f"the secret {found[1]} holds characters that no header can carry", field=f"{_ARCHITECTURE}/headers"
             )
-        used.add(secret.value)
-        return secret.value
+        used.add(value)
+        return value
 
     headers = {name: SECRET.sub(reveal, value) for name, value in endpoint.headers.items()}
     # The longest first: one may be the beginning of another.

@@ -111,7 +111,9 @@ def test_every_recipe_runs(library: Library, name: str) -> None:
         assert "SuccessfulAttackResult" in {ending for ending, _, _ in endings}
 
 
-@pytest.mark.parametrize("name", ["deepwordbug", "pwws", "pruthi", "input_reduction", "iga", "textbugger", "textfooler", "bae"])
+@pytest.mark.parametrize(
+    "name", ["deepwordbug", "pwws", "pruthi", "input_reduction", "iga", "textbugger", "textfooler", "bae"]
+)
 def test_results_are_those_of_plain_textattack(library: Library, name: str) -> None:
     resources = found(library, name)
     recipe = load_recipe(name, library)

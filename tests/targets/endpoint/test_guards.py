@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from app.contracts.endpoints import EndpointSecret
 from app.contracts.targets import ModelManifest
@@ -17,7 +18,7 @@ SECRET = 'to"ken-0123456789'
 
 
 def with_secret(host: str = "127.0.0.1", value: str = SECRET) -> Settings:
-    return settings(endpoint_secrets={"MODELS": EndpointSecret(host=host, value=value)})
+    return settings(endpoint_secrets={"MODELS": EndpointSecret(host=host, value=SecretStr(value))})
 
 
 HEADERS = {"Authorization": "Bearer {{secret:MODELS}}", "X-Team": "a"}

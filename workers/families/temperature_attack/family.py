@@ -1,0 +1,282 @@
+"""The family as the runtime sees it: which stages, one shard of each, and the result."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+from torch import Tensor
+
+from app.contracts.estimates import Flag, Result
+from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from workers.attacks.text.attacking import Job, Outcome, attack_all
+from workers.attacks.text.importance import Example, How, rank_correlation, word_importances
+from workers.attacks.text.recipes import load_recipe
+from workers.attacks.text.scoring import ScoringService
+from workers.errors import PreflightError
+from workers.families.protocol import (
+    HELD_OUT,
+    DataInfo,
+    Family,
+    Records,
+    RunContext,
+    Shard,
+    Stage,
+    TargetInfo,
+    TextExample,
+)
+from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
+from workers.families.temperature_attack.audit import search_rounds
+from workers.families.temperature_attack.figures import draw
+from workers.families.temperature_attack.records import (
+    SearchSample,
+    attack_records,
+    search_records,
+    validation_records,
+)
+from workers.families.temperature_attack.search import next_round
+from workers.resources.library import Library
+from workers.resources.requirements import missing
+from workers.stats.scaling import Scaling
+from workers.targets import UnansweredError
+
+VALIDATION, SEARCH, ATTACK = "validation", "search_", "attack_"
+
+SEARCH_RECIPE = "deepwordbug"
+"""What the adversarial temperature is searched with: it needs no resources and few queries (section 4.2)."""
+
+GRAIN = 8
+"""Texts that stay together in a shard: enough to fill a CPU's batches, few enough to share a stage among workers."""
+
+IMPORTANCE: dict[str, How] = {"pwws": "saliency", "textfooler": "deletion"}
+"""How a recipe ranks the words of a text before it changes the first (appendix E.7)."""
+
+RECIPE = "recipe"
+"""Column of the recipe's name with what stands in for what; the same in every row."""
+
+
+class TemperatureAttack:
+    """Attack the model as served and through what an attacker could do about its temperature; compare."""
+
+    def preflight(self, target: TargetInfo, data: DataInfo, params: TemperatureAttackParams) -> None:
+        """Refuse what cannot be attacked, and recipes whose resources are not there.
+
+        Raises:
+            PreflightError: Fewer than two classes, or a recipe lacks a resource; the command that brings it is named.
+        """
+        if target.classes < 2:
+            raise PreflightError(
+                "too-few-classes",
+                "The model has too few classes",
+                f"an attack changes the class, the model has {target.classes}",
+                field="model",
+            )
+        library = Library.of()
+        for position, recipe in enumerate(params.recipes):
+            lacking = missing(recipe, library)
+            if lacking:
+                raise PreflightError(
+                    "resource-missing",
+                    f"Recipe {recipe} lacks {', '.join(one.resource for one in lacking)}",
+                    "; ".join(f"{one.why}: {one.how_to_get_it}" for one in lacking),
+                    field=f"recipes/{position}",
+                )
+
+    def next_stage(self, params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
+        """Return the validation stage, then the rounds of the temperature search, then one stage per recipe."""
+        source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
+        if params.is_fitted and VALIDATION not in done:
+            return Stage(VALIDATION, source, params.validation_samples, GRAIN)
+        if "optimized" in params.arms:
+            rounds = search_rounds(done)
+            if _next_temperatures(params, done[VALIDATION], rounds):
+                return Stage(f"{SEARCH}{len(rounds) + 1}", source, params.validation_samples, GRAIN)
+        planned = [Stage(f"{ATTACK}{recipe}", grain=GRAIN) for recipe in params.recipes]
+        return next((stage for stage in planned if stage.name not in done), None)
+
+    def run(self, params: TemperatureAttackParams, shard: Shard, context: RunContext) -> Records:
+        """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
+        examples = context.texts()
+        if shard.stage == VALIDATION:
+            return validation_records(examples, context.scoring().scores([example.text for example in examples]))
+        if shard.stage.startswith(SEARCH):
+            return _search(params, int(shard.stage.removeprefix(SEARCH)), context, examples)
+        return _attack(params, shard.stage.removeprefix(ATTACK), context, examples)
+
+    def reduce(self, params: TemperatureAttackParams, done: Mapping[str, Records], seed: int) -> Result:
+        """Turn records into estimates, series, flags and counts."""
+        result = estimates.reduce(params, done, seed)
+        labels = {recipe: sorted(set(done[f"{ATTACK}{recipe}"][RECIPE].to_pylist())) for recipe in params.recipes}
+        result.series["recipes"] = {recipe: ", ".join(found) for recipe, found in labels.items()}
+        result.flags += [flag for recipe, found in labels.items() for flag in _variant_flags(recipe, found)]
+        return result
+
+    def figures(self, params: TemperatureAttackParams, result: Result) -> Mapping[str, str]:
+        """Draw the result: SVG text by name."""
+        return draw(params, result)
+
+
+def _next_temperatures(params: TemperatureAttackParams, validation: Records, rounds: Sequence[Records]) -> list[float]:
+    fitted = fitted_temperature(params, validation)
+    evaluated = SearchSample(rounds).evaluated
+    return next_round(evaluated, fitted, params.temperature_evaluations, params.temperature_search)
+
+
+def _search(
+    params: TemperatureAttackParams, number: int, context: RunContext, examples: Sequence[TextExample]
+) -> Records:
+    """Attack validation examples at every temperature of a round (section 4.2)."""
+    rounds = [context.records(f"{SEARCH}{before}") for before in range(1, number)]
+    temperatures = _next_temperatures(params, context.records(VALIDATION), rounds)
+    recipe, service = load_recipe(SEARCH_RECIPE, Library.of()), context.scoring()
+    views = [Scaling(params.design_temperature, temperature).probabilities for temperature in temperatures]
+    jobs = [
+        # The same luck at every temperature: what differs between two is the temperature's doing.
+        Job(
+            example.example_id,
+            example.text,
+            example.label,
+            context.seed(SEARCH, example.example_id),
+            view,
+            recipe,
+            common_random_numbers=True,
+        )
+        for example in examples
+        for view in views
+    ]
+    outcomes = attack_all(
+        jobs,
+        service,
+        query_budget=params.query_budget,
+        time_budget_s=params.time_budget_s,
+        tick=context.tick,
+        on_done=_progress(context, len(views)),
+    )
+    after = service.scores([outcome.text for outcome in outcomes])
+    before = service.scores([example.text for example in examples])
+    robust: list[list[bool] | None] = []
+    queries: list[list[int] | None] = []
+    for row, (example, clean) in enumerate(zip(examples, before, strict=True)):
+        here = slice(row * len(views), (row + 1) * len(views))
+        ended, scores = outcomes[here], [clean, *after[here]]
+        if any(outcome.status == "errored" for outcome in ended) or not all(map(_is_sound, scores)):
+            robust.append(None)
+            queries.append(None)
+            continue
+        is_right = [_is_right(given, example.label) for given in scores]
+        robust.append([is_right[0] and still for still in is_right[1:]])
+        queries.append([outcome.queries for outcome in ended])
+    return search_records(examples, temperatures, robust, queries)
+
+
+def _attack(
+    params: TemperatureAttackParams, name: str, context: RunContext, examples: Sequence[TextExample]
+) -> Records:
+    """Run one recipe against every arm, and let the unmodified model judge what came of it (section 4.3)."""
+    arms = _arms(params, context)
+    recipe, service = load_recipe(name, Library.of()), context.scoring()
+    clean = service.scores([example.text for example in examples])
+    outcomes: dict[str, list[Outcome]] = {arm: [] for arm in (AS_SERVED, *arms.others)}
+    done = _progress(context, len(outcomes))
+
+    def attack(of: Sequence[str], attacked: ScoringService) -> None:
+        jobs = [
+            # One seed for all arms, so that what differs between two is what they see.
+            Job(
+                example.example_id,
+                example.text,
+                example.label,
+                context.seed(name, example.example_id),
+                arms[arm].scaling.probabilities,
+                recipe,
+            )
+            for example in examples
+            for arm in of
+        ]
+        ended = attack_all(
+            jobs,
+            attacked,
+            query_budget=params.query_budget,
+            time_budget_s=params.time_budget_s,
+            tick=context.tick,
+            on_done=done,
+        )
+        for position, arm in enumerate(of):
+            outcomes[arm] = ended[position :: len(of)]
+
+    attack([arm for arm in outcomes if arm != "transfer"], service)
+    if "transfer" in outcomes:
+        attack(["transfer"], context.scoring("source_model"))
+    adversarial = {arm: service.scores([outcome.text for outcome in ended]) for arm, ended in outcomes.items()}
+    importance = None
+    if name in IMPORTANCE and "calibrated" in params.arms:
+        importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
+    records = attack_records(examples, clean, outcomes, adversarial, importance)
+    return records.append_column(RECIPE, pa.array([recipe.label] * len(examples), pa.string()))
+
+
+def _arms(params: TemperatureAttackParams, context: RunContext) -> Arms:
+    validation = context.records(VALIDATION) if params.is_fitted else None
+    searches: list[Records] = []
+    while "optimized" in params.arms:
+        try:
+            searches.append(context.records(f"{SEARCH}{len(searches) + 1}"))
+        except KeyError:
+            break
+    return resolve_arms(params, validation, searches)
+
+
+def _importance_correlations(
+    arms: Arms, how: How, service: ScoringService, context: RunContext, examples: Sequence[TextExample]
+) -> list[float]:
+    """Return per text Spearman's correlation of word importances as served and calibrated; NaN where undefined."""
+    views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
+    weighed = [Example(example.text, example.label) for example in examples]
+    found = word_importances(service, views, weighed, how, tick=context.tick)
+    return [float("nan") if pair is None else rank_correlation(pair[0], pair[1]) for pair in found]
+
+
+def _progress(context: RunContext, attacks: int) -> Callable[[Outcome], None]:
+    """Return a listener that tells how many examples have ended all their attacks."""
+    ended: Counter[int] = Counter()
+
+    def on_done(outcome: Outcome) -> None:
+        ended[outcome.example_id] += 1
+        if ended[outcome.example_id] == attacks:
+            context.progress(sum(count == attacks for count in ended.values()))
+
+    return on_done
+
+
+def _is_sound(scores: Tensor | UnansweredError) -> bool:
+    return isinstance(scores, Tensor) and bool(scores.isfinite().all())
+
+
+def _is_right(scores: Tensor | UnansweredError, label: int) -> bool:
+    # numpy's argmax is the first of several that tie, on every platform.
+    return isinstance(scores, Tensor) and int(scores.numpy().argmax()) == label
+
+
+def _variant_flags(recipe: str, found: Sequence[str]) -> list[Flag]:
+    if len(found) > 1:
+        return [
+            Flag(
+                code="resources_differ",
+                severity="error",
+                message=f"Workers ran {recipe} with different resources ({'; '.join(found)}): its numbers mix them. "
+                "Give all workers the same SEATRIAL_RESOURCES.",
+            )
+        ]
+    if found == [recipe]:
+        return []
+    return [
+        Flag(
+            code="recipe_variant",
+            severity="info",
+            message=f"{', '.join(found)}: the recipe ran with a substitute for a resource of the original; compare its "
+            "numbers with those of the same variant only.",
+        )
+    ]
+
+
+FAMILY: Family[TemperatureAttackParams] = TemperatureAttack()

@@ -1,0 +1,34 @@
+"""The records of a check's stages, as they were stored."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from app.core.records import read_parquet
+from workers.families.protocol import Records
+from workers.runtime.resources import Resources
+
+
+class StoredRecords(Mapping[str, Records]):
+    """The records of finished stages, each read when it is first asked for.
+
+    Args:
+        digests: Artifacts of each stage's shards, in order; stages in the order they were begun.
+        resources: Reads them.
+    """
+
+    def __init__(self, digests: Mapping[str, Sequence[str]], resources: Resources) -> None:
+        self._digests = digests
+        self._resources = resources
+        self._read: dict[str, Records] = {}
+
+    def __getitem__(self, stage: str) -> Records:
+        if stage not in self._read:
+            self._read[stage] = read_parquet(
+                self._resources.store.local_path(digest) for digest in self._digests[stage]
+            )
+        return self._read[stage]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._digests)
+
+    def __len__(self) -> int:
+        return len(self._digests)
