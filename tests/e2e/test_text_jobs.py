@@ -172,7 +172,7 @@ def test_an_endpoint_is_audited_and_the_unanswered_are_never_robust(embedded: De
     dataset = add_reviews(embedded, tmp_path, rows)
     embedded.environment["SEATRIAL_ENDPOINT_ALLOWED_NETWORKS"] = '["127.0.0.0/8"]'
     embedded.settings.endpoint_allowed_networks = ["127.0.0.0/8"]
-    silent_on = next(word for word in texts.NOUNS if 0 < sum(word in text.split() for text, _ in rows) < 16)
+    silent_on = next(word for word in texts.PLACES if 0 < sum(word in text.split() for text, _ in rows) < 16)
     with sentiment_endpoint(silent_on=silent_on) as url:
         manifest = texts.model_manifest(
             "endpoint",
