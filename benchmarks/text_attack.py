@@ -10,7 +10,7 @@ peer     CPU seconds of plain TextAttack (its own recipe, its own Hugging Face w
          over ours, recipe by recipe with an empty cache, and on how many examples both find the same. Asked: 10x.
 audit    Forward passes of the family temperature_attack (as served, calibrated, optimized with 20 temperatures on as
          many validation texts, 2 recipes, importances, re-scoring) over one cold run of the same recipes as served.
-         Asked: at most 2x. With the same luck at every temperature of the search, as audits have it, and without.
+         Asked: at most 2x. With --own-luck also as it would be if each temperature of the search drew its own letters.
 batches  Texts a call and examples a second with many attacks in flight, over one attack at a time with the same
          classifier. Asked on a GPU: 64 texts a call and 5x.
 
@@ -160,8 +160,8 @@ def against_textattack(bench: Bench, count: int) -> dict[str, Any]:
     return numbers
 
 
-def full_audit(bench: Bench, count: int, design: float) -> dict[str, Any]:
-    """Run a whole audit and one cold run; return their forward passes."""
+def full_audit(bench: Bench, count: int, design: float, lucks: Sequence[str]) -> dict[str, Any]:
+    """Run a whole audit and one cold run; return their forward passes, with each luck of the search's attacks."""
     sample, validation = bench.examples[:count], bench.examples[-count:]
     cold = bench.service()
     for recipe in bench.recipes.values():
@@ -177,16 +177,17 @@ def full_audit(bench: Bench, count: int, design: float) -> dict[str, Any]:
     numbers: dict[str, Any] = {"design_temperature": design, "examples": count, "cold": cold.meters.forward_passes}
     print(f"\naudit: {count} examples, {count} for validation, design temperature {design:g}; forward passes")
     print(f"  one cold run as served, {len(RECIPES)} recipes{cold.meters.forward_passes:31}")
-    for name, is_common in (("same luck at every temperature", True), ("each temperature its own luck", False)):
+    for luck in lucks:
         service = bench.service()
         context = Context(service, sample, validation)
-        with patch.object(family, "Job", Job if is_common else _job_of_its_own_luck):
+        with patch.object(family, "Job", Job if luck == "common" else _job_of_its_own_luck):
             context.audit(params)
         total = service.meters.forward_passes
         ratio = total / cold.meters.forward_passes
+        name = {"common": "same luck at every temperature", "own": "each temperature its own luck"}[luck]
         print(f"  full audit, {name:36}{total:7}{ratio:7.2f}x   hits {service.meters.hit_rate:.1%}; ", end="")
         print(", ".join(f"{stage} {passes}" for stage, passes in context.spent.items()))
-        numbers["common" if is_common else "own"] = {"passes": total, "ratio": ratio, "stages": context.spent}
+        numbers[luck] = {"passes": total, "ratio": ratio, "stages": context.spent}
     return numbers
 
 
@@ -274,6 +275,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=12, help="of part peer: TextAttack takes about 5 s for each")
     parser.add_argument("--audited", type=int, default=40, help="examples of part audit, and as many for validation")
     parser.add_argument("--design-temperatures", nargs="+", type=float, default=[1.0, 0.01])
+    parser.add_argument("--own-luck", action="store_true", help="part audit also without common random numbers")
     parser.add_argument("--attacked", type=int, default=0, help="of part batches; default 24 on a CPU, 512 on a GPU")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
@@ -293,8 +295,9 @@ def main() -> None:
         if "peer" in arguments.parts:
             numbers["peer"] = against_textattack(bench, arguments.examples)
         if "audit" in arguments.parts:
+            lucks = ["common", "own"] if arguments.own_luck else ["common"]
             numbers["audit"] = [
-                full_audit(bench, arguments.audited, design) for design in arguments.design_temperatures
+                full_audit(bench, arguments.audited, design, lucks) for design in arguments.design_temperatures
             ]
         if "batches" in arguments.parts:
             many = arguments.attacked or (24 if bench.device.type == "cpu" else 512)

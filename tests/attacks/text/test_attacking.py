@@ -112,6 +112,21 @@ def test_a_view_that_overflows_errs_the_example(deepwordbug) -> None:
     assert attack_all(todo, service(LetterCounter()))[0].error == "the scores are not finite at this temperature"
 
 
+def test_a_goal_without_an_end_is_maximized(tmp_path) -> None:
+    reduction = load_recipe("input_reduction", Library(tmp_path))
+    outcomes = attack_all(jobs(reduction, 12), service())
+    assert {outcome.status for outcome in outcomes} <= {"maximized", "skipped"}
+    shorter = [outcome for outcome in outcomes if outcome.status == "maximized"]
+    assert len(shorter) >= 6
+    for outcome in shorter:
+        text, label = RIGHT_ABOUT[outcome.example_id]
+        assert int(tiny_sentiment()([outcome.text]).argmax()) == label
+        left, whole = len(outcome.text.rstrip(" .").split()), len(text.rstrip(" .").split())
+        # Nothing is added: what changed is what went.
+        assert 0 < outcome.perturbed_share < 1
+        assert left < whole
+
+
 def test_the_query_budget_is_textattacks(deepwordbug) -> None:
     free = attack_all(jobs(deepwordbug), service())
     for budget in (2, 5, 12):
