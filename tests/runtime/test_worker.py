@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from sqlalchemy import select, update
+from torch import Tensor
 
 from app.contracts.states import ModelState
 from app.core.database import Database, connect
@@ -17,7 +19,7 @@ from app.core.migrations import upgrade
 from app.core.settings import Settings
 from app.core.storage import LocalStore
 from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
-from tests import assets
+from tests import assets, texts
 from tests.rows import add_audit, add_project
 from tests.servers import eventually
 from workers.runtime import advancing, checking
@@ -26,6 +28,7 @@ from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDow
 from workers.runtime.seeds import example_generators
 from workers.runtime.stages import make_shards
 from workers.runtime.worker import Worker
+from workers.targets.endpoint import EndpointClassifier
 
 
 @pytest.fixture
@@ -66,6 +69,78 @@ def add_model(db: Database, worker: Worker, data: bytes, **manifest: Any) -> str
 def read_model(db: Database, model_id: str) -> ModelRow:
     with db.read() as session:
         return session.get_one(ModelRow, model_id)
+
+
+def add_endpoint(db: Database, worker: Worker) -> str:
+    manifest = texts.model_manifest(
+        labels=texts.LABELS,
+        architecture={
+            "kind": "endpoint",
+            "url": "https://models.example.com/",
+            "request": {"inputs": "{{texts}}"},
+            "scores": "$.scores[*]",
+            "outputs": "logits",
+            "query_budget": 20,
+        },
+    )
+    row = ModelRow(
+        id=new_id("mdl"),
+        project_id=add_project(db),
+        name="m",
+        version="1",
+        task="text-classification",
+        manifest=manifest,
+        digest=worker.resources.store.put_bytes(b"manifest"),
+        size_bytes=1,
+        format="endpoint",
+    )
+    with db.write() as session:
+        session.add(row)
+    return row.id
+
+
+def answer(endpoint: EndpointClassifier, asked: list[str]) -> list[Tensor]:
+    endpoint.tick()
+    endpoint.sent += len(asked)
+    assert endpoint.spent + endpoint.sent <= 20
+    return [torch.tensor([0.0, len(text) / 10], dtype=torch.float64) for text in asked]
+
+
+def test_a_cancelled_audit_of_an_endpoint_says_nothing_about_the_next_check_of_it(
+    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EndpointClassifier, "logits", answer)
+    first = add_endpoint(db, worker)
+    assert worker.drain() == 1
+    assert read_model(db, first).state == ModelState.READY
+
+    def cancelled() -> None:
+        raise ShardCancelled("of an audit that has ended")
+
+    endpoint = worker.resources.scoring(read_model(db, first)).classifier
+    assert isinstance(endpoint, EndpointClassifier)
+    endpoint.work_for(cancelled, spent=20)
+    # The same endpoint in another project.
+    second = add_endpoint(db, worker)
+    assert worker.drain() == 1
+    assert read_model(db, second).state == ModelState.READY
+
+
+def test_a_check_of_an_endpoint_is_given_back_when_the_process_stops(
+    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopping = threading.Event()
+    worker._is_stopping = stopping.is_set
+
+    def stop(endpoint: EndpointClassifier, asked: list[str]) -> list[Tensor]:
+        stopping.set()
+        return answer(endpoint, asked)
+
+    monkeypatch.setattr(EndpointClassifier, "logits", stop)
+    model_id = add_endpoint(db, worker)
+    worker.drain()
+    row = read_model(db, model_id)
+    assert (row.state, row.token, row.attempts) == (ModelState.CHECKING, None, 0)
 
 
 def test_a_good_model_becomes_ready_with_its_facts(db: Database, worker: Worker) -> None:

@@ -11,9 +11,11 @@ from app.core.tables import ModelRow
 from app.core.transitions import holds, move, release
 from workers.errors import WorkError
 from workers.runtime.claims import Claim
+from workers.runtime.interruptions import Interrupted
 from workers.runtime.resources import Resources, parse_manifest
 from workers.runtime.running import store_patiently, unexpected
 from workers.targets.checks import TargetReport, check_target
+from workers.targets.endpoint import EndpointClassifier
 from workers.targets.text_checks import check_text_target, check_token_target
 
 log = logging.getLogger(__name__)
@@ -28,9 +30,13 @@ def check_model(database: Database, resources: Resources, settings: Settings, cl
         row = session.get_one(ModelRow, claim.row_id)
     state, values = ModelState.REJECTED, dict[str, Any]()
     try:
-        report, labels = _check(resources, row, parse_manifest(ModelManifest, row.manifest))
+        report, labels = _check(resources, row, parse_manifest(ModelManifest, row.manifest), claim)
         facts = report.facts.model_copy(update={"flags": report.flags, "labels": labels})
         state, values = ModelState.READY, {"facts": facts.model_dump(mode="json"), "problem": None}
+    except Interrupted:
+        with database.write() as session:
+            release(session, ModelRow, claim.row_id, claim.token, attempts=row.attempts - 1)
+        return
     except WorkError as error:
         values = {"problem": error.problem.model_dump()}
     except Exception as error:
@@ -48,7 +54,9 @@ def check_model(database: Database, resources: Resources, settings: Settings, cl
     )
 
 
-def _check(resources: Resources, row: ModelRow, manifest: ModelManifest) -> tuple[TargetReport, list[str]]:
+def _check(
+    resources: Resources, row: ModelRow, manifest: ModelManifest, claim: Claim
+) -> tuple[TargetReport, list[str]]:
     """Return what was measured and the class names."""
     if manifest.task == IMAGES:
         image_classifier = resources.classifier(row)
@@ -57,4 +65,7 @@ def _check(resources: Resources, row: ModelRow, manifest: ModelManifest) -> tupl
         tagger = resources.token_classifier(row)
         return check_token_target(tagger, manifest), tagger.labels
     text_classifier = resources.scoring(row).classifier
+    if isinstance(text_classifier, EndpointClassifier):
+        # It may be at hand from an audit that has ended: that one's cancellation and budget are not this check's.
+        text_classifier.work_for(claim.tick)
     return check_text_target(text_classifier, manifest), text_classifier.labels

@@ -165,8 +165,7 @@ class ShardContext:
     def _accompany(self, service: ScoringService, *, spent: int) -> None:
         """Let an endpoint's waits be interrupted, and its query budget begin where this check's other shards are."""
         if isinstance(service.classifier, EndpointClassifier):
-            service.classifier.tick = self._claim.tick
-            service.classifier.spent, service.classifier.sent = spent, 0
+            service.classifier.work_for(self._claim.tick, spent=spent)
 
     def asked(self) -> tuple[int, int] | None:
         """Return how often this shard asked the text model under audit and what it computed; None if it did not."""

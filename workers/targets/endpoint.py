@@ -78,7 +78,7 @@ class EndpointClassifier:
     Attributes:
         tick: Called between requests and at least once a second in every wait; may raise to give up.
         spent: Texts of the query budget that others have sent.
-        sent: Texts sent by this object, those sent again included; set it to 0 for a new check.
+        sent: Texts sent for this piece of work, those sent again included.
 
     Raises:
         TargetError: The manifest is of no endpoint that may be asked, or names a secret that is not for its host.
@@ -142,6 +142,10 @@ class EndpointClassifier:
     def close(self) -> None:
         """Close the connection that is kept."""
         self._outbound.close()
+
+    def work_for(self, tick: Callable[[], None], *, spent: int = 0) -> None:
+        """Begin another piece of work: whom to ask whether to go on, and where its query budget stands."""
+        self.tick, self.spent, self.sent = tick, spent, 0
 
     def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
         """Return logits (classes,) float64 for each text, in order, or why there are none."""
