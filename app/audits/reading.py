@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.repository import AnyRow, AuditParts, StageWork
+from app.contracts.meters import meters_of
 from app.contracts.states import PREFLIGHT, TERMINAL
 from app.web.problems import NotFoundError
 
@@ -74,21 +75,12 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
             "total": work.total,
             "remaining_s": remaining_s(check.state, check.stage, check.estimated_s, work, now=now),
         },
-        "meters": _meters(parts.asked.get(check.id)),
+        "meters": None if (meters := meters_of(parts.asked.get(check.id))) is None else meters.model_dump(),
         "stages": parts.stages.get(check.id, []),
         "result": check.result,
         "figures": sorted(check.figures or ()),
         "error": check.error,
     }
-
-
-def _meters(asked: tuple[int, int] | None) -> dict[str, Any] | None:
-    if asked is None:
-        return None
-    queries, passes = asked
-    # A forward pass beyond the queries is a text looked at without being asked for: never a hit below zero.
-    rate = max(0.0, 1 - passes / queries) if queries else None
-    return {"queries": queries, "forward_passes": passes, "hit_rate": rate}
 
 
 def remaining_s(

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.contracts.base import Read, Real, Request
 from app.contracts.estimates import Result
 from app.contracts.families import CheckParams
+from app.contracts.meters import Meters
 from app.contracts.problems import StoredProblem
 from app.contracts.states import RunState
 
@@ -72,14 +73,6 @@ class Progress(Read):
     remaining_s: float | None = Field(
         description="Estimated seconds until the check ends; 0 when ended, null when unknown."
     )
-
-
-class Meters(Read):
-    """What a check has asked of the text model under audit so far."""
-
-    queries: int = Field(description="Scores its attacks asked for.")
-    forward_passes: int = Field(description="Texts the model computed or the endpoint was sent; the rest was known.")
-    hit_rate: float | None = Field(description="Share of queries answered from the cache of logits; null at 0 queries.")
 
 
 class CheckRead(Read):

@@ -54,3 +54,11 @@ def workers_of(session: Session, audit_id: str) -> list[str]:
         .order_by(ShardRow.worker)
     )
     return [name for name in session.scalars(query) if name is not None]
+
+
+def asked_of(session: Session, check_id: str) -> tuple[int, int] | None:
+    """Return the queries and forward passes of a check's shards; None where no text model was asked."""
+    queries, passes = session.execute(
+        select(func.sum(ShardRow.queries), func.sum(ShardRow.forward_passes)).where(ShardRow.check_id == check_id)
+    ).one()
+    return None if queries is None else (int(queries), int(passes or 0))

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from app.contracts.base import Read
 from app.contracts.estimates import Estimate, Flag
+from app.contracts.meters import Meters
 from app.contracts.problems import StoredProblem
 from app.contracts.states import RunState
 
@@ -106,6 +107,7 @@ class ReportCheck(Read):
     comparisons: list[Comparison] = Field(default_factory=list, description="Some texts beside what became of them.")
     error: StoredProblem | None = Field(description="Why it failed.")
     seconds: float | None = Field(description="From its first shard to its end.")
+    meters: Meters | None = Field(default=None, description="What was asked of a text model; null for others.")
 
 
 class ReportSource(Read):

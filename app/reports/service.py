@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.contracts.estimates import Metric, Result
 from app.contracts.families import METRICS, params_contract
+from app.contracts.meters import meters_of
 from app.contracts.problems import StoredProblem
 from app.contracts.states import TERMINAL, RunState
 from app.core.storage import ArtifactMissingError, ArtifactStore
@@ -120,6 +121,7 @@ def _check(
         comparisons=comparisons_of(row.kind, result, labels) if result else [],
         error=error,
         seconds=seconds,
+        meters=meters_of(repository.asked_of(session, row.id)),
     )
 
 

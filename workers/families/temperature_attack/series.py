@@ -22,6 +22,7 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
     """Return all series of a result."""
     arms = [AS_SERVED, *audit.arms.others]
     return {
+        "arms": {name: _arm(audit, name) for name in arms},
         "temperature_curve": temperature_curve(audit),
         "margins": margins(audit),
         "reliability": {
@@ -35,6 +36,17 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
             for arm in arms
         ],
         "examples": examples(audit, seed),
+    }
+
+
+def _arm(audit: Audit, name: str) -> dict[str, Any]:
+    """Return what an arm's attacker looked at, and in which precision its probabilities were computed."""
+    arm = audit.arms[name]
+    native = str(audit.clean.logits.dtype).removeprefix("torch.")
+    return {
+        "temperature": arm.temperature,
+        "precision": native if arm.scaling.is_native else "float64",
+        "degenerate": arm.degenerate,
     }
 
 
