@@ -136,6 +136,28 @@ def test_what_a_text_audit_cannot_be_is_said_at_once(embedded: Deployment, tmp_p
     refused("/dataset", dataset=images)
 
 
+def test_further_models_and_data_must_number_the_classes_alike(embedded: Deployment, tmp_path: Path) -> None:
+    model, dataset = upload(embedded, tmp_path)
+    folder = texts.tiny_sentiment(tmp_path / "reversed")
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = dict(enumerate(texts.LABELS[::-1]))
+    config["label2id"] = {name: number for number, name in config["id2label"].items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    manifest = texts.model_manifest("reversed")
+    source = embedded.client.post("/v1/models", **assets.multipart(manifest, "model.zip", texts.zip_folder(folder)))
+    validation = add_reviews(
+        embedded, tmp_path, texts.sentences(60, seed=8), name="reversed", labels=texts.LABELS[::-1]
+    )
+    embedded.add_worker()
+    for named, more in (
+        ("source_model", {"source_model": source.json()["id"], "arms": ["transfer"]}),
+        ("validation_dataset", {"validation_dataset": validation}),
+    ):
+        audit = embedded.wait(submit(embedded, model, dataset, params=more))
+        error = audit["checks"][0]["error"]
+        assert (error["code"], error["field"]) == ("label-order-mismatch", named)
+
+
 @contextmanager
 def sentiment_endpoint(*, silent_on: str = "") -> Iterator[str]:
     """Serve a sentiment model that counts words, over real HTTP; texts holding ``silent_on`` are never answered."""

@@ -15,7 +15,7 @@ from workers.targets import Text, UnansweredError
 from workers.targets.endpoint import NoScoresError
 from workers.targets.hf_text import load_huggingface_text
 from workers.targets.hf_tokens import load_huggingface_tokens
-from workers.targets.judging import ERRORED, PreflightReport
+from workers.targets.judging import ERRORED, PreflightReport, check_same_classes
 from workers.targets.text_checks import PROBES, TIMED_TOKENS, check_text_target, check_token_target, preflight_texts
 
 LABELS = ["few", "some", "many"]
@@ -212,6 +212,31 @@ def test_labels_that_do_not_fit_are_refused(labels: Any, names: list[str] | None
     with pytest.raises(PreflightError) as caught:
         _preflight(Counting(), Numbered(labels, names))
     assert (caught.value.problem.code, caught.value.problem.field) == (code, "/dataset")
+
+
+def test_a_label_beyond_the_sample_is_refused_too() -> None:
+    data = Numbered([0, 1, 2] * 10 + [3])
+    with pytest.raises(PreflightError, match="0 to 3"):
+        preflight_texts(Counting(), data, range(30), manifest=_manifest())
+
+
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [
+        (LABELS, None),
+        (["Few ", "SOME", "many"], None),
+        (["LABEL_0", "LABEL_1", "LABEL_2"], None),
+        (LABELS[:2], "class-count-mismatch"),
+        (["many", "some", "few"], "label-order-mismatch"),
+    ],
+)
+def test_a_further_model_must_number_the_classes_alike(others: list[str], code: str | None) -> None:
+    if code is None:
+        check_same_classes(LABELS, others, field="source_model")
+        return
+    with pytest.raises(PreflightError) as caught:
+        check_same_classes(LABELS, others, field="source_model")
+    assert (caught.value.problem.code, caught.value.problem.field) == (code, "source_model")
 
 
 def test_texts_with_several_labels_are_refused() -> None:

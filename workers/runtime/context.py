@@ -31,6 +31,7 @@ class ShardJob:
         is_held_out: Whether the stage runs over what the audit's sample leaves of its dataset.
         examples: Examples of the stage, all its shards together.
         further_models: Other models by the parameter naming them.
+        further_datasets: Other datasets by the parameter naming them.
         earlier: Artifacts of the records of the stages before this one.
         sent: Texts this check's other shards have sent through a text model so far.
     """
@@ -48,6 +49,7 @@ class ShardJob:
     is_held_out: bool
     examples: int
     further_models: dict[str, ModelRow]
+    further_datasets: dict[str, DatasetRow]
     earlier: dict[str, list[str]]
     sent: int
 
@@ -130,6 +132,10 @@ class ShardContext:
     def text_dataset(self) -> TextDataset:
         """The dataset of texts the stage runs over."""
         return self._resources.texts(self._job.source)
+
+    def further_texts(self) -> dict[str, TextDataset]:
+        """Return the further datasets of texts by the parameter naming them."""
+        return {parameter: self._resources.texts(row) for parameter, row in self._job.further_datasets.items()}
 
     def text_positions(self) -> NDArray[np.int64]:
         """Return the dataset positions of this shard's texts, in order."""

@@ -10,6 +10,7 @@ from workers.families.protocol import AnyFamily, DataInfo, Records, TargetInfo
 from workers.runtime.context import ShardContext, ShardJob
 from workers.runtime.resources import parse_manifest
 from workers.targets.checks import preflight
+from workers.targets.judging import check_labels, check_same_classes
 from workers.targets.text_checks import preflight_texts
 
 
@@ -45,6 +46,10 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
             batch_size=job.batch_size,
             tick=context.tick,
         )
+        for parameter, further in context.further_texts().items():
+            check_labels(further.labels, further.label_names, texts.labels, field=parameter)
+        for parameter in job.further_models:
+            check_same_classes(texts.labels, context.scoring(parameter).classifier.labels, field=parameter)
         target = TargetInfo(texts.classes, texts.labels, None, manifest.task, has_gradients=False)
     accuracy = report.clean_accuracy.value or 0.0
     family.preflight(target, DataInfo(len(labels), len(set(labels.tolist())), accuracy), params)

@@ -110,6 +110,11 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
                 for parameter, row_id in references.items()
                 if row_id.startswith("mdl_")
             },
+            further_datasets={
+                parameter: session.get_one(DatasetRow, row_id)
+                for parameter, row_id in references.items()
+                if row_id.startswith("dat_")
+            },
             earlier=_earlier(session, check.id, stage),
             sent=int(session.scalar(others) or 0),
         )

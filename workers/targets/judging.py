@@ -1,6 +1,6 @@
 """What models of any input are judged by: the same doubts, refusals and numbers for images and for texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -145,8 +145,16 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def check_labels(labels: NDArray[np.int64], names: list[str] | None, model_names: Sequence[str]) -> None:
+def check_labels(
+    labels: NDArray[np.int64], names: list[str] | None, model_names: Sequence[str], *, field: str = "/dataset"
+) -> None:
     """Raise when a dataset's labels (n,), or the order of its class names, do not fit the model's.
+
+    Args:
+        labels: The dataset's.
+        names: Its class names, if it has any.
+        model_names: The model's.
+        field: What named the dataset.
 
     Raises:
         PreflightError: They do not.
@@ -157,19 +165,53 @@ def check_labels(labels: NDArray[np.int64], names: list[str] | None, model_names
             "The dataset has labels the model does not know",
             f"labels go from {int(labels.min())} to {int(labels.max())}, the model has classes 0 to "
             f"{len(model_names) - 1}",
-            field="/dataset",
+            field=field,
         )
-    numbers = {name.strip().casefold(): number for number, name in enumerate(model_names)}
-    for number, name in enumerate(names or []):
+    for number, name, other in _moved(names or [], model_names):
+        raise PreflightError(
+            "label-order-mismatch",
+            "Model and dataset number the classes differently",
+            f"label {number} is {name!r} in the dataset, but in the model {name!r} is {other}: every accuracy "
+            "would be wrong. Reorder the labels of one of them",
+            field=field,
+        )
+
+
+def check_same_classes(names: Sequence[str], others: Sequence[str], *, field: str) -> None:
+    """Raise when a further model's classes are not the audited model's, in the same order.
+
+    Args:
+        names: Of the audited model.
+        others: Of the further one. Names the first does not have are taken for other spellings.
+        field: What named the further model.
+
+    Raises:
+        PreflightError: They are not.
+    """
+    if len(names) != len(others):
+        raise PreflightError(
+            "class-count-mismatch",
+            "The further model has other classes",
+            f"it has {len(others)} classes, the audited model {len(names)}; both need the same",
+            field=field,
+        )
+    for number, name, other in _moved(others, names):
+        raise PreflightError(
+            "label-order-mismatch",
+            "The two models number the classes differently",
+            f"class {number} is {name!r} in the further model, but in the audited model {name!r} is {other}: it would "
+            "be attacked on wrong labels. Reorder the labels of one of them",
+            field=field,
+        )
+
+
+def _moved(names: Sequence[str], others: Sequence[str]) -> Iterator[tuple[int, str, int]]:
+    """Yield the number of each name that ``others`` has at another place, the name, and that place."""
+    numbers = {name.strip().casefold(): number for number, name in enumerate(others)}
+    for number, name in enumerate(names):
         other = numbers.get(name.strip().casefold(), number)
         if other != number:
-            raise PreflightError(
-                "label-order-mismatch",
-                "Model and dataset number the classes differently",
-                f"label {number} is {name!r} in the dataset, but in the model {name!r} is {other}: every accuracy "
-                "would be wrong. Reorder the labels of one of them",
-                field="/dataset",
-            )
+            yield number, name, other
 
 
 def name_flags(names: list[str] | None, labels: Sequence[str]) -> list[Flag]:

@@ -162,7 +162,8 @@ def preflight_texts(
     """
     chosen = [int(position) for position in positions]
     labels = _labels(dataset, chosen)
-    check_labels(labels, dataset.label_names, classifier.labels)
+    # Of every text: those beyond the sample may be attacked, or set apart for validation.
+    check_labels(dataset.labels, dataset.label_names, classifier.labels)
     flags = name_flags(dataset.label_names, classifier.labels)
     texts = dataset.texts(chosen)
     _check_form(texts[0], manifest)
@@ -296,8 +297,8 @@ def _unanswered_flags(answers: Sequence[Answer]) -> list[Flag]:
         Flag(
             code="unanswered_texts",
             severity="warning",
-            message=f"{len(errors)} of {len(answers)} texts have no scores, the first because: {errors[0]}. They count "
-            "as errored and as wrong, and never as robust.",
+            message=f"{len(errors)} of {len(answers)} texts have no scores, the first because: {errors[0]}. They are "
+            "wrong here and errored where they are attacked, never robust.",
         )
     ]
 
