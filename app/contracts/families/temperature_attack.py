@@ -80,7 +80,10 @@ class TemperatureAttackParams(Request):
         default=None, pattern=r"^mdl_", description="Model the texts of arm `transfer` are found on."
     )
     query_budget: int | None = Field(
-        default=None, ge=1, le=10**7, description="Most queries of one attack on one example; null for no limit."
+        default=None,
+        ge=2,
+        le=10**7,
+        description="Most queries of one attack on one example, the text as it is included; null for no limit.",
     )
     time_budget_s: Real | None = Field(
         default=600.0,

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.attacks.text.classifiers import LetterCounter
 from tests.resources.making import (
     write_encoder,
     write_library,
@@ -23,11 +24,14 @@ from tests.resources.making import (
     write_wordnet,
 )
 from tests.texts import NEGATIVE, POSITIVE, sentences
+from workers.attacks.text.attacking import Job, attack_all
 from workers.attacks.text.recipes import RECIPES, Recipe, ResourceMissingError, load_recipe
+from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.substitutes import building, substitute
 from workers.attacks.text.textattack_environment import DownloadRefusedError, prepare, quiet
 from workers.resources import requirements
 from workers.resources.library import Found, Library
+from workers.targets import Text
 
 TEXTS = [
     "the charming film is wonderful and the story is clever .",
@@ -161,6 +165,17 @@ def test_a_query_budget_is_kept(library: Library) -> None:
 def test_the_smallest_budget_ends_an_attack_without_an_error(library: Library, name: str) -> None:
     _, _, queries = run(load_recipe(name, library).attack(Counts(), query_budget=2), TEXTS[0], 0)
     assert queries == 2
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("text", ["!!!", ("?", "")])
+def test_a_text_without_words_withstands_every_recipe(library: Library, name: str, text: Text) -> None:
+    recipe, service = load_recipe(name, library), ScoringService(LetterCounter(), max_bytes=10**6)
+    jobs = [Job(0, text, label, 0, lambda logits: logits.softmax(1), recipe) for label in (0, 1)]
+    assert [(one.status, one.text, one.queries) for one in attack_all(jobs, service)] == [
+        ("failed", text, 1),
+        ("skipped", text, 1),
+    ]
 
 
 def test_probabilities_are_taken_as_they_are(library: Library) -> None:

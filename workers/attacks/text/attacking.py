@@ -127,6 +127,10 @@ def _attack(job: Job, caller: Caller, *, query_budget: int | None) -> Outcome:
     model = _AskedModel(job.view, caller)
     try:
         original = watched(job.text, caller.check)
+        if not original.words:
+            # Nothing to change. Two of the recipes would divide by the number of words, or draw one.
+            is_right = int(model([job.text])[0].argmax()) == job.label
+            return Outcome(job.example_id, "failed" if is_right else "skipped", job.text, model.queries, 0.0)
         attack = job.recipe.attack(model, query_budget=query_budget)
         if job.common_random_numbers:
             attack.transformation = _reseeding(attack.transformation, job.seed)
