@@ -98,7 +98,7 @@ class TemperatureAttack:
         """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
         examples = context.texts()
         if shard.stage == VALIDATION:
-            return validation_records(examples, context.scoring().scores([example.text for example in examples]))
+            return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):
             return _search(params, int(shard.stage.removeprefix(SEARCH)), context, examples)
         return _attack(params, shard.stage.removeprefix(ATTACK), context, examples)
@@ -152,8 +152,8 @@ def _search(
         tick=context.tick,
         on_done=_progress(context, len(views)),
     )
-    after = service.scores([outcome.text for outcome in outcomes])
-    before = service.scores([example.text for example in examples])
+    after = _scores(context, service, outcomes)
+    before = _scores(context, service, examples)
     robust: list[list[bool] | None] = []
     queries: list[list[int] | None] = []
     for row, (example, clean) in enumerate(zip(examples, before, strict=True)):
@@ -175,7 +175,7 @@ def _attack(
     """Run one recipe against every arm, and let the unmodified model judge what came of it (section 4.3)."""
     arms = _arms(params, context)
     recipe, service = load_recipe(name, Library.of()), context.scoring()
-    clean = service.scores([example.text for example in examples])
+    clean = _scores(context, service, examples)
     outcomes: dict[str, list[Outcome]] = {arm: [] for arm in (AS_SERVED, *arms.others)}
     done = _progress(context, len(outcomes))
 
@@ -207,12 +207,24 @@ def _attack(
     attack([arm for arm in outcomes if arm != "transfer"], service)
     if "transfer" in outcomes:
         attack(["transfer"], context.scoring("source_model"))
-    adversarial = {arm: service.scores([outcome.text for outcome in ended]) for arm, ended in outcomes.items()}
+    adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
         importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
     records = attack_records(examples, clean, outcomes, adversarial, importance)
     return records.append_column(RECIPE, pa.array([recipe.label] * len(examples), pa.string()))
+
+
+def _scores(
+    context: RunContext, service: ScoringService, of: Sequence[TextExample] | Sequence[Outcome]
+) -> list[Tensor | UnansweredError]:
+    """Return the scores of each one's text, with a look for cancellation between the model's batches."""
+    found: list[Tensor | UnansweredError] = []
+    size = max(1, service.classifier.preferred_texts)
+    for start in range(0, len(of), size):
+        context.tick()
+        found += service.scores([one.text for one in of[start : start + size]])
+    return found
 
 
 def _arms(params: TemperatureAttackParams, context: RunContext) -> Arms:
