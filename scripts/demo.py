@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from local_service import empty_home, service, written
+from local_service import empty_home, service, side_by_side, tell_failures
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import save_file
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from app.cli.audits import progress_display
 from app.client import Client
 from app.contracts.audits import AuditRead
-from app.contracts.states import RunState
 
 ROOT = Path(__file__).resolve().parents[1]
 EPSILON = 0.15
@@ -130,14 +129,7 @@ def comparison(audits: dict[str, AuditRead]) -> Table:
         "outlier AUROC, unattacked": "auroc[epsilon=0]",
         f"outlier AUROC, attacked at {EPSILON:g}": f"auroc[epsilon={EPSILON:g}]",
     }
-    table = Table("", *audits, title=f"uncertainty_span, l_inf {EPSILON:g}, 95% intervals")
-    results = [audit.checks[0].result for audit in audits.values()]
-    for label, name in rows.items():
-        table.add_row(label, *(written(result.estimates.get(name) if result else None) for result in results))
-    table.add_row(
-        "flags", *(", ".join(f.code for f in result.flags) or "none" if result else "-" for result in results)
-    )
-    return table
+    return side_by_side(f"uncertainty_span, l_inf {EPSILON:g}, 95% intervals", rows, audits)
 
 
 def main() -> int:
@@ -169,10 +161,7 @@ def main() -> int:
     for name in audits:
         console.print(f"Report: {home / 'reports' / f'{name}.html'}", soft_wrap=True, highlight=False)
     console.print(f"Done in {time.monotonic() - began:.0f} s. `make serve` keeps a service running.")
-    failed = [check.error for audit in audits.values() for check in audit.checks if check.state != RunState.SUCCEEDED]
-    for error in failed:
-        console.print(f"A check failed: {error.title}: {error.detail}" if error else "A check did not succeed.")
-    return 1 if failed else 0
+    return tell_failures(console, audits)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from local_service import empty_home, service, written
+from local_service import empty_home, service, side_by_side, tell_failures
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -26,7 +26,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from app.cli.audits import progress_display
 from app.client import Client
 from app.contracts.audits import AuditRead
-from app.contracts.states import RunState
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = 3
@@ -117,14 +116,7 @@ def comparison(audits: dict[str, AuditRead]) -> Table:
         "ECE, calibrated": "ece[arm=calibrated]",
         "temperature, calibrated": "temperature[arm=calibrated]",
     }
-    table = Table("", *audits, title="temperature_attack with DeepWordBug, 95% intervals")
-    results = [audit.checks[0].result for audit in audits.values()]
-    for label, name in rows.items():
-        table.add_row(label, *(written(result.estimates.get(name) if result else None) for result in results))
-    table.add_row(
-        "flags", *(", ".join(f.code for f in result.flags) or "none" if result else "-" for result in results)
-    )
-    return table
+    return side_by_side("temperature_attack with DeepWordBug, 95% intervals", rows, audits)
 
 
 def main() -> int:
@@ -170,10 +162,7 @@ def main() -> int:
         path = home / "reports" / f"{name.replace(' ', '-')}.html"
         console.print(f"Report: {path}", soft_wrap=True, highlight=False)
     console.print(f"Done in {time.monotonic() - began:.0f} s.")
-    failed = [check.error for audit in audits.values() for check in audit.checks if check.state != RunState.SUCCEEDED]
-    for error in failed:
-        console.print(f"A check failed: {error.title}: {error.detail}" if error else "A check did not succeed.")
-    return 1 if failed else 0
+    return tell_failures(console, audits)
 
 
 if __name__ == "__main__":

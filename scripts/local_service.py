@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
+from app.contracts.audits import AuditRead
 from app.contracts.estimates import Estimate
+from app.contracts.states import RunState
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,3 +63,23 @@ def written(estimate: Estimate | None) -> str:
         return "-"
     interval = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
     return f"{estimate.value:.3f}{interval}"
+
+
+def side_by_side(title: str, rows: dict[str, str], audits: dict[str, AuditRead]) -> Table:
+    """Return the numbers of several audits in columns; ``rows`` maps what a row says to the estimate in it."""
+    table = Table("", *audits, title=title)
+    results = [audit.checks[0].result for audit in audits.values()]
+    for label, name in rows.items():
+        table.add_row(label, *(written(result.estimates.get(name) if result else None) for result in results))
+    table.add_row(
+        "flags", *(", ".join(f.code for f in result.flags) or "none" if result else "-" for result in results)
+    )
+    return table
+
+
+def tell_failures(console: Console, audits: dict[str, AuditRead]) -> int:
+    """Print why checks failed, if any did, and return the exit status."""
+    failed = [check.error for audit in audits.values() for check in audit.checks if check.state != RunState.SUCCEEDED]
+    for error in failed:
+        console.print(f"A check failed: {error.title}: {error.detail}" if error else "A check did not succeed.")
+    return 1 if failed else 0

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from torch import Tensor
 
 from app.contracts.estimates import Flag, Result
 from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
-from workers.attacks.text.attacking import Job, Outcome, attack_all
+from workers.attacks.text.attacking import Job, Outcome, View, attack_all
 from workers.attacks.text.importance import Example, How, rank_correlation, word_importances
-from workers.attacks.text.recipes import load_recipe
+from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
 from workers.errors import PreflightError
 from workers.families.protocol import (
@@ -130,28 +131,13 @@ def _search(
     temperatures = _next_temperatures(params, context.records(VALIDATION), rounds)
     recipe, service = load_recipe(SEARCH_RECIPE, Library.of()), context.scoring()
     views = [Scaling(params.design_temperature, temperature).probabilities for temperature in temperatures]
+    # The same luck at every temperature: what differs between two is the temperature's doing.
     jobs = [
-        # The same luck at every temperature: what differs between two is the temperature's doing.
-        Job(
-            example.example_id,
-            example.text,
-            example.label,
-            context.seed(SEARCH, example.example_id),
-            view,
-            recipe,
-            common_random_numbers=True,
-        )
+        replace(_job(example, context.seed(SEARCH, example.example_id), view, recipe), common_random_numbers=True)
         for example in examples
         for view in views
     ]
-    outcomes = attack_all(
-        jobs,
-        service,
-        query_budget=params.query_budget,
-        time_budget_s=params.time_budget_s,
-        tick=context.tick,
-        on_done=_progress(context, len(views)),
-    )
+    outcomes = _run(params, context, jobs, service, _progress(context, len(views)))
     after = _scores(context, service, outcomes)
     before = _scores(context, service, examples)
     robust: list[list[bool] | None] = []
@@ -180,27 +166,13 @@ def _attack(
     done = _progress(context, len(outcomes))
 
     def attack(of: Sequence[str], attacked: ScoringService) -> None:
+        # One seed for all arms, so that what differs between two is what they see.
         jobs = [
-            # One seed for all arms, so that what differs between two is what they see.
-            Job(
-                example.example_id,
-                example.text,
-                example.label,
-                context.seed(name, example.example_id),
-                arms[arm].scaling.probabilities,
-                recipe,
-            )
+            _job(example, context.seed(name, example.example_id), arms[arm].scaling.probabilities, recipe)
             for example in examples
             for arm in of
         ]
-        ended = attack_all(
-            jobs,
-            attacked,
-            query_budget=params.query_budget,
-            time_budget_s=params.time_budget_s,
-            tick=context.tick,
-            on_done=done,
-        )
+        ended = _run(params, context, jobs, attacked, done)
         for position, arm in enumerate(of):
             outcomes[arm] = ended[position :: len(of)]
 
@@ -213,6 +185,27 @@ def _attack(
         importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
     records = attack_records(examples, clean, outcomes, adversarial, importance)
     return records.append_column(RECIPE, pa.array([recipe.label] * len(examples), pa.string()))
+
+
+def _job(example: TextExample, seed: int, view: View, recipe: Recipe) -> Job:
+    return Job(example.example_id, example.text, example.label, seed, view, recipe)
+
+
+def _run(
+    params: TemperatureAttackParams,
+    context: RunContext,
+    jobs: Sequence[Job],
+    service: ScoringService,
+    on_done: Callable[[Outcome], None],
+) -> list[Outcome]:
+    return attack_all(
+        jobs,
+        service,
+        query_budget=params.query_budget,
+        time_budget_s=params.time_budget_s,
+        tick=context.tick,
+        on_done=on_done,
+    )
 
 
 def _scores(
