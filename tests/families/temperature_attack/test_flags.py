@@ -51,6 +51,12 @@ def test_probabilities_rounded_to_zero_cannot_be_recovered(zeros, severity) -> N
     assert flags(transfer(["pwws"]), done)["unrecoverable_scores"] == severity
 
 
+def test_a_models_own_logits_are_not_taken_for_lost_ones() -> None:
+    examples, logits = [TextExample(0, "x", 1)], [torch.tensor([-900.0, 900.0])]
+    done = {"attack_pwws": attack_records(examples, logits, *ended(["as_served", "transfer"], logits))}
+    assert "unrecoverable_scores" not in flags(transfer(["pwws"]), done)
+
+
 def ended(arms, logits):
     outcomes = {arm: [Ending("failed", "x", 3, 0.1)] * len(logits) for arm in arms}
     return outcomes, dict.fromkeys(arms, logits)

@@ -13,6 +13,7 @@ from app.contracts.families.temperature_attack import AS_SERVED
 from workers.families.temperature_attack.audit import Audit
 from workers.stats.paired import discordant, score_interval
 from workers.stats.scaling import START
+from workers.targets.endpoint_messages import LOG_ZERO
 
 SEEKING = ("calibrated", "optimized", "platt_vector", "platt_matrix")
 """Arms that find a fitting scale whatever the model was served at."""
@@ -22,9 +23,6 @@ SATURATED = 0.1
 
 TIED = 0.01
 """Share of clean texts whose two largest served probabilities are equal: an attack then starts on the wrong class."""
-
-LOST = -744.0
-"""Logits at or below are logarithms of probabilities given as exactly 0 (``LOG_ZERO`` of an endpoint, -744.44)."""
 
 LOST_ERROR = 0.1
 """Share of clean texts with such a logit from which on the fitted arms are not to be relied on."""
@@ -119,7 +117,8 @@ def underconfident_ties(audit: Audit) -> list[Flag]:
 
 def unrecoverable_scores(audit: Audit) -> list[Flag]:
     """Flag probabilities an endpoint rounded to 0, whose logits no temperature brings back."""
-    share = float((audit.clean.logits <= LOST).any(dim=1).double().mean())
+    # Exactly: a model's own logits may lie far below it.
+    share = float((audit.clean.logits == LOG_ZERO).any(dim=1).double().mean())
     if share == 0:
         return []
     return [
