@@ -161,8 +161,9 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
     return StoredProblem(
         code="too-many-errors",
         title="Too many examples errored",
-        detail=f"{errored} of {records.num_rows} examples of stage {name} gave outputs that are not finite; "
-        f"max_error_rate allows {allowed:.0%}. An errored example is never counted as robust.",
+        detail=f"{errored} of {records.num_rows} examples of stage {name} errored: outputs that are not finite, no "
+        f"answer, or a budget that ran out. max_error_rate allows {allowed:.0%}. An errored example is never counted "
+        "as robust.",
         field="/max_error_rate",
     )
 

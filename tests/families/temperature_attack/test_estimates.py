@@ -210,6 +210,16 @@ def test_examples_show_first_what_held_only_as_served(result) -> None:
     assert ranks == [0, 0, 1, 2, 3]
 
 
+def test_of_very_long_texts_few_are_shown() -> None:
+    examples = [TextExample(row, "a text " * 10_000, 1) for row in range(8)]
+    logits = [torch.tensor([0.0, 1.0])] * 8
+    outcomes = {arm: [Ending("failed", one.text, 3, 0.1) for one in examples] for arm in ("as_served", "transfer")}
+    done = {"attack_pwws": attack_records(examples, logits, outcomes, dict.fromkeys(outcomes, logits))}
+    shown = estimates.reduce(transfer(["pwws"]), done, 0).series["examples"]
+    assert len(shown) == 2
+    assert all(arm["text"] == ["a text " * 10_000] for example in shown for arm in example["arms"].values())
+
+
 @pytest.mark.parametrize("recipes", [["deepwordbug"], ["input_reduction"], ["pwws", "input_reduction"]])
 def test_a_sample_of_which_nothing_is_left_has_no_numbers(recipes) -> None:
     params = parameters(recipes=recipes, arms=EVERY)

@@ -16,6 +16,8 @@ CURVE_RECIPE = "deepwordbug"
 
 HISTOGRAM_BINS = 30
 EXAMPLES = 12
+EXAMPLE_CHARACTERS = 500_000
+"""Of all examples together, every arm's text included: a result is read whole whenever an audit is asked for."""
 
 
 def make_series(audit: Audit, seed: int) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def margins(audit: Audit) -> dict[str, Any]:
 
 
 def examples(audit: Audit, seed: int) -> list[dict[str, Any]]:
-    """Return texts beside what the attacks made of them, the most telling first, at most twelve.
+    """Return texts beside what the attacks made of them, the most telling first, at most twelve; very long ones few.
 
     First those that held as served and fell in another arm, then the other way round, then those that fell everywhere,
     then those that held; in turn over recipes, the seed deciding within. Those wrong unattacked are left out.
@@ -107,7 +109,19 @@ def examples(audit: Audit, seed: int) -> list[dict[str, Any]]:
     for telling, shuffled, order, recipe, row in ranked:
         turn = turns[telling, order] = turns.get((telling, order), -1) + 1
         turned.append((telling, turn, order, shuffled, recipe, row))
-    return [_example(audit, recipe, row) for *_, recipe, row in sorted(turned)[:EXAMPLES]]
+    shown: list[dict[str, Any]] = []
+    left = EXAMPLE_CHARACTERS
+    for *_, recipe, row in sorted(turned):
+        sample = audit.attacks[recipe]
+        versions = [sample.texts[row], *(ended.texts[row] for ended in sample.arms.values())]
+        characters = sum(len(part) for parts in versions for part in parts)
+        if len(shown) == EXAMPLES:
+            break
+        # One is shown whatever its length.
+        if characters <= left or not shown:
+            shown.append(_example(audit, recipe, row))
+            left -= characters
+    return shown
 
 
 def _telling(served: bool, others: list[bool]) -> int:
