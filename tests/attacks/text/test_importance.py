@@ -102,6 +102,20 @@ def test_a_cancellation_goes_through() -> None:
         word_importances(ScoringService(LetterCounter(), max_bytes=10**6), VIEWS, EXAMPLES, "saliency", tick=tick)
 
 
+def test_a_long_text_can_be_left_in_its_middle() -> None:
+    ticks = iter(range(100))
+
+    def tick() -> None:
+        if next(ticks) == 50:
+            raise ShardCancelled("now")
+
+    model = LetterCounter()
+    long = Example("mast keel " * 100, 0)
+    with pytest.raises(ShardCancelled):
+        word_importances(ScoringService(model, max_bytes=10**6), VIEWS, [long], "deletion", tick=tick)
+    assert model.batches == []
+
+
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=3, max_size=12))
 def test_the_correlation_is_pearsons_of_average_ranks(points) -> None:
     first, second = (np.array(column, dtype=float) for column in zip(*points, strict=True))

@@ -50,7 +50,7 @@ def word_importances(
         examples: Any number.
         how: What is done to a word.
         at_once: Texts asked for together, about.
-        tick: Called between examples and questions; what it raises ends the run.
+        tick: Called before every text and question; what it raises ends the run.
 
     Returns:
         Arrays (views, words), words as TextAttack cuts them; (views, 0) for a text without words.
@@ -106,7 +106,7 @@ def _chunks(
     for example in examples:
         tick()
         try:
-            texts = leave_one_out(example.text, how)
+            texts = leave_one_out(example.text, how, check=tick)
         except UnattackableTextError:
             chunk.append((example, None))
             continue
