@@ -25,6 +25,7 @@ class Ending:
     text: str
     queries: int
     perturbed_share: float
+    error: str | None = None
 
 
 def parameters(**changes: object) -> TemperatureAttackParams:

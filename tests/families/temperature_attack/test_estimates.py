@@ -83,8 +83,9 @@ def test_the_worst_case_is_the_worst_recipe_for_each_example() -> None:
     assert result.estimates["adversarial_accuracy[arm=as_served]"].value == 0.25
     assert result.estimates["adversarial_accuracy[arm=transfer]"].value == 0.0
     assert result.estimates["illusion_gap"].value == 0.25
-    # Reported, but no part of the gap: it does not try to change the class.
-    assert result.estimates["adversarial_accuracy[arm=as_served,recipe=input_reduction]"].value == 0
+    # It does not try to change the class, so accuracy under it would read as robustness.
+    assert result.estimates["adversarial_accuracy[arm=as_served,recipe=input_reduction]"].value is None
+    assert result.counts["robust[arm=transfer,recipe=input_reduction]"] == 4
     assert result.estimates["illusion_gap[recipe=input_reduction]"].value is None
 
 
@@ -103,6 +104,30 @@ def test_examples_that_errored_under_one_recipe_are_in_the_others_numbers_only()
     assert result.estimates["adversarial_accuracy[arm=as_served,recipe=deepwordbug]"].n == 3
     assert result.estimates["adversarial_accuracy[arm=transfer]"].n == 3
     assert (result.counts["n"], result.counts["errored"], result.counts["worst_n"]) == (4, 1, 3)
+
+
+def test_clean_numbers_count_the_texts_whose_attacks_errored() -> None:
+    ended = [Ending("errored", "x", 3, 0.0, error="the query budget of 9 is spent")] * 3 + [
+        Ending("skipped", "x", 1, 0)
+    ]
+    arms = ("as_served", "transfer")
+    right = rights(True, True, True, False)
+    done = {
+        "attack_pwws": attack_records(
+            [TextExample(row, "x", 1) for row in range(4)],
+            right,
+            dict.fromkeys(arms, ended),
+            dict.fromkeys(arms, right),
+        )
+    }
+    result = estimates.reduce(transfer(["pwws"]), done, 0)
+    assert (result.estimates["clean_accuracy"].value, result.estimates["clean_accuracy"].n) == (0.75, 4)
+    assert result.estimates["adversarial_accuracy[arm=as_served,recipe=pwws]"].n == 1
+    (flag,) = [flag for flag in result.flags if flag.code == "errored_examples"]
+    assert flag.severity == "warning"
+    assert "as_served: the query budget of 9 is spent" in flag.message
+    assert "between 0.0% and 75.0%" in flag.message
+    assert done["attack_pwws"].column("error").null_count == 1
 
 
 def test_every_published_name_is_in_the_contract(result) -> None:
@@ -124,8 +149,10 @@ def test_rates_follow_from_counts(result) -> None:
         for arm in ["as_served", *EVERY]:
             of = f"[arm={arm},recipe={recipe}]"
             robust, flipped = counts[f"robust{of}"], counts[f"flipped{of}"]
-            assert result.estimates[f"adversarial_accuracy{of}"].value == robust / n
-            assert result.estimates[f"attack_success_rate{of}"].value == flipped / counts[f"correct[recipe={recipe}]"]
+            if recipe != "input_reduction":
+                assert result.estimates[f"adversarial_accuracy{of}"].value == robust / n
+                share = flipped / counts[f"correct[recipe={recipe}]"]
+                assert result.estimates[f"attack_success_rate{of}"].value == share
             succeeded = counts[f"succeeded{of}"] / counts[f"attacked{of}"]
             assert result.estimates[f"search_success_rate{of}"].value == succeeded
             assert robust + flipped == counts[f"correct[recipe={recipe}]"]

@@ -32,7 +32,8 @@ def test_an_overconfident_model_is_an_illusion_by_saturation() -> None:
     found = run(design_temperature=0.01)
     assert found == {"illusion": "warning", "saturated_softmax": "info"}
     # Nothing else was tried: then saturation is a doubt about the only number there is.
-    assert run(design_temperature=0.01, arms=[]) == {"saturated_softmax": "warning"}
+    alone = run(design_temperature=0.01, arms=[])
+    assert alone == {"saturated_softmax": "warning", "nothing_compared": "warning"}
 
 
 def test_ties_of_an_underconfident_model_are_seen() -> None:
@@ -55,6 +56,19 @@ def test_a_models_own_logits_are_not_taken_for_lost_ones() -> None:
     examples, logits = [TextExample(0, "x", 1)], [torch.tensor([-900.0, 900.0])]
     done = {"attack_pwws": attack_records(examples, logits, *ended(["as_served", "transfer"], logits))}
     assert "unrecoverable_scores" not in flags(transfer(["pwws"]), done)
+
+
+@pytest.mark.parametrize(("cut_off", "severity"), [(2, "info"), (30, "warning")])
+def test_attacks_ended_by_their_budget_are_no_proof(cut_off, severity) -> None:
+    examples, logits = [TextExample(row, "x", 1) for row in range(40)], [torch.tensor([-3.0, 3.0])] * 40
+    outcomes = [Ending("unfinished" if row < cut_off else "failed", "x", 9, 0.1) for row in range(40)]
+    arms = ("as_served", "transfer")
+    done = {"attack_pwws": attack_records(examples, logits, dict.fromkeys(arms, outcomes), dict.fromkeys(arms, logits))}
+    params = transfer(["pwws"]).model_copy(update={"query_budget": 9})
+    result = estimates.reduce(params, done, 0)
+    (flag,) = [flag for flag in result.flags if flag.code == "unfinished_attacks"]
+    assert (flag.severity, "query budget of 9" in flag.message) == (severity, True)
+    assert result.counts["unfinished[arm=as_served,recipe=pwws]"] == cut_off
 
 
 def ended(arms, logits):

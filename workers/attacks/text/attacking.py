@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 View: TypeAlias = Callable[[Tensor], Tensor]
 """From logits (n, classes) to the probabilities (n, classes) an attacker sees, in the precision they are seen in."""
 
-Status = Literal["succeeded", "failed", "skipped", "maximized", "errored"]
-"""How an attack ended. ``skipped``: wrong before it began; ``maximized``: the goal has no end (input reduction)."""
+Status = Literal["succeeded", "failed", "unfinished", "skipped", "maximized", "errored"]
+"""How an attack ended. ``unfinished``: its query budget was spent first, so that it failed says little; ``skipped``:
+wrong before it began; ``maximized``: the goal has no end (input reduction)."""
 
 IN_FLIGHT = 256
 """Attacks open at once, at most: each holds its candidates, some megabytes for a paragraph. On a CPU far fewer are."""
@@ -140,6 +141,8 @@ def _attack(job: Job, caller: Caller, *, query_budget: int | None) -> Outcome:
     status = _STATUSES[type(result).__name__]
     if status == "skipped":
         return Outcome(job.example_id, status, job.text, result.num_queries, 0.0)
+    if status == "failed" and query_budget is not None and result.num_queries >= query_budget:
+        status = "unfinished"
     final = result.perturbed_result.attacked_text
     share = changed_share(original.words, final.words)
     return Outcome(job.example_id, status, final.tokenizer_input, result.num_queries, share)

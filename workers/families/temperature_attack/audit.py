@@ -46,8 +46,12 @@ class Audit:
 
     @cached_property
     def clean(self) -> CleanSample:
-        """Examples that did not error under every recipe, unattacked."""
-        return merge_clean([attack.clean for attack in self.attacks.values()])
+        """Examples whose clean text was answered.
+
+        Also those that errored when attacked: right ones take more queries, so they err more often than wrong ones, and
+        what is left is no fair sample of the clean texts.
+        """
+        return merge_clean([attack.answered for attack in self.attacks.values()])
 
     @property
     def counted(self) -> list[str]:

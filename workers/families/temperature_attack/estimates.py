@@ -84,8 +84,10 @@ def attack_estimates(audit: Audit, recipe: str, seed: int) -> Estimates:
             return metric_name(name, arm=arm, recipe=recipe)
 
         robust = sample.robust(arm)
-        found[named("adversarial_accuracy")] = proportion(robust)
-        found[named("attack_success_rate")] = proportion(~robust[right])
+        # Input reduction keeps the prediction by design: that nothing flips would read as robustness.
+        counts = recipe in audit.counted
+        found[named("adversarial_accuracy")] = proportion(robust if counts else robust[:0])
+        found[named("attack_success_rate")] = proportion(~robust[right] if counts else robust[:0])
         found[named("search_success_rate")] = proportion(ended.succeeded[ended.attacked])
         queries = ended.queries[ended.attacked].astype(np.float64)
         found[named("mean_queries")] = mean(queries, seed_of(seed, f"queries {purpose}"))
@@ -140,6 +142,7 @@ def count(audit: Audit) -> dict[str, int]:
             of = {
                 "attacked": ended.attacked,
                 "succeeded": ended.succeeded,
+                "unfinished": ended.unfinished,
                 "flipped": sample.clean.right & ~robust,
                 "robust": robust,
             }

@@ -4,6 +4,7 @@ A doubt about one arm is a note where another arm, in good order, answers the sa
 does.
 """
 
+from collections import Counter
 from typing import Literal
 
 import numpy as np
@@ -33,6 +34,12 @@ FEW = 50
 DISAGREEING = 0.01
 """Share of texts on which TextAttack's count and the unmodified model may differ."""
 
+ERRORED_SHARE = 0.05
+"""Share of examples that may err before a recipe's numbers are in doubt: the error rate an audit allows by default."""
+
+UNFINISHED_SHARE = 0.1
+"""Share of attacks that the query budget may end before what is left standing is in doubt."""
+
 _REASONS = {
     "no_examples": "no validation example answered, so nothing was fitted and the served scores were used",
     "constant_logits": "all logits of every validation example are equal, so every temperature is the same",
@@ -50,7 +57,7 @@ _REASONS = {
 
 def doubt(audit: Audit) -> list[Flag]:
     """Return all flags of a finished audit."""
-    found = illusion(audit)
+    found = illusion(audit) + nothing_compared(audit) + errored_examples(audit) + unfinished_attacks(audit)
     if len(audit.clean):
         found += saturated_softmax(audit) + underconfident_ties(audit) + unrecoverable_scores(audit)
     return [
@@ -82,6 +89,67 @@ def illusion(audit: Audit) -> list[Flag]:
     ]
 
 
+def nothing_compared(audit: Audit) -> list[Flag]:
+    """Flag an audit that asked for no other arm, or for no recipe that can flip a prediction."""
+    if audit.arms.others and audit.counted:
+        return []
+    lacking = "arm beside as_served" if audit.counted else "recipe that tries to change the prediction"
+    return [
+        Flag(
+            code="nothing_compared",
+            severity="warning",
+            message=f"No {lacking} was asked for, so there is no illusion gap: the numbers as served cannot tell a "
+            "robust model from one whose scores give an attack nothing to follow.",
+        )
+    ]
+
+
+def errored_examples(audit: Audit) -> list[Flag]:
+    """Flag examples that errored under attack, with what they leave open."""
+    found = []
+    for recipe, sample in audit.attacks.items():
+        errored = sample.size - len(sample.clean)
+        if not errored or recipe not in audit.counted:
+            continue
+        kept = int(sample.robust(AS_SERVED).sum())
+        reason, times = Counter(sample.errors).most_common(1)[0]
+        found.append(
+            Flag(
+                code="errored_examples",
+                severity="warning" if errored > ERRORED_SHARE * sample.size else "info",
+                message=f"{errored} of {sample.size} examples errored under {recipe} and are in none of its numbers; "
+                f"most often ({times} times): {reason[:300]}. Right examples take more queries and err more often than "
+                f"wrong ones: over all examples, accuracy as served lies between {kept / sample.size:.1%} and "
+                f"{(kept + errored) / sample.size:.1%}.",
+            )
+        )
+    return found
+
+
+def unfinished_attacks(audit: Audit) -> list[Flag]:
+    """Flag attacks that the query budget ended: an attack that was not let work says nothing about the model."""
+    found = []
+    for recipe in audit.counted:
+        sample = audit.attacks[recipe]
+        shares = {
+            arm: float(ended.unfinished[ended.attacked].mean())
+            for arm, ended in sample.arms.items()
+            if ended.attacked.any()
+        }
+        arm, share = max(shares.items(), key=lambda pair: pair[1], default=(AS_SERVED, 0.0))
+        if share:
+            found.append(
+                Flag(
+                    code="unfinished_attacks",
+                    severity="warning" if share > UNFINISHED_SHARE else "info",
+                    message=f"The query budget of {audit.params.query_budget} ended {share:.0%} of the attacks with "
+                    f"{recipe} on arm {arm} before they were through. What they left standing is not shown to "
+                    "withstand: raise query_budget, or leave it out.",
+                )
+            )
+    return found
+
+
 def saturated_softmax(audit: Audit) -> list[Flag]:
     """Flag served probabilities of exactly 1, which no change of a word moves."""
     share = float(np.mean(audit.confidence(AS_SERVED, audit.clean.logits) == 1))
@@ -92,8 +160,8 @@ def saturated_softmax(audit: Audit) -> list[Flag]:
             code="saturated_softmax",
             severity=_severity(audit),
             message=f"The served probability of {share:.0%} of the clean texts is exactly 1. An attack as served "
-            "cannot tell one word from another there: that it fails says nothing about the model. Rely on the "
-            "calibrated or the optimized arm.",
+            "cannot tell one word from another there: that it fails says nothing about the model."
+            + ("" if unrecoverable_scores(audit) else " Rely on the calibrated or the optimized arm."),
         )
     ]
 

@@ -31,6 +31,7 @@ LOGITS = pa.list_(pa.float64())
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 ERRORED = "errored"
 SKIPPED = "skipped"
+UNFINISHED = "unfinished"
 SUCCESSES = ("succeeded", "maximized")
 """What TextAttack counts as success: everything but failed and skipped."""
 
@@ -54,7 +55,12 @@ class Ending(Protocol):
 
     @property
     def status(self) -> str:
-        """``succeeded``, ``failed``, ``skipped``, ``maximized`` or ``errored``."""
+        """``succeeded``, ``failed``, ``unfinished``, ``skipped``, ``maximized`` or ``errored``."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """Why it errored."""
         ...
 
     @property
@@ -133,8 +139,8 @@ def attack_records(
         is_errored = not _is_sound(given) or any(
             ending.status == ERRORED or not _is_sound(scores) for ending, scores in arms.values()
         )
-        cells = _begin(example, is_errored) | _parts("", example.text)
-        cells |= {} if is_errored else _clean(given)
+        cells = _begin(example, is_errored) | _parts("", example.text) | _clean(given)
+        cells["error"] = _reason(given, arms) if is_errored else None
         for arm, (ending, scores) in arms.items():
             # An arm that ended well in an example that errored elsewhere says so.
             is_own = ending.status != ERRORED and not _is_sound(scores)
@@ -148,7 +154,7 @@ def attack_records(
         if importance is not None and not is_errored:
             cells["importance_correlation"] = float(importance[row])
         rows.append(cells)
-    columns = [*_ALWAYS, *_TEXTS, *_CLEAN]
+    columns = [*_ALWAYS, ("error", pa.string()), *_TEXTS, *_CLEAN]
     columns += [(f"{arm}.{name}", kind) for arm in outcomes for name, kind in _ARM]
     return _table(rows, columns + (_IMPORTANCE if importance is not None else []))
 
@@ -211,6 +217,12 @@ class ArmSample:
         """(n,) whether it succeeded by TextAttack's own count, on the arm's scores."""
         return np.isin(self.status, SUCCESSES)
 
+    @property
+    def unfinished(self) -> Bools:
+        """(n,) whether its query budget was spent before it ended."""
+        unfinished: Bools = self.status == UNFINISHED
+        return unfinished
+
 
 class AttackSample:
     """The examples of one recipe's table that did not error.
@@ -219,6 +231,8 @@ class AttackSample:
         size: Rows of the table.
         all_ids: (size,) example ids, errored ones included.
         clean: The examples unattacked.
+        answered: All examples whose clean text was answered, whatever became of the attacks on it.
+        errors: Why examples errored, as many as did.
         texts: (n,) as they were.
         arms: By arm, what came of them.
         importance: (n,) correlation of word importances, NaN where undefined; None where not measured.
@@ -229,6 +243,8 @@ class AttackSample:
         self.all_ids = _ints(records, "example_id")
         valid = _valid(records)
         self.clean = _read_clean(valid)
+        self.answered = _read_clean(records.filter(records.column("prediction").is_valid()))
+        self.errors = [str(reason) for reason in records.column("error").drop_null().to_pylist()]
         self.texts = _read_texts(valid, "")
         names = [name.removesuffix(".status") for name in valid.column_names if name.endswith(".status")]
         self.arms = {arm: _read_arm(valid, arm, self.clean.logits.dtype) for arm in names}
@@ -310,6 +326,22 @@ def _clean(scores: Scores) -> dict[str, Any]:
 def _parts(prefix: str, text: Text) -> dict[str, Any]:
     first, second = (text, None) if isinstance(text, str) else text
     return {f"{prefix}text": first, f"{prefix}second_text": second}
+
+
+def _reason(clean: Scores, arms: Mapping[str, tuple[Ending, Scores]]) -> str:
+    """Return what went wrong first."""
+    if not _is_sound(clean):
+        return f"clean text: {_why(clean)}"
+    for arm, (ending, scores) in arms.items():
+        if ending.status == ERRORED:
+            return f"{arm}: {ending.error or 'the attack errored'}"
+        if not _is_sound(scores):
+            return f"{arm}: {_why(scores)}"
+    raise ValueError("nothing went wrong")
+
+
+def _why(scores: Scores) -> str:
+    return str(scores) if isinstance(scores, UnansweredError) else "the scores are not finite"
 
 
 def _is_sound(scores: Scores) -> bool:
