@@ -50,8 +50,8 @@ class TemperatureAttackParams(Request):
         default=["deepwordbug"],
         min_length=1,
         max_length=8,
-        description="TextAttack recipes. deepwordbug, pruthi and input_reduction need nothing; pwws and iga need "
-        "WordNet or word vectors, textfooler, bae and textbugger more: `seatrial resources` says what is there.",
+        description="TextAttack recipes. deepwordbug, pruthi and input_reduction need nothing; pwws needs WordNet, "
+        "iga word vectors; textfooler, bae and textbugger need more: `seatrial resources` says what is there.",
     )
     arms: list[Arm] = Field(
         default=["calibrated", "optimized"],
@@ -182,7 +182,8 @@ METRICS = [
         qualifiers=["arm"],
         unit="1",
         better="higher",
-        description="The same when each example is met by the worst of the recipes for it.",
+        description="Accuracy of the unmodified model on all texts when each is met by the worst of the recipes for "
+        "it, run against the arm; examples wrong before the attack count as errors.",
     ),
     Metric(
         name="attack_success_rate",
@@ -196,7 +197,8 @@ METRICS = [
         qualifiers=["arm", "recipe"],
         unit="1",
         better="neither",
-        description="The same as TextAttack counts it, on the arm's own scores: it may differ by floating-point ties.",
+        description="Share of the examples right before the attack that it flips on the arm's own scores, as "
+        "TextAttack counts it: floating-point ties may set it apart from attack_success_rate.",
     ),
     Metric(
         name="mean_queries",
@@ -260,7 +262,8 @@ METRICS = [
         name="illusion_gap",
         unit="1",
         better="lower",
-        description="The same with the worst recipe per example: the number to gate on.",
+        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples, each "
+        "met by the worst of the recipes for it: the number to gate on.",
     ),
     Metric(
         name="mcnemar_p",
@@ -269,7 +272,13 @@ METRICS = [
         better="neither",
         description="Exact two-sided McNemar p of as served against the arm the gap is taken to.",
     ),
-    Metric(name="mcnemar_p", unit="1", better="neither", description="The same with the worst recipe per example."),
+    Metric(
+        name="mcnemar_p",
+        unit="1",
+        better="neither",
+        description="Exact two-sided McNemar p of as served against the arm the gap is taken to, each example met by "
+        "the worst of the recipes for it.",
+    ),
     Metric(
         name="importance_correlation",
         qualifiers=["recipe"],
