@@ -8,7 +8,8 @@ import pytest
 from app.core.settings import Settings
 from app.web.services import Services
 from tests.audits.acting import make_ready
-from tests.uploads import npz, upload_both, weights
+from tests.client.test_client import ENDPOINT
+from tests.uploads import npz, upload, upload_both, weights
 
 
 @pytest.fixture
@@ -54,7 +55,11 @@ def test_every_field_of_a_body_is_described(document: dict[str, Any]) -> None:
 def test_every_example_of_a_body_works(
     client: httpx.Client, services: Services, document: dict[str, Any], settings: Settings
 ) -> None:
-    model, dataset = upload_both(client)
+    images = upload_both(client)
+    described = client.post("/v1/models", json={"manifest": ENDPOINT}).json()["id"]
+    reviews = b"text,label\n" + b"".join(b"Good %d.,%d\n" % (row, row % 2) for row in range(500))
+    manifest = {"name": "reviews", "version": "0", "task": "text-classification"}
+    texts = (described, upload(client, "datasets", manifest, reviews).json()["id"])
     make_ready(services)
     folder = settings.allowed_paths[0]
     (folder / "mnist-cnn.safetensors").write_bytes(weights())
@@ -70,7 +75,8 @@ def test_every_example_of_a_body_works(
             # Ids and folders are the reader's own; everything else is posted as it stands.
             body = json.loads(json.dumps(example["value"]))
             if "checks" in body:
-                body |= {"model": model, "dataset": dataset}
+                is_about_texts = body["checks"][0]["kind"] == "temperature_attack"
+                body |= dict(zip(("model", "dataset"), texts if is_about_texts else images, strict=True))
             if "path" in body:
                 body["path"] = str(folder / body["path"].rpartition("/")[2])
             answer = client.request(method, path, json=body)
