@@ -163,7 +163,8 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
         title="Too many examples errored",
         detail=f"{errored} of {records.num_rows} examples of stage {name} errored: outputs that are not finite, no "
         f"answer, or a budget that ran out. max_error_rate allows {allowed:.0%}. An errored example is never counted "
-        "as robust.",
+        "as robust. Its records stay readable; a retry would judge the same ones: submit a new audit when the cause is "
+        "gone.",
         field="/max_error_rate",
     )
 

@@ -178,11 +178,12 @@ class ShardContext:
         if self._asked is None:
             return None
         service, before = self._asked
-        passes = service.meters.forward_passes - before.forward_passes
+        spent = service.meters.since(before)
+        passes = spent.forward_passes
         if isinstance(service.classifier, EndpointClassifier):
             # A text sent again is paid for again.
             passes = service.classifier.sent
-        return service.meters.queries - before.queries, passes
+        return spent.queries, passes
 
     def seed(self, purpose: str, example_id: int) -> int:
         """Return a seed made of what it is for alone."""

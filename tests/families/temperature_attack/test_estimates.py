@@ -1,5 +1,6 @@
 """Numbers recomputed from counts, gaps checked by hand, and every way of having nothing to count."""
 
+import dataclasses
 import hashlib
 import math
 
@@ -11,7 +12,9 @@ from app.contracts.families.temperature_attack import METRICS
 from tests.families.temperature_attack.fabricated import Ending, model, parameters, records
 from workers.families.protocol import TextExample
 from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.audit import read_audit
 from workers.families.temperature_attack.records import attack_records
+from workers.stats.calibration import calibrate
 from workers.stats.paired import mcnemar, score_interval
 
 EVERY = ["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"]
@@ -128,6 +131,19 @@ def test_clean_numbers_count_the_texts_whose_attacks_errored() -> None:
     assert "as_served: the query budget of 9 is spent" in flag.message
     assert "between 0.0% and 75.0%" in flag.message
     assert done["attack_pwws"].column("error").null_count == 1
+
+
+def test_calibration_of_an_arm_that_reorders_classes_is_that_of_its_own_predictions() -> None:
+    params = parameters(arms=["platt_matrix"], recipes=["deepwordbug"])
+    audit = read_audit(params, records(params))
+    # A scaling that swaps the two classes is wrong wherever the model is right.
+    swapped = dataclasses.replace(audit.arms["platt_matrix"].scaling, weights=((0.0, 1.0), (1.0, 0.0)), bias=(0.0, 0.0))
+    audit.arms.by_name["platt_matrix"] = dataclasses.replace(audit.arms["platt_matrix"], scaling=swapped)
+    assert (audit.right("platt_matrix") == ~audit.clean.right).all()
+    assert (audit.right("as_served") == audit.clean.right).all()
+    confidence = audit.confidence("platt_matrix", audit.clean.logits)
+    expected = calibrate(confidence, ~audit.clean.right, params.bins, seed=[0]).values["ece"]
+    assert estimates.clean_estimates(audit, 0)["ece[arm=platt_matrix]"].value == expected
 
 
 def test_every_published_name_is_in_the_contract(result) -> None:

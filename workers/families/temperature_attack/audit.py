@@ -95,6 +95,17 @@ class Audit:
         found: Floats = self.probabilities(arm, logits).max(dim=1).values.to(torch.float64).numpy()
         return found
 
+    def right(self, arm: str) -> Bools:
+        """Return (n,) whether the class an arm gives the largest probability is the label, on the clean texts.
+
+        A temperature keeps the unmodified model's prediction; Platt scaling may not.
+        """
+        if self.arms[arm].scaling.weights is None or not len(self.clean):
+            return self.clean.right
+        predictions = self.probabilities(arm, self.clean.logits).numpy().argmax(axis=1)
+        right: Bools = predictions == self.clean.labels
+        return right
+
 
 def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Audit:
     """Return the records of all stages, read.

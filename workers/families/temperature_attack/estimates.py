@@ -49,7 +49,7 @@ def clean_estimates(audit: Audit, seed: int) -> Estimates:
             continue
         confidence = audit.confidence(arm, clean.logits)
         found[metric_name("mean_confidence", arm=arm)] = mean(confidence, seed_of(seed, f"confidence {arm}"))
-        measured = calibrate(confidence, clean.right, bins, seed=seed_of(seed, f"ece {arm}"))
+        measured = calibrate(confidence, audit.right(arm), bins, seed=seed_of(seed, f"ece {arm}"))
         for name in ("ece", "mce"):
             value, interval = measured.values[name], measured.intervals[name]
             found[metric_name(name, arm=arm)] = estimate(value, interval, len(clean))

@@ -28,7 +28,7 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
         "temperature_curve": temperature_curve(audit),
         "margins": margins(audit),
         "reliability": {
-            arm: diagram(audit.confidence(arm, audit.clean.logits), audit.clean.right, audit.params.bins)
+            arm: diagram(audit.confidence(arm, audit.clean.logits), audit.right(arm), audit.params.bins)
             for arm in arms
             if arm != "transfer"
         },
