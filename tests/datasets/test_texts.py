@@ -210,6 +210,14 @@ REFUSED: dict[str, tuple[dict[str, Any], bytes, int, str, str]] = {
         "/manifest/columns/label",
         "multi-label",
     ),
+    "pairs": (_manifest(), b"premise,hypothesis,label\na,b,0\n", 422, "/manifest/columns/text", f"task is {PAIR}"),
+    "parquet pairs": (
+        _manifest(),
+        parquet_table(["premise", "hypothesis", "label"], [("a", "b", 0)]),
+        422,
+        "/manifest/columns/text",
+        f"task is {PAIR}",
+    ),
     "unknown role": (_manifest(columns={"premise": "a"}), b"text,label\na,0\n", 422, "/manifest/columns", "no column"),
     # Rows.
     "no rows": (_manifest(), b"text,label\n", 422, "/file", "no examples"),

@@ -14,6 +14,7 @@
     +-- ManifestMismatchError      422  the file and the manifest disagree
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -102,3 +103,16 @@ class ManifestMismatchError(InspectionError):
 
     code = "manifest-mismatch"
     title = "The file and the manifest disagree"
+
+
+def no_column(where: str, role: str, name: str, found: Iterable[str], hint: str = "") -> ContentError:
+    """Return the refusal of a table without a column it needs."""
+    names = list(found)
+    # A JSON key may hold half of a surrogate pair, which no answer can carry.
+    has = ", ".join(names)[:300].encode(errors="replace").decode() or "nothing"
+    are_pairs = role == "text" and {"premise", "hypothesis"} <= set(names)
+    pairs = "; for pairs of premise and hypothesis, the task is text-pair-classification" if are_pairs else ""
+    return ContentError(
+        f"{where} has no column {name!r}; it has: {has}. Set columns.{role} to the right one{hint}{pairs}",
+        field=f"/manifest/columns/{role}",
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
+from app.core.inspection.errors import MalformedFileError, UploadTooLargeError, no_column
 from app.core.settings import Settings
 
 MAX_METADATA_BYTES = 64 * 2**20
@@ -55,11 +55,7 @@ def column_type(schema: Any, name: str, role: str) -> Any:
         ContentError: There is no such column; it says which there are.
     """
     if schema.names.count(name) != 1:
-        raise ContentError(
-            f"The file has no column {name!r}; it has: {', '.join(schema.names)[:300]}. Set columns.{role} to the "
-            "right one",
-            field=f"/manifest/columns/{role}",
-        )
+        raise no_column("The file", role, name, schema.names)
     return schema.field(name).type
 
 

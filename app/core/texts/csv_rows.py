@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from app.core.inspection.errors import ContentError
+from app.core.inspection.errors import ContentError, no_column
 from app.core.settings import Settings
 from app.core.texts.lines import Lines
-from app.core.texts.rows import Columns, Row, no_column
+from app.core.texts.rows import Columns, Row
 
 _DELIMITERS = ",\t;"
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from app.core.inspection.errors import ContentError
+from app.core.inspection.errors import ContentError, no_column
 from app.core.settings import Settings
 from app.core.texts.lines import Lines
-from app.core.texts.rows import Columns, Row, no_column
+from app.core.texts.rows import Columns, Row
 
 
 def read_jsonl(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
