@@ -154,11 +154,13 @@ def _margins(axes: list[Axes], histograms: list[tuple[str, dict[str, Any]]]) -> 
         total = max(1, sum(histogram["counts"]))
         shares = [count / total for count in histogram["counts"]]
         ax.stairs(shares, histogram["edges"], fill=True, color=COLOURS[arm], alpha=0.75)
-        ax.set(xlabel="margin of the logits", title=LABELS[arm], ylim=(0, None), xlim=(0, histogram["edges"][-1]))
-        # Beyond this float32 has no probability between it and 1.
-        if histogram["edges"][-1] > FLOAT32_ONE:
+        # Room for the legend above the bars.
+        top = 1.2 * max(shares, default=0.0) or 1.0
+        ax.set(xlabel="margin of the logits", title=LABELS[arm], ylim=(0, top), xlim=(0, histogram["edges"][-1]))
+        # Of two classes, the margin says where a softmax is 1; of more, the smallest logit has no part in it.
+        if histogram["classes"] == 2 and histogram["edges"][-1] > FLOAT32_ONE:
             ax.axvline(FLOAT32_ONE, color="#111111", lw=0.9, ls="--", label="to the right: float32 softmax is 1")
-            ax.legend(fontsize=7)
+            ax.legend(fontsize=7, loc="upper right")
     axes[0].set_ylabel("share of texts")
 
 

@@ -83,7 +83,12 @@ def margins(audit: Audit) -> dict[str, Any]:
         logits = Scaling(arm.design_temperature, arm.temperature).logits(audit.clean.logits).numpy()
         widths = logits.max(axis=1) - logits.min(axis=1)
         counts, edges = np.histogram(widths, HISTOGRAM_BINS, range=(0.0, float(widths.max()) or 1.0))
-        found[name] = {"edges": edges.tolist(), "counts": counts.tolist(), "temperature": arm.temperature}
+        found[name] = {
+            "edges": edges.tolist(),
+            "counts": counts.tolist(),
+            "temperature": arm.temperature,
+            "classes": logits.shape[1],
+        }
     return found
 
 
