@@ -175,14 +175,14 @@ class Client:
             idempotency_key: Makes submitting twice the same as once, and so lets a lost answer be asked for again.
             options: ``seed``, ``samples``, ``batch_size``, ... as in the API.
         """
-        body = {"model": model, "dataset": dataset, "checks": [dict(check) for check in checks], **options}
+        body = {"model": model, "dataset": dataset, "checks": _plain(checks), **options}
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         answer = self._send("POST", "/v1/audits", repeat=idempotency_key is not None, json=body, headers=headers)
         return AuditRead.model_validate(answer.json())
 
     def estimate(self, model: str, dataset: str, checks: Iterable[Mapping[str, Any]], **options: Any) -> AuditEstimate:
         """Return what an audit would cost, before anything is spent."""
-        body = {"model": model, "dataset": dataset, "checks": [dict(check) for check in checks], **options}
+        body = {"model": model, "dataset": dataset, "checks": _plain(checks), **options}
         return AuditEstimate.model_validate(self._send("POST", "/v1/audits/estimate", repeat=True, json=body).json())
 
     def audits(self, **filters: Any) -> Iterator[AuditSummary]:
@@ -298,6 +298,13 @@ class Client:
                 time.sleep(_asked_pause_s(answer))
             time.sleep(min(0.1 * 2**attempt, 5.0))
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _plain(checks: Any) -> Any:
+    """Return checks as JSON has them; what is no list of objects goes as it is, for the service to name the field."""
+    if isinstance(checks, (Mapping, str)) or not isinstance(checks, Iterable):
+        return checks
+    return [dict(check) if isinstance(check, Mapping) else check for check in checks]
 
 
 def _problem_of(answer: httpx.Response) -> ProblemResponseError:

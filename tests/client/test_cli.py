@@ -105,6 +105,17 @@ def test_a_wrong_specification_ends_with_2_and_names_the_field(run, server: Serv
     assert "one JSON object" in run("audit", "submit", tmp_path / "audit.json", "--url", server.url).output
 
 
+@pytest.mark.parametrize(("checks", "pointer"), [(3, "/checks"), ([3], "/checks/0"), ({"kind": "x"}, "/checks")])
+def test_checks_of_another_shape_are_refused_by_the_service(
+    run, server: Server, tmp_path: Path, checks: object, pointer: str
+) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps({"checks": checks}))
+    for command in ("submit", "run"):
+        refused = run("audit", command, tmp_path / "audit.json", "--url", server.url)
+        assert refused.exit_code == 2, refused.output
+        assert f"{pointer}: " in refused.output
+
+
 def test_nobody_there_ends_with_4(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.client.time.sleep", lambda seconds: None)
     refused = run("models", "list", "--url", "http://127.0.0.1:9")
