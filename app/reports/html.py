@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 
 from app.reports.marked_text import one_line, paired_sides, visible
-from app.reports.numbers import number, percent, radius
+from app.reports.numbers import alike, number, percent, radius
 from app.reports.schemas import ReportEstimate, ReportFigure, ReportRead
 from app.reports.tables import arrange, arrange_counts, cell_basis
 
@@ -30,7 +30,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=number, moment=_moment, value=_value, data_uri=_data_uri, is_wide=_is_wide, prettyjson=_pretty_json
+        number=number,
+        alike=alike,
+        moment=_moment,
+        value=_value,
+        data_uri=_data_uri,
+        is_wide=_is_wide,
+        prettyjson=_pretty_json,
     )
     environment.filters.update(
         percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose, told=_told

@@ -18,6 +18,15 @@ def number(value: float | None) -> str:
     return f"{value:.4f}" if abs(value) >= 0.0001 else f"{value:.1e}"
 
 
+def alike(value: float, largest: float) -> str:
+    """Return one of several numbers that are read together, all with the decimals that suit the largest.
+
+    >>> alike(6.66667, 100), alike(23.3333, 100), alike(0.5, 2.3026), alike(0.00001, 2.3026), alike(40.25, 64)
+    ('6.7', '23.3', '0.5000', '0.0000', '40.25')
+    """
+    return f"{value:.{4 if largest < 10 else 2 if largest < 100 else 1}f}"
+
+
 def radius(epsilon: object) -> str:
     """Return an attack radius as people write it: in grey levels where it is a whole or half number of them.
 

@@ -209,6 +209,7 @@ def test_every_term_and_figure_has_words() -> None:
     assert "BAE" not in temperature_attack.terms({"recipes": ["pwws"]})
     for name in ("adversarial_accuracy", "temperature_curve", "reliability", "margins"):
         assert not temperature_attack.describe_figure(name).startswith("Figure")
+    assert "With two classes" in temperature_attack.describe_figure("margins")
     assert temperature_attack.describe_figure("new_one") == "Figure: new one."
 
 
@@ -325,7 +326,9 @@ def test_an_exact_p_is_never_written_as_nothing(reports: Reports) -> None:
     fabricated.change(reports.database, audit_id, check={"result": measured})
     report = reports.compose(audit_id)
     assert "McNemar's exact p < 0.001" in " ".join(report.checks[0].answer.findings)
+    assert "The interval allows for this arm having been chosen" in " ".join(report.checks[0].answer.findings)
     page = render_html(report)
+    assert "10.0 to 70.0; the line is unattacked, 84.0." in page
     assert '<span class="number">&lt; 1e-12</span>' in page
     assert "as given" in page
 

@@ -64,8 +64,8 @@ _FIGURES = {
     "A model with an illusion stands high at 1 and falls elsewhere; an honest one is flat or lowest near 1.",
     "reliability": "Reliability diagrams: accuracy against mean confidence in each bin, as served and, where a "
     "temperature was fitted, at that. Below the diagonal the model claims more than it achieves.",
-    "margins": "Histogram of the margins between the largest and the smallest logit. Margins beyond about 17 leave a "
-    "32-bit softmax no difference for an attack to follow.",
+    "margins": "Histogram of the margins between the largest and the smallest logit. With two classes, margins beyond "
+    "about 17 leave a 32-bit softmax no difference for an attack to follow; with more classes they need not.",
 }
 
 
@@ -335,9 +335,11 @@ def _gaps(result: Result) -> Iterator[str]:
     if gap is not None and gap.value is not None and lowest is not None:
         told = "" if p is None or p.value is None else "< 0.001" if p.value < 0.001 else f"= {p.value:.2g}"
         chance = f"; McNemar's exact p {told}" if told else ""
+        is_chosen = bool(chance and _interval(gap)) and len(answered_arms(result)) > 1
+        chosen = ". The interval allows for this arm having been chosen as the lowest, p does not" if is_chosen else ""
         yield (
             f"The illusion gap, as served minus {words(lowest[0])} on the same {gap.n:,} texts, is "
-            f"{points(gap.value)}{_interval(gap)}{chance}."
+            f"{points(gap.value)}{_interval(gap)}{chance}{chosen}."
         )
     gaps = {recipe: one for recipe, one in by_recipe(result, "illusion_gap").items() if one.value is not None}
     if len(gaps) > 1:
