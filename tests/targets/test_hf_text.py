@@ -236,7 +236,9 @@ def _xlnet() -> tuple[PreTrainedModel, Any]:
 
 
 @pytest.mark.parametrize(
-    ("make", "longest"), [(_roberta, 40), (_distilbert, 40), (_gpt2, 40), (_xlnet, 128)], ids=lambda value: str(value)
+    ("make", "longest"),
+    [(_roberta, 40), (_distilbert, 40), (_gpt2, 40), (_xlnet, 128)],
+    ids=["roberta", "distilbert", "gpt2", "xlnet"],
 )
 def test_other_kinds_of_models_and_tokenizers(tmp_path: Path, make: Any, longest: int) -> None:
     torch.manual_seed(0)
