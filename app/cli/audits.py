@@ -1,7 +1,7 @@
 """``seatrial audit``: submit, follow, cancel and report audits over HTTP."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from app.cli.remote import EXIT_COULD_NOT_RUN, EXIT_TIMED_OUT, with_client
 from app.cli.resources import read_json
 from app.client import Client, WaitTimeoutError
 from app.contracts.audits import AuditRead
+from app.contracts.estimates import Estimate
 from app.contracts.states import RunState
+from app.reports.numbers import interval, told
 
 SPEC = click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
@@ -155,7 +157,16 @@ def print_results(audit: AuditRead) -> None:
             continue
         for flag in check.result.flags:
             click.echo(f"  {flag.severity}: {flag.code}: {flag.message}")
-        for name, estimate in check.result.estimates.items():
-            numbers = (estimate.value, estimate.low, estimate.high)
-            value, low, high = ("undefined" if number is None else f"{number:.4f}" for number in numbers)
-            click.echo(f"  {name:<28} {value:>9}  [{low}, {high}]  n={estimate.n}")
+        for line in _table(check.result.estimates):
+            click.echo(f"  {line}")
+
+
+def _table(estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """Yield a line per estimate: name, value, interval where it has one, and the examples it rests on."""
+    rows = [
+        (name, told(one), interval(one), f"n={one.n}" if one.n or one.value is None else "as given")
+        for name, one in estimates.items()
+    ]
+    names, values, intervals = (max((len(row[column]) for row in rows), default=0) for column in range(3))
+    for name, value, ends, basis in rows:
+        yield f"{name:<{names}}  {value:>{values}}  {ends:<{intervals}}  {basis}".rstrip()

@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 
 from app.reports.marked_text import one_line, paired_sides, visible
-from app.reports.numbers import alike, number, percent, radius
-from app.reports.schemas import ReportEstimate, ReportFigure, ReportRead
+from app.reports.numbers import alike, interval, number, percent, radius, told
+from app.reports.schemas import ReportFigure, ReportRead
 from app.reports.tables import arrange, arrange_counts, cell_basis
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -32,6 +32,7 @@ def _environment() -> Environment:
     environment.filters.update(
         number=number,
         alike=alike,
+        interval=interval,
         moment=_moment,
         value=_value,
         data_uri=_data_uri,
@@ -39,7 +40,7 @@ def _environment() -> Environment:
         prettyjson=_pretty_json,
     )
     environment.filters.update(
-        percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose, told=_told
+        percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose, told=told
     )
     environment.globals.update(
         arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, paired_sides=paired_sides
@@ -82,13 +83,6 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{radius(value)} = {value:.6g}" if "/" in radius(value) else f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _told(estimate: ReportEstimate) -> str:
-    """Return an estimate's value; an exact probability, which is never 0, is not written as if it were."""
-    if estimate.method == "exact" and estimate.value is not None and 0 < estimate.value < 1e-12:
-        return "< 1e-12"
-    return number(estimate.value)
 
 
 def _breakable(name: str) -> Markup:

@@ -1,4 +1,6 @@
-"""How numbers are written in reports."""
+"""How numbers are written in reports and by the command line."""
+
+from app.contracts.estimates import Estimate
 
 
 def number(value: float | None) -> str:
@@ -16,6 +18,28 @@ def number(value: float | None) -> str:
     if abs(value) >= 10:
         return f"{value:.4g}"
     return f"{value:.4f}" if abs(value) >= 0.0001 else f"{value:.1e}"
+
+
+def told(estimate: Estimate) -> str:
+    """Return an estimate's value; an exact probability, which is never 0, is not written as if it were.
+
+    >>> told(Estimate(value=1e-25, low=None, high=None, n=9, method="exact"))
+    '< 1e-12'
+    """
+    if estimate.method == "exact" and estimate.value is not None and 0 < estimate.value < 1e-12:
+        return "< 1e-12"
+    return number(estimate.value)
+
+
+def interval(estimate: Estimate) -> str:
+    """Return an estimate's interval, or nothing where it has none.
+
+    >>> interval(Estimate(value=0.5, low=0.4, high=0.6, n=9, method="bootstrap"))
+    '[0.4000, 0.6000]'
+    """
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def alike(value: float, largest: float) -> str:

@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.cli.audits import _table
 from app.cli.worker import worker_command
+from app.contracts.estimates import Estimate
 from app.core.settings import Settings
 from tests import assets
 from tests.client.conftest import Server
@@ -114,6 +116,22 @@ def test_checks_of_another_shape_are_refused_by_the_service(
         refused = run("audit", command, tmp_path / "audit.json", "--url", server.url)
         assert refused.exit_code == 2, refused.output
         assert f"{pointer}: " in refused.output
+
+
+def test_numbers_stand_in_columns_and_are_written_as_in_the_report() -> None:
+    long = "adversarial_accuracy[arm=calibrated_paper,recipe=input_reduction]"
+    estimates = {
+        "temperature[arm=calibrated]": Estimate(value=1.4e-6, low=None, high=None, n=0, method="none"),
+        long: Estimate(value=0.5, low=0.4, high=0.6, n=50, method="clopper-pearson"),
+        "mcnemar_p": Estimate(value=1e-25, low=None, high=None, n=50, method="exact"),
+        "ece": Estimate(value=None, low=None, high=None, n=0, method="none"),
+    }
+    temperature, accuracy, p, ece = _table(estimates)
+    assert temperature.split() == ["temperature[arm=calibrated]", "1.4e-06", "as", "given"]
+    assert accuracy == f"{long}     0.5000  [0.4000, 0.6000]  n=50"
+    assert p == f"{'mcnemar_p':<{len(long)}}    < 1e-12                    n=50"
+    assert ece.split() == ["ece", "undefined", "n=0"]
+    assert [*_table({})] == []
 
 
 def test_nobody_there_ends_with_4(run, monkeypatch: pytest.MonkeyPatch) -> None:
