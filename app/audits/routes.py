@@ -189,7 +189,12 @@ def read_audit_records(
     principal: Reader,
     services: Service,
     stage: Annotated[
-        str | None, Query(pattern=r"^[A-Za-z0-9_.-]{1,100}$", description="Which stage; the first by default.")
+        str | None,
+        Query(
+            pattern=r"^[A-Za-z0-9_.-]{1,100}$",
+            description="Which stage; by default the first whose name begins with `attack`, of those begun, else the "
+            "first after the preflight. `Seatrial-Stage` tells which it was.",
+        ),
     ] = None,
     format: Annotated[RecordsFormat | None, Query(description="Wins over the Accept header.")] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,

@@ -49,6 +49,20 @@ def test_a_check_is_named_by_id_position_or_kind(client: httpx.Client, services:
     assert "2 checks" in assert_problem(client.get(f"/v1/audits/{twice}/records/uncertainty_span"), 404).detail
 
 
+def test_the_stage_that_attacks_is_shown_before_what_was_fitted_for_it(
+    client: httpx.Client, services: Services
+) -> None:
+    pair = upload_both(client)
+    make_ready(services)
+    audit = client.post("/v1/audits", json=submission(*pair)).json()["id"]
+    shown = []
+    for stage in ("preflight", "validation", "attack_pwws", "attack_bae"):
+        open_stage(services, first_check(services, audit), stage, [(0, 20)])
+        run_shard(services)
+        shown.append(client.get(f"/v1/audits/{audit}/records/0").headers.get("seatrial-stage"))
+    assert shown == [None, "validation", "attack_pwws", "attack_pwws"]
+
+
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     [
