@@ -132,6 +132,7 @@ def test_what_a_text_audit_cannot_be_is_said_at_once(embedded: Deployment, tmp_p
     assert "image-classification" in refused("/checks/0/kind", model=digits, dataset=images)
     assert "leave this out" in refused("/checks/0/validation_dataset", params={"validation_dataset": dataset})
     refused("/checks/0/recipes/0", params={"recipes": ["no such recipe"]})
+    assert "leave it out" in refused("/checks/0/arms", params={"arms": ["as_served", "calibrated"]})
     refused("/checks/0/query_budget", params={"query_budget": 1})
     refused("/checks/0", params={"arms": ["transfer"]})
     refused("/dataset", dataset=images)

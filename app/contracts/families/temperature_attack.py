@@ -1,6 +1,6 @@
 """Parameters and metrics of ``temperature_attack``: is a text classifier's robustness an illusion."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -103,6 +103,13 @@ class TemperatureAttackParams(Request):
     bins: int = Field(default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE and MCE.")
 
     # Rules between fields stand at the later one, so that a refusal points at a field.
+    @field_validator("arms", mode="before")
+    @classmethod
+    def _leaves_out_what_is_always_there(cls, names: Any) -> Any:
+        if isinstance(names, list) and AS_SERVED in names:
+            raise ValueError(f"{AS_SERVED} is always run: leave it out, arms are what it is compared with")
+        return names
+
     @field_validator("recipes", "arms")
     @classmethod
     def _names_differ(cls, names: list[str], info: ValidationInfo) -> list[str]:
