@@ -157,7 +157,7 @@ def test_further_models_and_data_must_number_the_classes_alike(embedded: Deploym
     ):
         audit = embedded.wait(submit(embedded, model, dataset, params=more))
         error = audit["checks"][0]["error"]
-        assert (error["code"], error["field"]) == ("label-order-mismatch", named)
+        assert (error["code"], error["field"]) == ("label-order-mismatch", f"/checks/0/{named}")
 
 
 @contextmanager

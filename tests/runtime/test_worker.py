@@ -22,6 +22,7 @@ from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from tests import assets, texts
 from tests.rows import add_audit, add_project
 from tests.servers import eventually
+from workers.errors import PreflightError
 from workers.runtime import advancing, checking
 from workers.runtime.claims import Claim
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
@@ -278,3 +279,29 @@ def test_randomness_follows_the_example_and_nothing_else() -> None:
     assert draws(0, "over", [5, 6])[1] == draws(0, "over", [6, 9])[0]
     every = draws(0, "over", [1, 2, 3]) + draws(0, "under", [1, 2, 3]) + draws(1, "over", [1, 2, 3])
     assert len(set(every)) == 9
+
+
+@pytest.mark.parametrize(
+    ("named", "pointer"),
+    [
+        ("transfer_model", "/checks/1/transfer_model"),
+        ("attacks/2", "/checks/1/attacks/2"),
+        ("model", "/model"),
+        ("/file", "/file"),
+        (None, None),
+    ],
+)
+def test_the_field_to_blame_is_a_pointer_into_the_request(
+    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch, named: str | None, pointer: str | None
+) -> None:
+    def refused(kind: str) -> None:
+        raise PreflightError("refused", "Refused", "for the test", field=named)
+
+    monkeypatch.setattr(advancing, "find_family", refused)
+    audit_id = add_audit(db, checks=2)
+    worker.drain()
+    with db.read() as session:
+        checks = session.scalars(select(CheckRow).where(CheckRow.audit_id == audit_id).order_by(CheckRow.ordinal)).all()
+    assert [check.state for check in checks] == ["failed", "failed"]
+    assert checks[1].error is not None
+    assert checks[1].error["field"] == pointer

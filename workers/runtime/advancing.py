@@ -89,7 +89,7 @@ def advance(database: Database, resources: Resources, settings: Settings, claim:
         _let_go(database, claim, attempts=attempts - 1)
         return 0
     except WorkError as error:
-        end, outcome = RunState.FAILED, {"error": error.problem.model_dump()}
+        end, outcome = RunState.FAILED, {"error": _located(error.problem, job.check).model_dump()}
     except SQLAlchemyError:
         # The database, not the check: the lease runs out and the check is taken up again.
         raise
@@ -142,11 +142,23 @@ def _reason_to_fail(job: CheckJob) -> StoredProblem | None:
     failed = [shard for shard in job.shards if shard.state == RunState.FAILED]
     if not failed:
         return None
-    first = StoredProblem.model_validate(failed[0].error)
+    first = _located(StoredProblem.model_validate(failed[0].error), job.check)
     if len(job.shards) == 1 or failed[0].stage == PREFLIGHT:
         return first
     counted = f"{len(failed)} of {len(job.shards)} shards failed; the first, in stage {failed[0].stage}: {first.detail}"
     return first.model_copy(update={"detail": counted})
+
+
+def _located(problem: StoredProblem, check: CheckRow) -> StoredProblem:
+    """Return a problem whose field points into the request; families know neither their place in it nor the request.
+
+    A family names one of its parameters, as in ``recipes/1``, or ``model``, which is the audit's.
+    """
+    if problem.field is None or problem.field.startswith("/"):
+        return problem
+    is_parameter = problem.field.partition("/")[0] in params_contract(check.kind).model_fields
+    place = f"/checks/{check.ordinal}" if is_parameter else ""
+    return problem.model_copy(update={"field": f"{place}/{problem.field}"})
 
 
 def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None:
