@@ -17,7 +17,7 @@ from app.web.problems import FieldError, InvalidRequestError, MalformedBodyError
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Errors whose last step names something that is not (or must not be) in the body.
-_NAMES_ABSENT = {"missing", "extra_forbidden"}
+_NAMES_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found"}
 
 
 def json_body(model: type[ModelT]) -> Callable[[Request], Awaitable[ModelT]]:
@@ -65,13 +65,20 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     body = json.loads(raw)
     errors = [
         FieldError(
-            # A rule about several members says which is at fault by a `path` of its own, after pydantic's.
-            pointer=root + _pointer(body, (*one["loc"], *one.get("ctx", {}).get("path", ())), one["type"]),
+            pointer=root + _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"]),
             detail=one["msg"].removeprefix("Value error, "),
         )
         for one in found
     ]
     raise InvalidRequestError("; ".join(f"{one.pointer or 'body'}: {one.detail}" for one in errors[:5]), errors=errors)
+
+
+def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:
+    # A rule about several members says which is at fault by a `path` of its own, after pydantic's; pydantic points at a
+    # union as a whole where the member that chooses is wrong, and names that member in quotes.
+    if "discriminator" in context:
+        return (str(context["discriminator"]).strip("'"),)
+    return tuple(context.get("path", ()))
 
 
 def _pointer(body: Any, loc: tuple[int | str, ...], kind: str) -> str:

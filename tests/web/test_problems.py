@@ -50,6 +50,8 @@ def test_every_error_is_a_problem(client: httpx.Client, method: str, path: str, 
     ("check", "pointer"),
     [
         ('{"kind": "nope"}', "/checks/0/kind"),
+        ("{}", "/checks/0/kind"),
+        ("3", "/checks/0"),
         ('{"kind": "uncertainty_span", "epsilon": -1}', "/checks/0/epsilon"),
         ('{"kind": "uncertainty_span", "epsilon": "1"}', "/checks/0/epsilon"),
         ('{"kind": "uncertainty_span", "epsilon": false}', "/checks/0/epsilon"),
