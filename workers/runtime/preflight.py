@@ -36,7 +36,8 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
         )
         target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape)
     else:
-        texts, positions = context.scoring().classifier, context.text_positions()
+        service, positions = context.scoring(), context.text_positions()
+        texts = service.classifier
         labels = context.text_dataset.labels
         report = preflight_texts(
             texts,
@@ -45,6 +46,7 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
             manifest=manifest,
             batch_size=job.batch_size,
             tick=context.tick,
+            ask=service.scores,
         )
         for parameter, further in context.further_texts().items():
             check_labels(further.labels, further.label_names, texts.labels, field=parameter)

@@ -12,7 +12,7 @@ from app.contracts.targets import ModelManifest
 from workers.targets import Text, UnansweredError
 from workers.targets.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.targets.hf_folders import class_names, load_config
-from workers.targets.tokenizing import encodable, fixed_batches, load_model, load_tokenizer, takes_types
+from workers.targets.tokenizing import FrozenModel, encodable, load_model, load_tokenizer
 
 KIND = "a text classifier"
 
@@ -50,7 +50,7 @@ def load_huggingface_text(manifest: ModelManifest, folder: Path, device: torch.d
     )
 
 
-class HuggingFaceTextClassifier:
+class HuggingFaceTextClassifier(FrozenModel):
     """A frozen text classifier in eval mode; implements :class:`workers.targets.TextClassifier`.
 
     Texts longer than the model takes lose their end. Logits are those of the module, not finite ones included.
@@ -66,39 +66,8 @@ class HuggingFaceTextClassifier:
     def __init__(
         self, module: nn.Module, tokenizer: Any, *, labels: list[str], device: torch.device, takes_pairs: bool = False
     ) -> None:
-        self._module = module.to(device).eval().requires_grad_(False)
-        self._tokenizer = tokenizer
-        self._labels = labels
-        self._device = device
+        super().__init__(module, tokenizer, labels, device, tokenizer("a", "a" if takes_pairs else None))
         self._takes_pairs = takes_pairs
-        self._takes_types = takes_types(module.config)
-        filler = tokenizer("a", "a" if takes_pairs else None)
-        self._batches = fixed_batches(self._module, tokenizer, module.config, device, filler)
-
-    @property
-    def classes(self) -> int:
-        """Number of logits per text."""
-        return len(self._labels)
-
-    @property
-    def labels(self) -> list[str]:
-        """Class names in the order of the logits."""
-        return self._labels
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self._device
-
-    @property
-    def parameters(self) -> int:
-        """Number of weights."""
-        return sum(parameter.numel() for parameter in self._module.parameters())
-
-    @property
-    def longest(self) -> int:
-        """Tokens the model takes at most, special ones included."""
-        return self._batches.longest
 
     @property
     def preferred_texts(self) -> int:

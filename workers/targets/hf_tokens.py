@@ -11,7 +11,7 @@ from app.contracts.targets import ModelManifest
 from workers.errors import TargetError
 from workers.targets.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.targets.hf_folders import class_names, load_config
-from workers.targets.tokenizing import encodable, fixed_batches, load_model, load_tokenizer, takes_types
+from workers.targets.tokenizing import FrozenModel, encodable, load_model, load_tokenizer
 
 KIND = "a token classifier"
 
@@ -35,7 +35,7 @@ def load_huggingface_tokens(
     return HuggingFaceTokenClassifier(model, tokenizer, labels=labels, device=device)
 
 
-class HuggingFaceTokenClassifier:
+class HuggingFaceTokenClassifier(FrozenModel):
     """A frozen tagger in eval mode; implements :class:`workers.targets.TokenClassifier`.
 
     A token's logits are those of its first piece. A token without one has NaN in all of them: it stands beyond what the
@@ -49,38 +49,7 @@ class HuggingFaceTokenClassifier:
     """
 
     def __init__(self, module: nn.Module, tokenizer: Any, *, labels: list[str], device: torch.device) -> None:
-        self._module = module.to(device).eval().requires_grad_(False)
-        self._tokenizer = tokenizer
-        self._labels = labels
-        self._device = device
-        self._takes_types = takes_types(module.config)
-        filler = tokenizer(["a"], is_split_into_words=True)
-        self._batches = fixed_batches(self._module, tokenizer, module.config, device, filler)
-
-    @property
-    def labels(self) -> list[str]:
-        """Tag names in the order of the logits."""
-        return self._labels
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self._device
-
-    @property
-    def parameters(self) -> int:
-        """Number of weights."""
-        return sum(parameter.numel() for parameter in self._module.parameters())
-
-    @property
-    def longest(self) -> int:
-        """Tokens the model takes at most, special ones included."""
-        return self._batches.longest
-
-    @property
-    def classes(self) -> int:
-        """Number of logits per token."""
-        return len(self._labels)
+        super().__init__(module, tokenizer, labels, device, tokenizer(["a"], is_split_into_words=True))
 
     @property
     def preferred_sentences(self) -> int:

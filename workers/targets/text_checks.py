@@ -144,6 +144,7 @@ def preflight_texts(
     manifest: ModelManifest,
     batch_size: int = 64,
     tick: Callable[[], None] = lambda: None,
+    ask: Callable[[Sequence[Text]], Sequence[Answer]] | None = None,
 ) -> PreflightReport:
     """Run the sample through the model once, its first texts twice, and refuse what cannot be audited.
 
@@ -154,6 +155,7 @@ def preflight_texts(
         manifest: The model's, for the accuracy its owner states.
         batch_size: Texts asked for at once, at least; more where the model prefers that.
         tick: Called before every batch; may raise to cancel.
+        ask: Answers the sample in the model's place and may remember it, so that an attack need not ask again.
 
     Raises:
         PreflightError: Texts, label numbers or label order do not fit the model; its tokenizer does not know the
@@ -172,7 +174,7 @@ def preflight_texts(
     size = max(batch_size, classifier.preferred_texts)
     for start in range(0, len(texts), size):
         tick()
-        answers += classifier.logits(texts[start : start + size])
+        answers += (ask or classifier.logits)(texts[start : start + size])
     tick()
     flags += _repeated_flags(answers, classifier.logits(texts[:REPEATED]))
     answered = [number for number, answer in enumerate(answers) if isinstance(answer, Tensor)]

@@ -99,6 +99,51 @@ def fixed_batches(module: nn.Module, tokenizer: Any, config: Any, device: torch.
     )
 
 
+class FrozenModel:
+    """What classifiers of texts and of tokens have in common: a module in eval mode behind fixed batches.
+
+    Args:
+        module: A transformers model with a head for classes.
+        tokenizer: The tokenizer it was trained with.
+        labels: Class names in the order of the logits.
+        device: Where to compute.
+        filler: The encoding a batch is filled up with.
+    """
+
+    def __init__(self, module: nn.Module, tokenizer: Any, labels: list[str], device: torch.device, filler: Any) -> None:
+        self._module = module.to(device).eval().requires_grad_(False)
+        self._tokenizer = tokenizer
+        self._labels = labels
+        self._device = device
+        self._takes_types = takes_types(module.config)
+        self._batches = fixed_batches(self._module, tokenizer, module.config, device, filler)
+
+    @property
+    def classes(self) -> int:
+        """Number of logits per text or token."""
+        return len(self._labels)
+
+    @property
+    def labels(self) -> list[str]:
+        """Class names in the order of the logits."""
+        return self._labels
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._device
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return sum(parameter.numel() for parameter in self._module.parameters())
+
+    @property
+    def longest(self) -> int:
+        """Tokens the model takes at most, special ones included."""
+        return self._batches.longest
+
+
 def takes_types(config: Any) -> bool:
     """Return whether a model tells the parts of a pair apart by token types; RoBERTa's has one type for both."""
     return int(getattr(config, "type_vocab_size", 2)) > 1
