@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from app.contracts.families.uncertainty_span import SpecificAttack, UncertaintySpanParams
+from workers.attacks.ace import ETA_OMEGA, eta_omega, keeps
 from workers.attacks.losses import confidence, cross_entropy
 from workers.attacks.memory import forward, halving
-from workers.attacks.pgd import Condition, Objective, input_gradient
+from workers.attacks.pgd import Objective, input_gradient
 from workers.attacks.regions import per_example
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns, measure
@@ -23,13 +24,6 @@ ACE_TRIES = 15
 
 AT_TARGET = 1e-3
 """The random-confidence attack is done with an example this near to its target."""
-
-ETA_OMEGA: dict[SpecificAttack, tuple[int, str]] = {
-    "ace_lower_true": (1, "true"),
-    "ace_raise_true": (-1, "true"),
-    "ace_lower_predicted": (1, "predicted"),
-    "ace_raise_predicted": (-1, "predicted"),
-}
 
 
 def attack_specific(
@@ -103,24 +97,6 @@ def ace(context: RunContext, images: Tensor, labels: Tensor, clean: Tensor) -> t
     return found, found_logits
 
 
-def eta_omega(eta: int, omega: Tensor, predictions: Tensor) -> Objective:
-    """Return the objective of (eta, omega)-ACE: greatest eta times cross-entropy to ``omega``, prediction kept.
-
-    An example whose prediction would change stops at its last iterate before that.
-
-    Args:
-        eta: 1 lowers the confidence in ``omega``, -1 raises it.
-        omega: (n,) true labels or clean predictions.
-        predictions: (n,) clean predictions.
-    """
-    return Objective(
-        loss=lambda logits, rows: -eta * cross_entropy(logits, omega[rows]),
-        feasible=keeps(predictions),
-        stops_when_infeasible=True,
-        floor=0.0 if eta < 0 else -torch.inf,
-    )
-
-
 def maximum_miscalibration(labels: Tensor, predictions: Tensor) -> Objective:
     """Return the objective that makes correct examples least confident and wrong ones most (Obadinma et al.).
 
@@ -169,11 +145,6 @@ def draw_targets(context: RunContext, batch: Batch, classes: int) -> Tensor:
     unit = torch.stack([torch.rand((), generator=generator, dtype=torch.float64) for generator in generators])
     low = 1 / classes + 0.05
     return (low + unit * (0.99 - low)).to(batch.images.device)
-
-
-def keeps(predictions: Tensor) -> Condition:
-    """Return the condition that the (first) model still predicts ``predictions`` (n,)."""
-    return lambda logits, rows: logits[:, 0].argmax(1) == predictions[rows]
 
 
 def _toward(predictions: Tensor, raises: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
