@@ -22,8 +22,8 @@ from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import pgd_untargeted
 from workers.families.protocol import Shard
 from workers.families.uncertainty_span import flags
-from workers.families.uncertainty_span.records import Sample
 from workers.families.uncertainty_span.tempered import attack_tempered
+from workers.stats.samples import Sample
 
 
 def codes(result) -> set[str]:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from app.contracts.estimates import Estimate, metric_name
 from app.contracts.families.uncertainty_span import ARMS, UncertaintySpanParams
 from workers.families.uncertainty_span.outliers import column_of, epsilons_of
-from workers.families.uncertainty_span.records import Sample
 from workers.stats.calibration import calibrate
 from workers.stats.estimating import diagram, estimate, mean, proportion, seed_of
 from workers.stats.intervals import bootstrap
 from workers.stats.ranking import rank
+from workers.stats.samples import Sample
 
 Floats = NDArray[np.float64]
 Estimates = dict[str, Estimate]

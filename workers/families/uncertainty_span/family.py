@@ -12,11 +12,12 @@ from workers.families.protocol import Batch, DataInfo, Family, Records, RunConte
 from workers.families.uncertainty_span import estimates, flags
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.outliers import attack_outliers
-from workers.families.uncertainty_span.records import Columns, Sample, to_records
+from workers.families.uncertainty_span.records import Columns, to_records
 from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered
 from workers.families.uncertainty_span.transfer import attack_transferred
+from workers.stats.samples import Sample
 
 OUTLIERS = "outliers/dataset"
 
