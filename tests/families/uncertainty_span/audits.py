@@ -1,58 +1,16 @@
-"""A whole check in memory: what the runtime does, without it."""
+"""Whole uncertainty-span checks in memory."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
-import pyarrow as pa
 import torch
-from torch import Tensor
 
 from app.contracts.estimates import Result
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from workers.families.protocol import SAMPLE, Batch, Records, Shard
+from tests.families.in_memory import Context as Context
+from tests.families.in_memory import Data, run_check
+from tests.families.in_memory import Model as Model
+from workers.families.protocol import Records
 from workers.families.uncertainty_span.family import FAMILY
-
-Data = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A classifier made of a function."""
-
-    function: Callable[[Tensor], Tensor]
-    classes: int
-    device: torch.device = field(default=torch.device("cpu"))
-
-    def logits(self, images: Tensor) -> Tensor:
-        return self.function(images)
-
-
-@dataclass
-class Context:
-    classifier: Model
-    data: Data
-    shard: Shard
-    batch_size: int
-    models: Mapping[str, Model]
-    device: torch.device = field(default=torch.device("cpu"))
-    ticks: int = 0
-
-    def batches(self) -> Iterator[Batch]:
-        images, labels = self.data
-        for start in range(self.shard.start, self.shard.stop, self.batch_size):
-            stop = min(start + self.batch_size, self.shard.stop)
-            yield Batch([1000 + i for i in range(start, stop)], images[start:stop], labels[start:stop])
-
-    def tick(self) -> None:
-        self.ticks += 1
-
-    def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
-        digests = [hashlib.sha256(f"{purpose} {key}".encode()).digest() for key in example_ids]
-        return [torch.Generator().manual_seed(int.from_bytes(digest[:7], "big")) for digest in digests]
-
-    def model(self, parameter: str) -> Model:
-        return self.models[parameter]
 
 
 def audit(
@@ -66,17 +24,7 @@ def audit(
     models: Mapping[str, Model] | None = None,
 ) -> tuple[Result, dict[str, Records]]:
     """Run every stage in shards of whole batches and reduce."""
-    done: dict[str, Records] = {}
-    while (stage := FAMILY.next_stage(params, done)) is not None:
-        source = data if stage.source == SAMPLE else outliers
-        count = min(len(source[0]), stage.limit or len(source[0]))
-        step = -(-count // batch_size // shards) * batch_size
-        pieces = [Shard(stage.name, start, min(start + step, count)) for start in range(0, count, step)]
-        tables = [
-            FAMILY.run(params, piece, Context(model, source, piece, batch_size, models or {})) for piece in pieces
-        ]
-        done[stage.name] = pa.concat_tables(tables)
-    return FAMILY.reduce(params, done, 0), done
+    return run_check(FAMILY, params, model, data, batch_size=batch_size, shards=shards, further=outliers, models=models)
 
 
 def parameters(**changes: object) -> UncertaintySpanParams:

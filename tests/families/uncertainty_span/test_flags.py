@@ -155,7 +155,7 @@ def test_the_way_across_the_boundary_is_found_as_often_as_by_pgd() -> None:
     images = torch.rand(200, 1, 4, 4, generator=torch.Generator().manual_seed(1))
     predictions = sure.logits(images).argmax(1)
     search = PGD(norm="linf", epsilon=0.04, step_size=0.0025, steps=40)
-    context = Context(sure, (images, predictions), Shard("tempered", 0, 200), 200, {})
+    context = Context(sure, (images, predictions), Shard("tempered", 0, 200), 200)
     columns, _ = attack_tempered(search, context, next(context.batches()))
     crossed = pgd_untargeted(search, sure.logits, images, predictions).reached
     assert 0.6 < crossed.float().mean() < 0.8

@@ -51,7 +51,7 @@ def test_ace_is_the_published_algorithm() -> None:
     near = torch.stack([IMAGES[i] + t * (IMAGES[j] - IMAGES[i]) for i, j, t in boundary_points()])
     images = torch.cat([IMAGES, near]).clamp(0, 1)
     labels = torch.cat([LABELS, NETWORK.logits(near).argmax(1)])
-    context = Context(NETWORK, (images, labels), Shard("ace", 0, len(images)), 64, {})
+    context = Context(NETWORK, (images, labels), Shard("ace", 0, len(images)), 64)
     found, logits = ace(context, images, labels, NETWORK.logits(images))
     expected = torch.stack([literal_ace(x, int(y)) for x, y in zip(images, labels, strict=True)])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-7)
@@ -109,7 +109,7 @@ def test_maximum_miscalibration_is_the_worst_of_them_for_ece() -> None:
 
 def test_maximum_miscalibration_is_near_the_least_confidence_that_keeps_the_label() -> None:
     objective = maximum_miscalibration(PREDICTIONS, PREDICTIONS)
-    context = Context(NETWORK, DATA, Shard("max_miscalibration", 0, 40), 64, {})
+    context = Context(NETWORK, DATA, Shard("max_miscalibration", 0, 40), 64)
     from workers.families.uncertainty_span.span import make_search
 
     found = make_search(parameters(steps=60, epsilon=0.2)).run([context.classifier.logits], IMAGES, objective)
