@@ -2,9 +2,11 @@
 
 ``ece[arm=clean|over|under]`` is a row with three columns; radii and attacks, of which there may be many, are rows.
 Numbers with two qualifiers are a table each: ``adversarial_accuracy[arm=,recipe=]`` has arms as rows and recipes as
-columns. Where one of the two has a single value they are read as numbers with the other alone.
+columns. Where one of the two has a single value they are read as numbers with the other alone. Numbers over other
+examples than those beside them, and numbers that guarantee nothing beside some that do, have tables of their own.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,9 +15,32 @@ from app.reports.numbers import radius
 from app.reports.schemas import ReportEstimate
 from app.reports.words import words
 
-TITLES = {"epsilon": "Outliers", "attack": "Other attacks"}
-ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack"}
+TITLES: dict[tuple[str, ...], str] = {
+    ("epsilon",): "Outliers",
+    ("attack",): "Other attacks",
+    ("radius",): "All examples, by radius",
+    ("attack", "radius"): "Under attack",
+}
+"""By the qualifiers of their numbers, what tables are called."""
+ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack", "radius": "radius"}
 """Qualifiers whose values become rows, with the words over their column."""
+SECTIONS: dict[tuple[str, ...], dict[str, str]] = {
+    ("radius",): {
+        **dict.fromkeys(("cce", "cbs", "ece"), "Examples certified at the radius"),
+        **dict.fromkeys(("acce", "dece", "brier_ece"), "The same examples, to compare: no guarantees"),
+    }
+}
+"""Metrics that are not in the table of the others with the same qualifiers, and the title of theirs."""
+VALUES: dict[str, dict[str, str]] = {
+    "bound": {"cdf": "CDF certificate", "standard": "Standard certificate"},
+    "attack": {
+        "ace_lower_true": "confidence in the true class lowered",
+        "ace_raise_true": "confidence in the true class raised",
+        "ace_lower_predicted": "confidence in the predicted class lowered",
+        "ace_raise_predicted": "confidence in the predicted class raised",
+    },
+}
+"""Names of values that mean something else under another qualifier, by qualifier."""
 FIRST = ("clean", "over", "under", "as_served")
 """Values that stand before all others, in this order."""
 MOST_COLUMNS = 4
@@ -84,21 +109,25 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
 
 def arrange(estimates: list[ReportEstimate]) -> list[EstimateTable]:
     """Return the tables of a check's estimates, in the order their first numbers are published."""
-    groups: dict[tuple[str, ...], list[ReportEstimate]] = {}
+    groups: dict[tuple[tuple[str, ...], str], list[ReportEstimate]] = {}
     for estimate in estimates:
-        groups.setdefault(tuple(split_name(estimate.name)[1]), []).append(estimate)
-    return [table for keys, group in groups.items() for table in _tables(keys, group)]
+        base, qualifiers = split_name(estimate.name)
+        keys = tuple(qualifiers)
+        title = SECTIONS.get(keys, {}).get(base) or TITLES.get(keys, "")
+        groups.setdefault((keys, title), []).append(estimate)
+    return [table for (keys, title), group in groups.items() for table in _tables(keys, title, group)]
 
 
-def _tables(keys: tuple[str, ...], group: list[ReportEstimate]) -> list[EstimateTable]:
-    """Return the tables of numbers with the same qualifiers."""
+def _tables(keys: tuple[str, ...], title: str, group: list[ReportEstimate]) -> list[EstimateTable]:
+    """Return the tables of numbers with the same qualifiers, and the title they have where it is one table."""
     told = [split_name(estimate.name)[1] for estimate in group]
     values = {key: list(dict.fromkeys(one[key] for one in told)) for key in keys}
     varying = [key for key in keys if len(values[key]) > 1] or list(keys[:1])
-    fixed = ", ".join(f"{key} {words(values[key][0])}" for key in keys if key not in varying)
+    fixed = ", ".join(f"{key} {value_words(key, values[key][0])}" for key in keys if key not in varying)
     if len(varying) < 2:
-        return [_by_metric(varying[0] if varying else "", fixed, group)]
-    if len(varying) == 2 and len(values[varying[0]]) <= MOST_COLUMNS < len(values[varying[1]]):
+        return [_by_metric(varying[0] if varying else "", title, fixed, group)]
+    is_long = len(values[varying[0]]) <= MOST_COLUMNS < len(values[varying[1]])
+    if len(varying) == 2 and (is_long or varying[1] == "radius"):
         varying.reverse()
     by_metric: dict[str, list[ReportEstimate]] = {}
     for estimate in group:
@@ -113,41 +142,46 @@ def _matrix(metric: str, keys: list[str], fixed: str, group: list[ReportEstimate
     for estimate in group:
         qualifiers = split_name(estimate.name)[1]
         cells.setdefault(tuple(qualifiers[key] for key in down), {})[qualifiers[across]] = estimate
-    columns = _ordered(value for row in cells.values() for value in row)
+    columns = _ordered(across, (value for row in cells.values() for value in row))
     rows = [
-        _row(", ".join(_words(key, value) for key, value in zip(down, place, strict=True)), row, columns, is_name=False)
-        for place, row in sorted(cells.items(), key=lambda pair: _rank(pair[0][0]))
+        _row(
+            ", ".join(value_words(key, value) for key, value in zip(down, place, strict=True)),
+            row,
+            columns,
+            is_name=False,
+        )
+        for place, row in sorted(cells.items(), key=lambda pair: _rank(down[0], pair[0][0]))
     ]
     unit = group[0].unit
     return EstimateTable(
         title=metric + (f" ({unit})" if unit not in ("", "1") else "") + (f", {fixed}" if fixed else ""),
         corner=" and ".join(down),
-        columns=[_words(across, value) for value in columns],
+        columns=[value_words(across, value) for value in columns],
         descriptions=[group[0].description] if group[0].description else [],
         rows=rows,
         basis=_basis(group),
     )
 
 
-def _by_metric(key: str, fixed: str, group: list[ReportEstimate]) -> EstimateTable:
+def _by_metric(key: str, title: str, fixed: str, group: list[ReportEstimate]) -> EstimateTable:
     """Return the table of several metrics that differ in one qualifier at most."""
     cells: dict[str, dict[str, ReportEstimate]] = {}
     for estimate in group:
         base, qualifiers = split_name(estimate.name)
         cells.setdefault(base, {})[qualifiers.get(key, "value")] = estimate
-    values = _ordered(value for row in cells.values() for value in row)
+    values = _ordered(key, (value for row in cells.values() for value in row))
     first = {name: next(iter(row.values())) for name, row in cells.items()}
     basis = _basis(group)
     if key in ROW_QUALIFIERS or len(values) > MOST_COLUMNS:
         bases = {name: "" if basis else _basis(list(row.values())) for name, row in cells.items()}
         return EstimateTable(
-            title=_title(key, fixed, values),
+            title=_title(key, title, fixed, values),
             corner=ROW_QUALIFIERS.get(key, key),
             columns=list(cells),
             descriptions=[told for name, one in bases.items() if (told := _described(name, first[name], one))],
             rows=[
                 _row(
-                    _words(key, value),
+                    value_words(key, value),
                     {name: row[value] for name, row in cells.items() if value in row},
                     list(cells),
                     is_name=False,
@@ -158,9 +192,9 @@ def _by_metric(key: str, fixed: str, group: list[ReportEstimate]) -> EstimateTab
             column_bases=list(bases.values()),
         )
     return EstimateTable(
-        title=_title(key, fixed, values),
+        title=_title(key, title, fixed, values),
         corner="metric",
-        columns=[_words(key, value) for value in values],
+        columns=[value_words(key, value) for value in values],
         descriptions=[],
         rows=[
             _row(name, row, values, description=first[name].description, unit=first[name].unit)
@@ -175,11 +209,11 @@ def _described(name: str, estimate: ReportEstimate, basis: str) -> str:
     return f"{told} ({basis}.)" if basis else told
 
 
-def _title(key: str, fixed: str, values: list[str]) -> str:
+def _title(key: str, title: str, fixed: str, values: list[str]) -> str:
     if not key:
         return "Overall"
-    title = "Unattacked and under attack" if "clean" in values else TITLES.get(key, f"By {key}")
-    return f"{title}: {fixed}" if fixed else title
+    found = "Unattacked and under attack" if "clean" in values else title or f"By {key}"
+    return f"{found}: {fixed}" if fixed else found
 
 
 def _row(
@@ -194,18 +228,34 @@ def _row(
     return Row(heading, description, unit, [cells.get(one) for one in columns], _basis(list(cells.values())), is_name)
 
 
-def _ordered(values: Iterable[str]) -> list[str]:
-    return sorted(dict.fromkeys(values), key=_rank)
+def _ordered(key: str, values: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(values), key=lambda value: _rank(key, value))
 
 
-def _rank(value: str) -> int:
-    return FIRST.index(value) if value in FIRST else len(FIRST)
+def _rank(key: str, value: str) -> tuple[int, float]:
+    """Return where a value stands: radii by size, others as published behind those of ``FIRST``."""
+    return FIRST.index(value) if value in FIRST else len(FIRST), _size(value) if key == "radius" else 0.0
 
 
-def _words(key: str, value: str) -> str:
-    if key == "epsilon":
-        return "0 (unattacked)" if value == "0" else radius(value)
-    return words(value)
+def _size(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.inf
+
+
+def value_words(key: str, value: str) -> str:
+    """Return what people call a qualifier's value.
+
+    >>> value_words("radius", "0"), value_words("radius", "0.25"), value_words("bound", "cdf")
+    ('0 (no attacker)', '0.25', 'CDF certificate')
+    """
+    match key:
+        case "epsilon":
+            return "0 (unattacked)" if value == "0" else radius(value)
+        case "radius":
+            return "0 (no attacker)" if value == "0" else radius(value)
+    return VALUES.get(key, {}).get(value) or words(value)
 
 
 def _basis(group: list[ReportEstimate]) -> str:
@@ -250,7 +300,7 @@ def arrange_counts(counts: dict[str, int]) -> tuple[dict[str, int], list[CountTa
         if not qualifiers:
             whole[name] = count
             continue
-        of = ", ".join(_words(key, value) for key, value in qualifiers.items())
+        of = ", ".join(value_words(key, value) for key, value in qualifiers.items())
         parts.setdefault(tuple(qualifiers), {}).setdefault(of, {})[base] = count
     tables = []
     for keys, rows in parts.items():
