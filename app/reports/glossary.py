@@ -74,4 +74,39 @@ GLOSSARY: dict[str, str] = {
     "input reduction": "Leaves out words as long as the prediction stays, until what is left means nothing to a "
     "reader (Feng et al. 2018, arXiv:1804.07781).",
     "IGA": "Breeds combinations of synonyms with an improved genetic algorithm (Wang et al. 2019, arXiv:1909.06723).",
+    "randomized smoothing": "Serving, in place of a network, its average over many draws of Gaussian noise (standard "
+    "deviation sigma) added to the input. How often a class wins under noise, and how confident the average is, cannot "
+    "change much between inputs close to each other; that much can be proven (Cohen et al. 2019, arXiv:1902.02918).",
+    "certified radius": "The l_2 length of change, on pixels from 0 to 1, up to which no attacker whatsoever can "
+    "change the smoothed model's class for an example.",
+    "certified accuracy": "Share of all examples whose class is right and proven to stay so within a radius. A floor "
+    "for the accuracy under any attack of that length; abstentions count as wrong.",
+    "average certified radius": "Mean certified radius over all examples, 0 where the class is wrong or the model "
+    "abstains.",
+    "abstention": "The draws do not show that one class wins under noise more than half of the time, so the smoothed "
+    "model gives no class and nothing is proven of the example.",
+    "CCE": "Certified calibration error: the largest ECE that any change within a radius can cause on the examples "
+    "certified at it, found exactly from their certified confidence intervals. It is a ceiling: no attacker can do "
+    "worse, none need be able to do as much. The system-level CCE (cce_system) is over all examples and lets those "
+    "not certified become right or wrong with any confidence (Emde et al.).",
+    "certified Brier score": "The largest Brier score that any change within a radius can cause on the examples "
+    "certified at it.",
+    "Brier confidences": "Confidences that make the Brier score worst: the lowest where the class is right, the "
+    "highest where it is wrong. Their ECE (brier_ece) is no more than the CCE, so it is no guarantee.",
+    "ADMM (ACCE)": "The solver by which the paper approximates the CCE. It ends at or below it, so what it finds "
+    "(acce) is no guarantee; reported to compare with the paper.",
+    "dECE": "A differentiable ECE, raised by gradient ascent within the certified intervals. What it finds is no more "
+    "than the CCE, so it is no guarantee; reported to compare.",
+    "alpha": "Probability that noise drawn by bad luck makes a certificate wrong. Per example: each certificate errs "
+    "with that probability, so among many some may. Jointly: all hold at once but with that probability. It is not "
+    "the 95% of the confidence intervals, which say how much another sample of examples would differ.",
+    "CDF certificate, Standard certificate": "Two ways to bound an example's confidence within a radius: from the "
+    "distribution of its scores under noise (CDF, tighter) or from their mean alone (Standard; Kumar et al. 2020, "
+    "arXiv:2009.08061).",
+    "shared noise": "All examples see the same draws of noise, which is fastest. Each certificate holds as if it had "
+    "draws of its own, but where luck is bad it is bad for many at once.",
+    "adaptive sampling": "Drawing noise for an example only until it is settled at which radii it is certified. Its "
+    "intervals are anytime-valid: they hold whenever the draws end, and are wider for it.",
+    "ACE attack": "Changes the input, within the radius, so that the smoothed confidence in the true or in the "
+    "predicted class falls or rises. What it reaches is a floor for the worst case, the CCE its ceiling.",
 }
