@@ -103,8 +103,7 @@ def test_harm_is_judged_by_the_lower_end() -> None:
 
 
 def test_harm_on_a_handful_of_examples_may_be_chance() -> None:
-    handful = {"n": 90, "cce": 0.42, "attacked": {"ace_lower_true": 0.31}}
-    answer = told(asked=LOWER, **handful)
+    answer = told(n=90, cce=0.42, attacked={"ace_lower_true": 0.31}, asked=LOWER)
     assert answer.standing == "unproven"
     assert "81 of the examples are certified at l_2 0.25, too few" in answer.headline
 
@@ -363,10 +362,8 @@ def test_a_check_of_another_version_still_has_a_report() -> None:
 
 
 def test_the_page_holds_the_answer_the_tables_and_the_glossary(reports: Reports) -> None:
-    attacked = {"ace_lower_true": 0.05}
-    audit_id = reports.own(
-        fabricated_certificates.finished(reports.database, reports.store, attacked=attacked, asked=LOWER)
-    )
+    measured: dict[str, Any] = {"attacked": {"ace_lower_true": 0.05}, "asked": LOWER}
+    audit_id = reports.own(fabricated_certificates.finished(reports.database, reports.store, **measured))
     report = reports.compose(audit_id)
     assert report.question == "Is the confidence of cifar-resnet110-noise025 1 real?"
     assert report.answer.standing == "real"
