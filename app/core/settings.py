@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -61,6 +62,11 @@ class Settings(BaseSettings):
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
     torch_threads: int = Field(
         default=0, ge=0, description="CPU threads per worker; 0: all cores. Part of what makes a run repeatable."
+    )
+    autocast: Literal["off", "bfloat16"] = Field(
+        default="off",
+        description="Let certified_calibration compute networks in bfloat16: faster on a GPU; what is certified is "
+        "then the network in that arithmetic.",
     )
 
     resources: Path | None = Field(

@@ -147,7 +147,7 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
     blind = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
     assert (blind.examples, blind.seconds) == (20, None)
     params = UncertaintySpanParams.model_validate(submission(*pair)["checks"][0])
-    assert (blind.forward_passes, blind.backward_passes, blind.queries) == params.passes(20, {})
+    assert (blind.forward_passes, blind.backward_passes, blind.queries) == params.passes(20, {})[:3]
     make_ready(services)
     seen = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
     assert seen.seconds == pytest.approx(OVERHEAD_S + 0.001 * seen.forward_passes + 0.002 * seen.backward_passes)

@@ -119,6 +119,16 @@ class RunContext(Protocol):
         """Where the classifier computes."""
         ...
 
+    @property
+    def examples(self) -> int:
+        """How many examples the stage has, all its shards together."""
+        ...
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The dtype the operator allows networks to compute in where a method does not need float32; None: none."""
+        ...
+
     def batches(self) -> Iterator[Batch]:
         """Yield the shard's batches in order; looks for cancellation before each and counts each as progress after."""
         ...

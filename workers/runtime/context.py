@@ -82,6 +82,16 @@ class ShardContext:
         """Where the classifier computes."""
         return self._resources.device
 
+    @property
+    def examples(self) -> int:
+        """Examples of the stage."""
+        return self._job.examples
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The dtype the operator allows networks to compute in."""
+        return self._resources.autocast
+
     def positions(self) -> NDArray[np.int64]:
         """Return the dataset positions of this shard's examples, in order."""
         return self._chosen(self.dataset.labels)

@@ -53,6 +53,7 @@ class Resources:
     def __init__(self, store: ArtifactStore, device: torch.device, settings: Settings) -> None:
         self.store = store
         self.device = device
+        self.autocast = torch.bfloat16 if settings.autocast == "bfloat16" else None
         self._settings = settings
         self._models: _Recent[ImageClassifier] = _Recent()
         self._datasets: _Recent[ImageDataset] = _Recent()

@@ -5,22 +5,30 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from app.contracts.estimates import Metric
-from app.contracts.families import temperature_attack, uncertainty_span
+from app.contracts.families import certified_calibration, temperature_attack, uncertainty_span
+from app.contracts.families.certified_calibration import CertifiedCalibrationParams
 from app.contracts.families.costs import Passes
 from app.contracts.families.temperature_attack import TemperatureAttackParams
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from app.contracts.targets import IMAGES, SINGLE_LABEL_TEXTS
 
-CheckParams = Annotated[UncertaintySpanParams | TemperatureAttackParams, Field(discriminator="kind")]
+AnyParams = UncertaintySpanParams | TemperatureAttackParams | CertifiedCalibrationParams
+
+CheckParams = Annotated[AnyParams, Field(discriminator="kind")]
 """Body of a check."""
 
 METRICS: dict[str, list[Metric]] = {
     "uncertainty_span": uncertainty_span.METRICS,
     "temperature_attack": temperature_attack.METRICS,
+    "certified_calibration": certified_calibration.METRICS,
 }
 """Every metric a family publishes, by family."""
 
-TASKS: dict[str, tuple[str, ...]] = {"uncertainty_span": (IMAGES,), "temperature_attack": SINGLE_LABEL_TEXTS}
+TASKS: dict[str, tuple[str, ...]] = {
+    "uncertainty_span": (IMAGES,),
+    "temperature_attack": SINGLE_LABEL_TEXTS,
+    "certified_calibration": (IMAGES,),
+}
 """What the models a family audits do."""
 
 GRADIENT_FAMILIES = frozenset({"uncertainty_span"})
@@ -48,13 +56,14 @@ class Costed(Protocol):
         ...
 
 
-_PARAMS: dict[str, type[UncertaintySpanParams] | type[TemperatureAttackParams]] = {
+_PARAMS: dict[str, type[AnyParams]] = {
     "uncertainty_span": UncertaintySpanParams,
     "temperature_attack": TemperatureAttackParams,
+    "certified_calibration": CertifiedCalibrationParams,
 }
 
 
-def params_contract(kind: str) -> type[UncertaintySpanParams] | type[TemperatureAttackParams]:
+def params_contract(kind: str) -> type[AnyParams]:
     """Return the parameters of a family.
 
     Raises:

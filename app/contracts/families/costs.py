@@ -10,8 +10,10 @@ class Passes(NamedTuple):
         forward: Single-example forward passes.
         backward: Single-example forward and backward passes.
         queries: Scores a black-box attack asks for, those answered from a cache included.
+        compute_s: Seconds of one core beside the model: solvers and certificates.
     """
 
     forward: int
     backward: int
     queries: int = 0
+    compute_s: float = 0.0

@@ -1,0 +1,283 @@
+"""Parameters and metrics of ``certified_calibration``: what can an adversary provably do to a model's confidence."""
+
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from app.contracts.base import Real, Request
+from app.contracts.estimates import Metric
+from app.contracts.families.costs import Passes
+
+AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
+"""The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
+
+ConfidenceBound = Literal["cdf", "standard"]
+Solver = Literal["exact", "admm", "dece", "brier"]
+
+BOUNDS: tuple[ConfidenceBound, ...] = ("cdf", "standard")
+"""Both are always computed; ``confidence_bound`` says which one the calibration bounds rest on."""
+
+LEAST_RADIUS = 1e-4
+"""Radii closer together than this are not told apart."""
+
+ATTACKED_DRAWS = 1000
+"""Draws of noise an attacked image's smoothed confidence is measured with, at most ``n``."""
+
+
+class CertifiedCalibrationParams(Request):
+    """Bound calibration under every perturbation of an l_2 radius, by randomized smoothing (Emde et al.)."""
+
+    kind: Literal["certified_calibration"] = Field(description="This family.")
+    sigma: Real = Field(
+        default=0.25,
+        ge=1e-3,
+        le=100,
+        description="Standard deviation of the Gaussian noise, on pixels in [0, 1]; pixels are not clipped. Use what "
+        "the model was trained with.",
+    )
+    n0: int = Field(default=100, ge=1, le=100_000, description="Draws that select the class; used for nothing else.")
+    n: int = Field(
+        default=100_000,
+        ge=10,
+        le=10_000_000,
+        description="Draws that estimate; no radius above sigma Phi^-1(alpha^(1/n)) can be certified.",
+    )
+    alpha: Real = Field(
+        default=0.001,
+        ge=1e-12,
+        le=0.2,
+        description="Probability that an example's certified radius is wrong, and that its certified confidences are.",
+    )
+    radii: list[Annotated[Real, Field(ge=0, le=1e4)]] = Field(
+        default=[0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75],
+        min_length=1,
+        max_length=32,
+        description="l_2 radii to certify at, ascending, on pixels in [0, 1]. The paper goes on to 1, 1.5, 2, 2.5 for "
+        "larger sigma.",
+    )
+    bins: int = Field(default=15, ge=1, le=100, description="Equal-width confidence bins.")
+    sampling: Literal["fixed", "adaptive"] = Field(
+        default="fixed",
+        description="`fixed`: n draws each. `adaptive`: an example's draws end once a confidence sequence has settled "
+        "at which of the radii it is certified; confidence intervals are then wider.",
+    )
+    confidence_bound: ConfidenceBound = Field(
+        default="cdf", description="`cdf`: from the distribution of scores (tighter); `standard`: from their mean."
+    )
+    noise: Literal["shared", "independent"] = Field(
+        default="shared",
+        description="`shared`: all examples see the same draws, which is fastest; every example's guarantee holds, but "
+        "errors are correlated across examples. `independent`: each its own.",
+    )
+    joint: bool = Field(
+        default=False,
+        description="Let all certificates of the sample hold at once with probability 1 - alpha: each is made at "
+        "alpha / (2 samples), a union bound. The paper makes each at alpha.",
+    )
+    solvers: list[Solver] = Field(
+        default=["exact", "brier"],
+        max_length=4,
+        description="Ways to the worst-case calibration error. `exact` always; the others, which find no more than it "
+        "and certify nothing, to compare: `admm` (the paper's), `dece` (gradient ascent), `brier` (confidences of the "
+        "worst Brier score).",
+    )
+    ace_attacks: list[AceAttack] = Field(
+        default_factory=list,
+        max_length=4,
+        description="Attack the smoothed model's confidence too, to see attack <= certificate.",
+    )
+    attack_radius: Real | None = Field(
+        default=None, description="Which of the radii to attack at. Default: the largest one not above sigma."
+    )
+    attack_steps: int = Field(default=20, ge=1, le=1000, description="Gradient steps of an attack.")
+    attack_draws: int = Field(default=16, ge=1, le=1000, description="Draws of noise per gradient step.")
+
+    @field_validator("radii")
+    @classmethod
+    def _radii_ascend(cls, radii: list[float]) -> list[float]:
+        for before, after in pairwise(radii):
+            if after - before < LEAST_RADIUS:
+                raise ValueError(f"radii must ascend by at least {LEAST_RADIUS:g}: {after:g} follows {before:g}")
+        return radii
+
+    @field_validator("solvers")
+    @classmethod
+    def _exact_always(cls, solvers: list[Solver]) -> list[Solver]:
+        if len(set(solvers)) != len(solvers):
+            raise ValueError("solvers must differ from each other")
+        return ["exact", *[solver for solver in solvers if solver != "exact"]]
+
+    @field_validator("ace_attacks")
+    @classmethod
+    def _attacks_differ(cls, attacks: list[AceAttack]) -> list[AceAttack]:
+        if len(set(attacks)) != len(attacks):
+            raise ValueError("attacks must differ from each other")
+        return attacks
+
+    @field_validator("attack_radius")
+    @classmethod
+    def _attack_radius_is_certified(cls, radius: float | None, info: ValidationInfo) -> float | None:
+        radii = info.data.get("radii")
+        if radius is not None and radii is not None and (radius <= 0 or radius not in radii):
+            told = ", ".join(f"{one:g}" for one in radii if one > 0) or "there is none"
+            raise ValueError(f"attack_radius must be one of the radii above 0 ({told}), got {radius:g}")
+        return radius
+
+    @model_validator(mode="after")
+    def _say_the_attack_radius(self) -> Self:
+        # What is stored and reported can be run again, also by a version with another default.
+        if self.ace_attacks and self.attack_radius is None:
+            positive = [radius for radius in self.radii if radius > 0]
+            if not positive:
+                raise ValueError("ace_attacks need a radius above 0 among radii")
+            self.attack_radius = max((radius for radius in positive if radius <= self.sigma), default=positive[0])
+        return self
+
+    def references(self) -> dict[str, str]:
+        """Return nothing: no further model or dataset takes part."""
+        return {}
+
+    def held_out(self) -> int:
+        """Return 0: nothing is fitted."""
+        return 0
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return how many single-example passes the check takes at most; adaptive sampling takes fewer.
+
+        Args:
+            samples: Examples audited.
+            sizes: Of no meaning here.
+            mean_words: Of no meaning here.
+        """
+        forward = samples * (self.n0 + self.n)
+        gradients = len(self.ace_attacks) * samples * self.attack_steps * self.attack_draws
+        # A step's forward pass is done again in its backward pass, so that one draw's graph is held at a time.
+        forward += gradients + len(self.ace_attacks) * samples * min(self.n, ATTACKED_DRAWS)
+        return Passes(forward, gradients)
+
+
+METRICS = [
+    Metric(
+        name="certified_accuracy",
+        qualifiers=["radius"],
+        unit="1",
+        better="higher",
+        description="Share of all examples whose class is right and certified not to change within the radius; "
+        "abstentions count as wrong.",
+    ),
+    Metric(
+        name="certified_share",
+        qualifiers=["radius"],
+        unit="1",
+        better="higher",
+        description="Share of all examples whose class, right or wrong, is certified at the radius: those cce, cbs and "
+        "the comparisons at this radius are over.",
+    ),
+    Metric(
+        name="average_certified_radius",
+        unit="pixel l_2",
+        better="higher",
+        description="Mean certified radius, 0 where the class is wrong or the procedure abstains.",
+    ),
+    Metric(
+        name="cce",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="Certified calibration error: the largest ECE any perturbation within the radius can cause on the "
+        "examples certified at it, solved exactly.",
+    ),
+    Metric(
+        name="cce_system",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="Certified calibration error of the whole system, over all examples: those not certified at the "
+        "radius may become right or wrong, with any confidence.",
+    ),
+    Metric(
+        name="cbs",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="Certified Brier score: the largest top-label Brier score within the radius, on the examples "
+        "certified at it.",
+    ),
+    Metric(
+        name="ece",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="ECE without an attack, on the examples certified at the radius: what cce starts from.",
+    ),
+    Metric(
+        name="acce",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="What the paper's ADMM finds of cce: no more than it, so no certificate.",
+    ),
+    Metric(
+        name="dece",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="What gradient ascent on the differentiable ECE finds of cce: no more than it, so no certificate.",
+    ),
+    Metric(
+        name="brier_ece",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="ECE of the confidences of the worst Brier score: no more than cce, so no certificate.",
+    ),
+    Metric(
+        name="interval_width",
+        qualifiers=["bound", "radius"],
+        unit="1",
+        better="lower",
+        description="Mean width of the certified confidence interval at the radius, over the examples that are not "
+        "abstained on.",
+    ),
+    Metric(
+        name="abstention_rate",
+        unit="1",
+        better="lower",
+        description="Share of examples for which no class is shown to have a probability of at least 1/2 under noise.",
+    ),
+    Metric(
+        name="accuracy",
+        unit="1",
+        better="higher",
+        description="Accuracy of the smoothed classifier without an attack (PREDICT); abstentions count as wrong.",
+    ),
+    Metric(
+        name="ece",
+        unit="1",
+        better="lower",
+        description="ECE of the smoothed classifier without an attack, over the examples it does not abstain on.",
+    ),
+    Metric(
+        name="brier",
+        unit="1",
+        better="lower",
+        description="Top-label Brier score of the smoothed classifier without an attack, over the examples it does not "
+        "abstain on.",
+    ),
+    Metric(
+        name="ece",
+        qualifiers=["attack", "radius"],
+        unit="1",
+        better="lower",
+        description="ECE under an attack on the smoothed confidence, on the examples certified at the radius.",
+    ),
+    Metric(
+        name="brier",
+        qualifiers=["attack", "radius"],
+        unit="1",
+        better="lower",
+        description="Top-label Brier score under an attack on the smoothed confidence, on the examples certified at "
+        "the radius.",
+    ),
+]

@@ -1,0 +1,117 @@
+"""Attacks on a smoothed confidence inside the certified radius: attack <= certificate."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, parameters
+from workers.attacks.ace import ETA_OMEGA, eta_omega
+from workers.attacks.pgd import PGD
+from workers.attacks.smoothed import smoothed_logits
+from workers.families.certified_calibration.records import column_of
+from workers.families.protocol import Records
+
+ATTACKS = list(ETA_OMEGA)
+
+Floats = NDArray[np.float64]
+
+
+def columns(records: Records) -> dict[str, Floats]:
+    """Return every column as float64, null as NaN."""
+    return {
+        name: np.array([np.nan if value is None else value for value in records[name].to_pylist()], dtype=np.float64)
+        for name in records.column_names
+    }
+
+
+def is_certified(certify: dict[str, Floats], radius: float) -> NDArray[np.bool_]:
+    return (certify["abstained"] == 0) & (certify["radius"] >= radius)
+
+
+@pytest.fixture(scope="module")
+def attacked() -> tuple[Any, dict[str, Any], Any]:
+    params = parameters(
+        n=4000, ace_attacks=ATTACKS, attack_radius=0.1, attack_steps=10, attack_draws=64, solvers=["exact"]
+    )
+    result, done = audit(params, NETWORK, DATA)
+    return result, {name: columns(table) for name, table in done.items()}, params
+
+
+@pytest.fixture(scope="module")
+def tables(attacked: Any) -> dict[str, Any]:
+    return attacked[1]
+
+
+def test_those_certified_at_the_radius_are_attacked_and_nobody_else(tables: Any) -> None:
+    certified = is_certified(tables["certify"], 0.1)
+    assert 5 < certified.sum() < len(certified)
+    for name in ATTACKS:
+        assert ((tables[name]["attacked"] == 1) == certified).all()
+        assert (np.isfinite(tables[name]["confidence"]) == certified).all()
+
+
+def test_an_attack_stays_within_its_radius(tables: Any) -> None:
+    for name in ATTACKS:
+        distances = tables[name]["distance"][tables[name]["attacked"] == 1]
+        assert (distances <= 0.1 * (1 + 1e-5)).all()
+        assert distances.max() > 0.08
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_attacked_confidence_leaves_its_certified_interval(tables: Any, name: str) -> None:
+    certify, attack = tables["certify"], tables[name]
+    slack = 5 * attack["standard_error"]
+    for bound in ("cdf", "standard"):
+        lower, upper = (certify[column_of(side, bound, 0.1)] for side in ("lower", "upper"))
+        known = attack["attacked"] == 1
+        assert (attack["confidence"] >= lower - slack)[known].all()
+        assert (attack["confidence"] <= upper + slack)[known].all()
+
+
+def test_attacks_move_confidence_their_way(tables: Any) -> None:
+    before = tables["certify"]["confidence"]
+    known = tables["ace_lower_predicted"]["attacked"] == 1
+    lowered = (tables["ace_lower_predicted"]["confidence"] - before)[known]
+    raised = (tables["ace_raise_predicted"]["confidence"] - before)[known]
+    assert lowered.mean() < -0.05
+    assert raised.mean() > 0.02
+
+
+def test_calibration_under_attack_is_below_the_certificate(attacked: Any) -> None:
+    estimates = attacked[0].estimates
+    for name in ATTACKS:
+        assert estimates[f"ece[attack={name},radius=0.1]"].value <= estimates["cce[radius=0.1]"].value
+        assert estimates[f"brier[attack={name},radius=0.1]"].value <= estimates["cbs[radius=0.1]"].value
+
+
+def test_many_draws_and_many_steps_do_not_beat_the_certificate() -> None:
+    """A direct attack, without the family: 256 draws a step, judged on 20,000 fresh draws."""
+    params = parameters(n=20_000, solvers=["exact"])
+    certify = columns(audit(params, NETWORK, DATA)[1]["certify"])
+    chosen = np.flatnonzero(is_certified(certify, 0.1))[:6]
+    classes = torch.as_tensor(certify["candidate"][chosen].astype(np.int64))
+    generator = torch.Generator().manual_seed(11)
+    draws = 0.25 * torch.randn(256, 1, 4, 4, generator=generator)
+    fresh = 0.25 * torch.randn(20_000, 1, 4, 4, generator=generator)
+    # Pixels may leave [0, 1] under a certificate, so the attack may too.
+    search = PGD("l2", epsilon=0.1, step_size=0.02, steps=12, box=(-10.0, 10.0))
+    for eta, end in ((1, "lower"), (-1, "upper")):
+        outcome = search.run(
+            [lambda noisy: smoothed_logits(NETWORK.logits, draws, noisy)], IMAGES[chosen], eta_omega(eta, classes)
+        )
+        for row, image, label in zip(chosen, outcome.best, classes, strict=True):
+            scores = NETWORK.logits(image + fresh).softmax(1)[:, label].double()
+            error = 5 * float(scores.std()) / len(fresh) ** 0.5
+            certified = certify[column_of(end, "cdf", 0.1)][row]
+            reached = float(scores.mean())
+            assert reached >= certified - error if end == "lower" else reached <= certified + error
+
+
+def test_no_cut_changes_an_attack_beyond_its_batches() -> None:
+    params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=4)
+    once = audit(params, NETWORK, DATA)[1]["ace_lower_true"]
+    again = audit(params, NETWORK, DATA, shards=2)[1]["ace_lower_true"]
+    assert again.equals(once)

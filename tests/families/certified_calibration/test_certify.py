@@ -1,0 +1,155 @@
+"""The stage ``certify`` against closed forms, and against itself however it is cut."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from app.contracts.families.certified_calibration import BOUNDS
+from tests.families.certified_calibration.audits import (
+    DATA,
+    IMAGES,
+    LINEAR,
+    NETWORK,
+    WEIGHTS,
+    audit,
+    margins,
+    parameters,
+)
+from tests.families.in_memory import Model
+from workers.families.certified_calibration.certify import certificate_alpha
+from workers.families.certified_calibration.records import column_of
+from workers.families.protocol import Records
+
+SIGMA = 0.25
+
+
+def certify(params, model=NETWORK, data=DATA, **more) -> Records:
+    return audit(params, model, data, **more)[1]["certify"]
+
+
+def floats(records: Records, name: str) -> np.ndarray:
+    return records[name].to_numpy().astype(np.float64)
+
+
+def test_a_linear_classifier_gets_the_radius_of_its_closed_form() -> None:
+    """P(class) = Phi(margin / sigma), so R = margin: never more than that, and as near as 20,000 draws can show."""
+    n = 20_000
+    records = certify(parameters(n=n, noise="independent"), LINEAR, (IMAGES, (margins() > 0).long()))
+    # Near the boundary the selection may pick the other class, whose margin is negative.
+    true = np.where(records["candidate"].to_numpy() == 1, 1, -1) * margins().numpy()
+    p = norm.cdf(true / SIGMA)
+    known = ~records["abstained"].to_numpy()
+    # Five standard errors below, and the one-sided bound another 3.1 of them.
+    error = 8.2 * np.sqrt(p * (1 - p) / n) + 10 / n
+    assert (floats(records, "p_lower") <= p).all()
+    assert (floats(records, "p_lower") >= p - error).all()
+    assert (floats(records, "radius")[known] <= true[known]).all()
+    assert known.sum() > 18
+
+
+def test_a_linear_classifier_is_as_sure_as_the_integral_says() -> None:
+    n = 20_000
+    records = certify(parameters(n=n, noise="independent"), LINEAR, (IMAGES, (margins() > 0).long()))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    scale = 2 * float(WEIGHTS.double().norm())
+    side = np.where(records["candidate"].to_numpy() == 1, 1, -1)
+    towards = side * margins().numpy()
+    expected = (1 / (1 + np.exp(-scale * (towards[:, None] + SIGMA * nodes)))) @ weights / weights.sum()
+    np.testing.assert_allclose(floats(records, "confidence"), expected, atol=5 * 0.5 / np.sqrt(n))
+
+
+def test_the_certified_interval_of_a_linear_classifier_holds_the_shifted_confidence() -> None:
+    """The worst perturbation of a linear classifier is known: along its weights."""
+    params = parameters(n=20_000, noise="independent")
+    records = certify(params, LINEAR, (IMAGES, (margins() > 0).long()))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    scale = 2 * float(WEIGHTS.double().norm())
+    side = np.where(records["candidate"].to_numpy() == 1, 1, -1)
+    for radius in params.radii:
+        for moved, end in ((-radius, "lower"), (radius, "upper")):
+            towards = side * margins().numpy() + moved
+            reached = (1 / (1 + np.exp(-scale * (towards[:, None] + SIGMA * nodes)))) @ weights / weights.sum()
+            for bound in BOUNDS:
+                certified = floats(records, column_of(end, bound, radius))
+                assert (certified <= reached if end == "lower" else certified >= reached).all()
+
+
+@pytest.mark.parametrize("noise", ["shared", "independent"])
+@pytest.mark.parametrize("sampling", ["fixed", "adaptive"])
+def test_no_cut_changes_a_certificate(noise: str, sampling: str) -> None:
+    params = parameters(noise=noise, sampling=sampling)
+    whole = certify(params)
+    assert certify(params, shards=5).equals(whole)
+    assert certify(params, batch_size=3).equals(whole)
+
+
+def test_independent_noise_differs_between_equal_images_and_shared_noise_does_not() -> None:
+    twins = (IMAGES[:1].repeat(4, 1, 1, 1), torch.zeros(4, dtype=torch.int64))
+    shared = floats(certify(parameters(noise="shared"), data=twins), "confidence")
+    independent = floats(certify(parameters(noise="independent"), data=twins), "confidence")
+    assert len(set(shared)) == 1
+    assert len(set(independent)) == 4
+
+
+def test_adaptive_sampling_spares_draws_and_decides_alike() -> None:
+    fixed = certify(parameters(n=20_000))
+    adaptive = certify(parameters(n=20_000, sampling="adaptive"))
+    assert floats(adaptive, "draws").sum() < 0.7 * floats(fixed, "draws").sum()
+    decisions = [
+        [(floats(records, "radius") >= radius) & ~records["abstained"].to_numpy() for radius in parameters().radii]
+        for records in (fixed, adaptive)
+    ]
+    assert np.mean(np.array(decisions[0]) == np.array(decisions[1])) >= 0.98
+
+
+def test_joint_certificates_are_made_at_a_share_of_alpha() -> None:
+    params = parameters(joint=True, alpha=0.01)
+    assert certificate_alpha(params, 24) == pytest.approx(0.01 / 48)
+    assert certificate_alpha(parameters(alpha=0.01), 24) == 0.01
+    single, joint = certify(parameters(alpha=0.01)), certify(params)
+    assert (floats(joint, "p_lower") < floats(single, "p_lower")).all()
+    for column in (column_of("lower", "cdf", 0.1), column_of("lower", "standard", 0.1)):
+        assert (floats(joint, column) <= floats(single, column)).all()
+
+
+def test_the_two_certificates_agree_with_each_other() -> None:
+    records = certify(parameters())
+    previous = None
+    for radius in parameters().radii:
+        ends = {
+            (side, bound): floats(records, column_of(side, bound, radius))
+            for side in ("lower", "upper")
+            for bound in BOUNDS
+        }
+        # The histogram's cells are 2^-14 wide.
+        assert (ends["lower", "cdf"] >= ends["lower", "standard"] - 2**-14).all()
+        assert (ends["upper", "cdf"] <= ends["upper", "standard"] + 2**-14).all()
+        if previous is not None:
+            assert (ends["lower", "cdf"] <= previous["lower", "cdf"]).all()
+            assert (ends["upper", "cdf"] >= previous["upper", "cdf"]).all()
+        previous = ends
+
+
+def test_an_example_whose_noisy_outputs_are_not_finite_is_errored_alone() -> None:
+    def breaks(images: torch.Tensor) -> torch.Tensor:
+        logits = NETWORK.logits(images)
+        dark = images.flatten(1)[:, 0] < 0.3
+        return torch.where(dark.unsqueeze(1), torch.nan, logits)
+
+    images = IMAGES.clone()
+    images[:, 0, 0, 0] = 5.0
+    images[3, 0, 0, 0] = 0.5
+    records = certify(parameters(), Model(breaks, 4), (images, DATA[1]))
+    assert records["errored"].to_pylist() == [row == 3 for row in range(24)]
+    assert records["radius"].to_pylist()[3] is None
+    assert records["abstained"].to_pylist()[3] is None
+
+
+def test_bfloat16_is_said_in_the_records() -> None:
+    records = certify(parameters(), autocast=torch.bfloat16)
+    assert set(records["in_bfloat16"].to_pylist()) == {True}
+    exact = certify(parameters())
+    alike = floats(records, "candidate") == floats(exact, "candidate")
+    assert alike.mean() > 0.9
+    np.testing.assert_allclose(floats(records, "confidence")[alike], floats(exact, "confidence")[alike], atol=0.02)

@@ -1,0 +1,28 @@
+"""Gradients through a smoothed classifier: the mean of its scores over fixed draws of noise (SmoothAdv)."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from workers.attacks.pgd import Model
+
+
+def smoothed_logits(model: Model, noise: Tensor, images: Tensor) -> Tensor:
+    """Return the logarithm of the mean score over draws of noise (n, classes), which softmax turns into that mean.
+
+    The attack of Salman et al. 2019 (sec. 3.1): the same draws at every step. Every draw's forward pass is done again
+    in the backward pass, so that one graph is held at a time and memory does not grow with the draws.
+
+    Args:
+        model: Images (n, ...) to logits (n, classes).
+        noise: (draws, ...) what is added to every image.
+        images: (n, ...), differentiable.
+    """
+
+    def log_scores(noisy: Tensor) -> Tensor:
+        return model(noisy).log_softmax(1)
+
+    drawn = [checkpoint(log_scores, images + draw, use_reentrant=False) for draw in noise]
+    return torch.stack(drawn).logsumexp(0) - math.log(len(noise))

@@ -1,0 +1,100 @@
+"""CERTIFY for a batch of images, from the noise to the counts: selection, estimation, and when to stop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from workers.certification.anytime import ConfidenceSequence, Schedule
+from workers.certification.noise import Noise
+from workers.certification.smoothing import Smoother
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What noise showed of a batch; every array has one entry per example.
+
+    Attributes:
+        candidates: Class most often predicted in the selection draws, the first on ties.
+        draws: Estimation draws taken.
+        counts: (batch, classes) how often each class was predicted in them.
+        mean: Mean score of the candidate, in [0, 1].
+        histogram: (batch, LEVELS) the candidate's scores (see :mod:`workers.certification.confidence`).
+        p_lower: Lower bound of the probability of the candidate under noise.
+        p_upper: Upper bound of it; no certificate rests on it.
+        score_alpha: What an interval of the mean score, or a band around the scores' distribution, may err with.
+        unsound: bool, some output was not finite: nothing else means anything then.
+    """
+
+    candidates: Ints
+    draws: Ints
+    counts: NDArray[np.int64]
+    mean: Floats
+    histogram: NDArray[np.int64]
+    p_lower: Floats
+    p_upper: Floats
+    score_alpha: Floats
+    unsound: NDArray[np.bool_]
+
+
+def gather_evidence(
+    smoother: Smoother,
+    images: Tensor,
+    example_ids: Sequence[int],
+    *,
+    selection: Noise,
+    estimation: Noise,
+    n0: int,
+    schedule: Schedule,
+    probabilities: Floats,
+) -> Evidence:
+    """Select each image's class on ``n0`` draws, then draw until its decisions are settled (CERTIFY; Cohen et al.).
+
+    Guarantee: with probability at least 1 - alpha of the schedule over the draws, ``p_lower`` is no more than the
+    probability with which the candidate is predicted under noise; likewise for what ``score_alpha`` is used for. It
+    holds because the class is selected on other draws than those that estimate. An image's evidence depends on nothing
+    but itself and its noise.
+
+    Args:
+        smoother: Passes noisy images through the model.
+        images: (batch, channels, height, width).
+        example_ids: Of the images.
+        selection: Noise the class is selected on; must be unrelated to ``estimation``.
+        estimation: Noise the probability and the scores are estimated on.
+        n0: Selection draws.
+        schedule: At how many draws to look, and what each look may err with.
+        probabilities: (k,) probabilities of the candidate at which something is decided.
+    """
+    candidates = smoother.select(images, selection, n0, example_ids).argmax(1).cpu().numpy()
+    on_device = torch.as_tensor(candidates, device=images.device)
+    tally = smoother.start(images)
+    sequence = ConfidenceSequence(schedule, len(images), probabilities)
+    active = np.arange(len(images))
+    done = 0
+    for look, draws in enumerate(schedule.checkpoints):
+        smoother.extend(tally, images, on_device, active, estimation, done, draws, example_ids)
+        done = draws
+        hits = tally.counts.gather(1, on_device.unsqueeze(1)).squeeze(1).cpu().numpy()
+        unsound = tally.unsound.cpu().numpy()
+        settled = sequence.look(look, active, hits[active])
+        active = active[~(settled | unsound[active])]
+        if len(active) == 0:
+            break
+    draws_taken = tally.draws.cpu().numpy()
+    return Evidence(
+        candidates=candidates,
+        draws=draws_taken,
+        counts=tally.counts.cpu().numpy(),
+        mean=tally.total.cpu().numpy() / draws_taken,
+        histogram=tally.histogram.cpu().numpy(),
+        p_lower=sequence.lower,
+        p_upper=sequence.upper,
+        score_alpha=np.array([schedule.score_alphas[look] for look in sequence.stopped_at]),
+        unsound=unsound,
+    )

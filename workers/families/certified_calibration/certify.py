@@ -1,0 +1,124 @@
+"""The stage ``certify``: class, radius, confidence and its certified intervals, example by example."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.contracts.families.certified_calibration import BOUNDS, CertifiedCalibrationParams
+from workers.attacks.memory import forward
+from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
+from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
+from workers.certification.confidence import cdf_bounds, slack, standard_bounds
+from workers.certification.noise import Noise
+from workers.certification.procedure import Evidence, gather_evidence
+from workers.certification.smoothing import Smoother
+from workers.families.certified_calibration.records import column_of
+from workers.families.protocol import Batch, RunContext
+
+Columns = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Certifier:
+    """Certifies the batches of one shard.
+
+    Attributes:
+        params: Of the check.
+        context: Of the shard.
+    """
+
+    params: CertifiedCalibrationParams
+    context: RunContext
+
+    def certify(self, batch: Batch) -> tuple[Columns, Tensor]:
+        """Certify one batch.
+
+        Returns:
+            The columns of ``certify`` records, and which examples had an output that is not finite (batch,).
+        """
+        evidence = gather_evidence(
+            self.smoother(),
+            batch.images,
+            batch.example_ids,
+            selection=self.noise("selection", batch.images),
+            estimation=self.noise("estimation", batch.images),
+            n0=self.params.n0,
+            schedule=self.schedule,
+            probabilities=probability_needed(np.array(self.params.radii), self.params.sigma),
+        )
+        clean = forward(self.context.classifier.logits, batch.images)
+        columns = self._columns(evidence)
+        columns["clean_prediction"] = clean.argmax(1).cpu()
+        return columns, torch.from_numpy(evidence.unsound) | ~clean.isfinite().all(1).cpu()
+
+    def smoother(self) -> Smoother:
+        """Return what passes noisy images through the model under audit."""
+        classifier = self.context.classifier
+        return Smoother(
+            classifier.logits, classes=classifier.classes, tick=self.context.tick, autocast=self.context.autocast
+        )
+
+    def noise(self, purpose: str, images: Tensor) -> Noise:
+        """Return the noise for one purpose, for images (batch, channels, height, width)."""
+
+        def seed_of(block: int, example_id: int | None) -> int:
+            # No example has id -1: what all share is nobody's.
+            return self.context.seed(f"{purpose} noise {block}", -1 if example_id is None else example_id)
+
+        _, *shape = images.shape
+        return Noise(
+            self.params.sigma,
+            (shape[0], shape[1], shape[2]),
+            images.device,
+            seed_of,
+            shared=self.params.noise == "shared",
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        """When to look at the counts."""
+        alpha = certificate_alpha(self.params, self.context.examples)
+        if self.params.sampling == "fixed":
+            return fixed_schedule(self.params.n, alpha)
+        return geometric_schedule(self.params.n, alpha)
+
+    def _columns(self, evidence: Evidence) -> Columns:
+        params = self.params
+        abstained = abstains(evidence.p_lower)
+        hits = evidence.counts[np.arange(len(evidence.draws)), evidence.candidates]
+        arrays = {
+            "classes": np.full(len(hits), self.context.classifier.classes),
+            "candidate": evidence.candidates,
+            "prediction": np.where(abstained, ABSTAIN, evidence.candidates),
+            "predicted": predict(evidence.counts, alpha=evidence.score_alpha),
+            "abstained": abstained,
+            "draws": evidence.draws,
+            "hits": hits,
+            "p_lower": evidence.p_lower,
+            "p_upper": evidence.p_upper,
+            "radius": certified_radius(evidence.p_lower, params.sigma),
+            "confidence": evidence.mean,
+            "in_bfloat16": np.full(len(hits), self.context.autocast is not None),
+        }
+        epsilon = slack(evidence.draws, evidence.score_alpha)
+        shifts = np.array(params.radii) / params.sigma
+        for bound in BOUNDS:
+            lower, upper = (
+                cdf_bounds(evidence.histogram, epsilon, shifts)
+                if bound == "cdf"
+                else standard_bounds(evidence.mean, epsilon, shifts)
+            )
+            for number, radius in enumerate(params.radii):
+                arrays[column_of("lower", bound, radius)] = lower[:, number]
+                arrays[column_of("upper", bound, radius)] = upper[:, number]
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+
+def certificate_alpha(params: CertifiedCalibrationParams, examples: int) -> float:
+    """Return what one certificate may err with: alpha, or its share of it when all are to hold at once.
+
+    An example has two, of its class and of its confidence.
+    """
+    return params.alpha / (2 * examples) if params.joint else params.alpha

@@ -1,0 +1,107 @@
+"""The family as the runtime sees it: which stages, one shard of each, and the result."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from app.contracts.estimates import Result
+from app.contracts.families.certified_calibration import CertifiedCalibrationParams
+from workers.certification.bernoulli import largest_radius
+from workers.errors import PreflightError
+from workers.families.certified_calibration import flags
+from workers.families.certified_calibration.attack import attack_certified
+from workers.families.certified_calibration.certify import Certifier, Columns
+from workers.families.certified_calibration.estimates import estimate_all
+from workers.families.certified_calibration.figures import draw
+from workers.families.certified_calibration.series import make_series
+from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.stats.samples import Sample
+
+CERTIFY = "certify"
+
+
+class CertifiedCalibration:
+    """Certify class and confidence under noise; bound calibration over everything the certificates allow."""
+
+    def preflight(self, target: TargetInfo, data: DataInfo, params: CertifiedCalibrationParams) -> None:
+        """Refuse a target with one class, and draws too few to certify anything.
+
+        Raises:
+            PreflightError: Fewer than two classes, or no radius could be certified however sure the model were.
+        """
+        if target.classes < 2:
+            raise PreflightError(
+                "too-few-classes",
+                "The model has too few classes",
+                f"a certificate needs at least 2 classes, the model has {target.classes}",
+                field="model",
+            )
+        if largest_radius(params.n, alpha=params.alpha, sigma=params.sigma) <= 0:
+            raise PreflightError(
+                "too-few-draws",
+                "Too few draws to certify anything",
+                f"with n = {params.n} draws and alpha = {params.alpha:g} not even a class predicted in every draw is "
+                "shown to have a probability of 1/2: raise n",
+                field="n",
+            )
+
+    def next_stage(self, params: CertifiedCalibrationParams, done: Mapping[str, Records]) -> Stage | None:
+        """Return ``certify`` first, then each attack on what was certified."""
+        # An example's certificate depends on nothing but itself, so a shard may end anywhere; one of a large network
+        # is hours of work, which nobody wants to lose for the sake of whole batches.
+        planned = [Stage(CERTIFY, grain=1), *[Stage(name) for name in params.ace_attacks]]
+        return next((stage for stage in planned if stage.name not in done), None)
+
+    def run(self, params: CertifiedCalibrationParams, shard: Shard, context: RunContext) -> Records:
+        """Certify or attack one shard."""
+        tables = []
+        for batch in context.batches():
+            if shard.stage == CERTIFY:
+                columns, errored = Certifier(params, context).certify(batch)
+                tables.append(_to_records(batch, errored, columns, ~errored))
+            else:
+                columns, errored, attacked = attack_certified(shard.stage, params, context, batch)
+                tables.append(_to_records(batch, errored, columns, attacked & ~errored))
+        return pa.concat_tables(tables).combine_chunks()
+
+    def reduce(self, params: CertifiedCalibrationParams, done: Mapping[str, Records], seed: int) -> Result:
+        """Turn records into estimates, series, flags and counts."""
+        certify = Sample(done[CERTIFY])
+        attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
+        found = estimate_all(params, certify, attacks, seed)
+        series = make_series(params, certify, attacks)
+        counts = {
+            "n": certify.size,
+            "errored": certify.size - certify.valid,
+            "abstained": int(certify.floats("abstained").sum()),
+            "correct": int((certify["candidate"] == certify["label"]).sum()),
+            "draws": int(certify.floats("draws").sum()),
+        }
+        for name, sample in attacks.items():
+            counts[f"{name}_attacked"] = int(sample.floats("attacked").sum())
+            counts[f"{name}_errored"] = sample.size - sample.valid
+        result = Result(estimates=found, series=series, counts=counts)
+        result.flags = flags.doubt(params, certify, attacks, found) if certify.valid else []
+        return result
+
+    def figures(self, params: CertifiedCalibrationParams, result: Result) -> Mapping[str, str]:
+        """Draw the result: SVG text by name."""
+        return draw(params, result)
+
+
+def _to_records(batch: Batch, errored: Tensor, columns: Columns, known: Tensor) -> pa.Table:
+    """Return a batch's rows: flags are null where an example ``errored``, numbers also where they are not ``known``."""
+    arrays = {
+        "example_id": pa.array(batch.example_ids, pa.int64()),
+        "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
+        "errored": pa.array(errored.cpu().numpy(), pa.bool_()),
+    }
+    for name, values in columns.items():
+        missing = errored if values.dtype == torch.bool else ~known
+        arrays[name] = pa.array(values.cpu().numpy(), mask=missing.cpu().numpy())
+    return pa.table(arrays)
+
+
+FAMILY: Family[CertifiedCalibrationParams] = CertifiedCalibration()
