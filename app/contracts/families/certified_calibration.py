@@ -18,9 +18,6 @@ Solver = Literal["exact", "admm", "dece", "brier"]
 BOUNDS: tuple[ConfidenceBound, ...] = ("cdf", "standard")
 """Both are always computed; ``confidence_bound`` says which one the calibration bounds rest on."""
 
-LEAST_RADIUS = 1e-4
-"""Radii closer together than this are not told apart."""
-
 ATTACKED_DRAWS = 1000
 """Draws of noise an attacked image's smoothed confidence is measured with, at most ``n``."""
 
@@ -97,8 +94,9 @@ class CertifiedCalibrationParams(Request):
     @classmethod
     def _radii_ascend(cls, radii: list[float]) -> list[float]:
         for before, after in pairwise(radii):
-            if after - before < LEAST_RADIUS:
-                raise ValueError(f"radii must ascend by at least {LEAST_RADIUS:g}: {after:g} follows {before:g}")
+            # Metrics are named by six digits of the radius.
+            if after <= before or f"{after:g}" == f"{before:g}":
+                raise ValueError(f"radii must ascend and differ in six digits: {after!r} follows {before!r}")
         return radii
 
     @field_validator("solvers")
