@@ -83,7 +83,7 @@ def _measure(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return smoothed confidences in ``classes`` (n,), their standard errors, and which were not finite."""
     certifier = Certifier(params, context)
-    smoother, noise = certifier.smoother(), certifier.noise("attacked", images)
+    smoother, noise = certifier.smoother, certifier.noise("attacked", images)
     tally = smoother.start(images)
     smoother.extend(tally, images, classes, np.arange(len(images)), noise, 0, min(params.n, ATTACKED_DRAWS), ids)
     draws = tally.draws.double().cpu()

@@ -1,6 +1,7 @@
 """The stage ``certify``: class, radius, confidence and its certified intervals, example by example."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ class Certifier:
             The columns of ``certify`` records, and which examples had an output that is not finite (batch,).
         """
         evidence = gather_evidence(
-            self.smoother(),
+            self.smoother,
             batch.images,
             batch.example_ids,
             selection=self.noise("selection", batch.images),
@@ -53,8 +54,9 @@ class Certifier:
         columns["clean_prediction"] = clean.argmax(1).cpu()
         return columns, torch.from_numpy(evidence.unsound) | ~clean.isfinite().all(1).cpu()
 
+    @cached_property
     def smoother(self) -> Smoother:
-        """Return what passes noisy images through the model under audit."""
+        """What passes noisy images through the model under audit; it remembers how many fit into memory."""
         classifier = self.context.classifier
         return Smoother(
             classifier.logits, classes=classifier.classes, tick=self.context.tick, autocast=self.context.autocast

@@ -56,10 +56,10 @@ class CertifiedCalibration:
 
     def run(self, params: CertifiedCalibrationParams, shard: Shard, context: RunContext) -> Records:
         """Certify or attack one shard."""
-        tables = []
+        tables, certifier = [], Certifier(params, context)
         for batch in context.batches():
             if shard.stage == CERTIFY:
-                columns, errored = Certifier(params, context).certify(batch)
+                columns, errored = certifier.certify(batch)
                 tables.append(_to_records(batch, errored, columns, ~errored))
             else:
                 columns, errored, attacked = attack_certified(shard.stage, params, context, batch)
