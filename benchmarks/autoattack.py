@@ -1,0 +1,192 @@
+"""Our AutoAttack, beside the authors' where it is installed, on the same model, images and radius.
+
+    python benchmarks/autoattack.py
+    python benchmarks/autoattack.py --weights cnn.safetensors --layers cnn.json --images test.npz --epsilon 0.0314
+
+Prints robust accuracy, by attack for ours, and seconds per example; runs alternate and the ratio is the median of the
+paired ones. The peer is the PyPI package ``pyautoattack``, the authors' program made installable (``pip install
+--no-deps pyautoattack``, anywhere on ``PYTHONPATH``); without it ours is printed alone. Without options a small CNN is
+trained adversarially on scikit-learn's bundled digits.
+"""
+
+import argparse
+import importlib.util
+import json
+import pathlib
+import statistics
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn import functional
+
+from app.contracts.targets import LayersArchitecture
+from workers.attacks.autoattack.checks import square_improves
+from workers.attacks.autoattack.ensemble import BROKE, AutoAttack, Evaluation
+from workers.attacks.pgd import PGD
+from workers.attacks.robust_accuracy import pgd_untargeted, robust_accuracy
+from workers.targets.architectures import CifarResNet, layers
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model to attack, and with what."""
+
+    name: str
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+
+
+class Normalised(nn.Module):
+    """A model with the normalisation of its input inside."""
+
+    def __init__(self, inner: nn.Module, mean: list[float], std: list[float]) -> None:
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits of images in [0, 1]."""
+        return self.inner((images - self.mean) / self.std)
+
+
+def own_case(examples: int) -> Case:
+    """Return a small CNN on 1x8x8 digits, trained against PGD at l_inf 0.1 for a few seconds."""
+    torch.manual_seed(0)
+    bundle = load_digits()
+    order = torch.randperm(len(bundle.target))
+    images = torch.tensor(bundle.images / 16, dtype=torch.float32).unsqueeze(1)[order]
+    labels = torch.tensor(bundle.target)[order]
+    model = nn.Sequential(
+        *[nn.Conv2d(1, 16, 3, 1, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()],
+        *[nn.Flatten(), nn.Linear(32 * 16, 64), nn.ReLU(), nn.Linear(64, 10)],
+    )
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    search = PGD("linf", 0.1, 0.03, 5)
+    for _ in range(12):
+        for rows in (examples + torch.randperm(len(images) - examples)).split(64):
+            attacked = pgd_untargeted(search, model, images[rows], labels[rows], until_wrong=False).final
+            optimizer.zero_grad()
+            functional.cross_entropy(model(attacked), labels[rows]).backward()
+            optimizer.step()
+    return Case("small CNN 1x8x8", model.eval().requires_grad_(False), images[:examples], labels[:examples])
+
+
+def given_case(arguments: argparse.Namespace) -> Case:
+    """Return the model and images of the command line."""
+    from safetensors.torch import load_file
+
+    note = json.loads(arguments.layers.read_text())
+    if note["arch"][0] == "ResNetCifar":
+        model: nn.Module = CifarResNet(6 * note["arch"][1] + 2, 3, 10)
+    else:
+        model = layers(LayersArchitecture(kind="layers", layers=note["arch"]))
+    model.load_state_dict(load_file(str(arguments.weights)), strict=False)
+    arrays = np.load(arguments.images)
+    order = np.random.default_rng(0).permutation(len(arrays["images"]))[: arguments.examples]
+    images, labels = torch.tensor(arrays["images"][order]).float() / 255, torch.tensor(arrays["labels"][order])
+    ready = Normalised(model, note["normalisation"]["mean"], note["normalisation"]["std"])
+    return Case(arguments.weights.stem, ready.eval().requires_grad_(False), images, labels)
+
+
+def ours(case: Case, norm: str, epsilon: float, batch: int) -> list[Evaluation]:
+    """Run our standard ensemble, batch by batch."""
+    ensemble = AutoAttack.standard(norm, epsilon)
+    found = []
+    for start in range(0, len(case.images), batch):
+        images, labels = case.images[start : start + batch], case.labels[start : start + batch]
+        own = [torch.Generator().manual_seed(start + i) for i in range(len(images))]
+        found.append(ensemble.run(case.model, images, labels, generators=own))
+    return found
+
+
+def theirs(case: Case, norm: str, epsilon: float, batch: int) -> Tensor:
+    """Run the authors' standard ensemble; return which examples (n,) hold, by another pass over its images."""
+    from pyautoattack import AutoAttack as Peer
+
+    peer = Peer(case.model, norm={"linf": "Linf", "l2": "L2"}[norm], eps=epsilon, seed=0)
+    attacked = peer.run_standard_evaluation(case.images, case.labels, batch_size=batch)
+    attacked = attacked[0] if isinstance(attacked, tuple) else attacked
+    with torch.no_grad():
+        return case.model(attacked).argmax(1) == case.labels
+
+
+def report(case: Case, arguments: argparse.Namespace) -> dict[str, object]:
+    """Measure one case, print its numbers and return them."""
+    norm, epsilon, batch, examples = arguments.norm, arguments.epsilon, arguments.batch, len(case.images)
+    has_peer = importlib.util.find_spec("pyautoattack") is not None and not arguments.alone
+    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    evaluations: list[Evaluation] = []
+    held_by_peer = None
+    for repeat in range(arguments.repeats):
+        order = ["ours", "theirs"] if repeat % 2 == 0 else ["theirs", "ours"]
+        for who in order if has_peer else ["ours"]:
+            start = time.perf_counter()
+            if who == "ours":
+                evaluations = ours(case, norm, epsilon, batch)
+            else:
+                held_by_peer = theirs(case, norm, epsilon, batch)
+            seconds[who].append((time.perf_counter() - start) / examples)
+    robust = torch.cat([evaluation.robust for evaluation in evaluations])
+    correct = torch.cat([evaluation.correct for evaluation in evaluations])
+    pgd = robust_accuracy(PGD(norm, epsilon, epsilon / 4, 40), case.model, case.images, case.labels)
+    names = evaluations[0].attacks
+    after = {name: sum(int(e.holding_after(name).sum()) for e in evaluations) for name in names}
+    broke = {name: sum(int((e.outcomes[name] == BROKE).sum()) for e in evaluations) for name in names}
+    print(f"{case.name}: {examples} examples, {norm} {epsilon:g}, batches of {batch}")
+    print(f"  clean accuracy {correct.float().mean():.4f}, PGD-40 {pgd.float().mean():.4f}")
+    for name in names:
+        print(f"  after {name:8} {after[name] / examples:.4f}   ({broke[name]} broken by it)")
+    print(f"  ours     {robust.float().mean():.4f}   {statistics.median(seconds['ours']):.3f} s per example")
+    numbers: dict[str, object] = {
+        "case": case.name,
+        "norm": norm,
+        "epsilon": epsilon,
+        "robust_accuracy": robust.float().mean().item(),
+        "pgd40": pgd.float().mean().item(),
+        "seconds_per_example": statistics.median(seconds["ours"]),
+    }
+    if held_by_peer is not None:
+        ratio = statistics.median(t / o for t, o in zip(seconds["theirs"], seconds["ours"], strict=True))
+        print(
+            f"  authors' {held_by_peer.float().mean():.4f}   {statistics.median(seconds['theirs']):.3f} s per example"
+        )
+        print(
+            f"  time of theirs over ours {ratio:.2f}; only they break {int((robust & ~held_by_peer).sum())}, ", end=""
+        )
+        print(f"only we break {int((~robust & held_by_peer).sum())}")
+        numbers |= {"peer_robust_accuracy": held_by_peer.float().mean().item(), "ratio": ratio}
+    doubt = square_improves(after["fab-t"], after["square"], examples)
+    print(f"  {doubt.message}" if doubt else "  no doubt raised by Square")
+    return numbers
+
+
+def main() -> None:
+    """Run one case and print its numbers and a line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--norm", choices=["linf", "l2"], default="linf")
+    parser.add_argument("--epsilon", type=float, default=0.1)
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: torch's choice")
+    parser.add_argument("--weights", type=pathlib.Path, help="safetensors, instead of the script's own model")
+    parser.add_argument("--layers", type=pathlib.Path, help="JSON with arch and normalisation (mean, std)")
+    parser.add_argument("--images", type=pathlib.Path, help=".npz with images (uint8, NCHW) and labels")
+    parser.add_argument("--alone", action="store_true", help="without the peer, even where it is installed")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    warnings.filterwarnings("ignore", category=UserWarning, module="torch")
+    numbers = report(given_case(arguments) if arguments.weights else own_case(arguments.examples), arguments)
+    print(json.dumps(numbers))
+
+
+if __name__ == "__main__":
+    main()

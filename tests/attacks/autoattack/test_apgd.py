@@ -1,0 +1,298 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tests.attacks.autoattack.networks import (
+    IMAGES,
+    LABELS,
+    NET,
+    Linear,
+    generators,
+    is_in_ball_and_box,
+    near_the_middle,
+)
+from workers.attacks.autoattack.apgd import APGD, checkpoints
+from workers.attacks.autoattack.ensemble import misclassifies
+from workers.attacks.losses import cross_entropy, margin
+
+
+def raise_cross_entropy(logits: Tensor, rows: Tensor) -> Tensor:
+    return -cross_entropy(logits, LABELS[rows])
+
+
+def test_checkpoints_of_a_hundred_steps() -> None:
+    assert checkpoints(100) == [22, 41, 57, 70, 80, 87, 93, 99]
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20, 77, 1000])
+def test_checkpoints_rise_and_end_within_the_steps(steps) -> None:
+    found = checkpoints(steps)
+    assert found == sorted(set(found))
+    assert found[0] >= 1
+    assert found[-1] <= steps
+
+
+def by_the_paper(f, gradient, start: np.ndarray, origin: np.ndarray, epsilon: float, steps: int):
+    """Algorithm 1 for one example in l_inf, ascending f as printed; the iterates and the halvings."""
+
+    def project(x):
+        return np.clip(np.clip(x, origin - epsilon, origin + epsilon), 0, 1)
+
+    xs, eta, halvings = [start], 2 * epsilon, []
+    best, best_value = start, f(start)
+    values, rises, at_check, halved_before, last = [best_value], 0, best_value, True, 0
+    previous, x, value = start, start, best_value
+    for k in range(steps):
+        z = project(x + eta * np.sign(gradient(x)))
+        alpha = 0.75 if k else 1.0
+        new = project(x + alpha * (z - x) + (1 - alpha) * (x - previous))
+        previous, x = x, new
+        xs.append(x)
+        rises += f(x) > value
+        value = f(x)
+        values.append(value)
+        if value > best_value:
+            best, best_value = x, value
+        if k + 1 in checkpoints(steps) and k + 1 < steps:
+            stalls = rises <= 0.75 * (k + 1 - last)
+            idles = not halved_before and best_value <= at_check
+            halved_before = stalls or idles
+            if halved_before:
+                halvings.append((k + 1, stalls, idles))
+                eta, x, value = eta / 2, best, best_value
+            at_check, rises, last = best_value, 0, k + 1
+    return xs, halvings
+
+
+@pytest.mark.parametrize("power", [1.2, 2.0])
+def test_follows_algorithm_1_step_by_step(power) -> None:
+    centre, slope = np.array([0.52, 0.47, 0.9]), np.array([3.0, 1.0, 0.5])
+
+    def f(x):
+        return -float((slope * np.abs(x - centre) ** power).sum())
+
+    def gradient(x):
+        return -power * slope * np.sign(x - centre) * np.abs(x - centre) ** (power - 1)
+
+    seen: list[Tensor] = []
+
+    def model(images: Tensor) -> Tensor:
+        seen.append(images.detach().clone())
+        return images
+
+    def loss(logits: Tensor, rows: Tensor) -> Tensor:
+        return (torch.tensor(slope) * (logits - torch.tensor(centre)).abs() ** power).sum(1)
+
+    origin = torch.full((1, 3), 0.5, dtype=torch.float64)
+    found = APGD("linf", 0.1, 100).run([model], origin, loss, None, generators=generators(1))
+    xs, halvings = by_the_paper(f, gradient, seen[0][0].numpy(), origin[0].numpy(), 0.1, 100)
+    assert len(halvings) >= 3
+    np.testing.assert_allclose(torch.cat(seen).numpy(), np.array(xs), rtol=0, atol=1e-12)
+    best = max(xs, key=f)
+    np.testing.assert_allclose(found.images[0].numpy(), best, rtol=0, atol=1e-12)
+
+
+def test_a_random_start_is_at_distance_epsilon_and_each_examples_own() -> None:
+    middle = near_the_middle(6)
+    for norm in ("linf", "l2"):
+        seen: list[Tensor] = []
+        search = APGD(norm, 0.1, 1)
+        recording = [lambda images, seen=seen: seen.append(images.detach()) or images.flatten(1)]
+        search.run(recording, middle, lambda logits, rows: logits[:, 0], None, generators=generators(6))
+        search.run(recording, middle.flip(0), lambda logits, rows: logits[:, 0], None, generators=generators(6)[::-1])
+        delta = (seen[0] - middle).flatten(1)
+        length = delta.abs().amax(1) if norm == "linf" else delta.norm(dim=1)
+        torch.testing.assert_close(length, torch.full_like(length, 0.1))
+        assert torch.equal(seen[0], seen[2].flip(0))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4, 10])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_reaches_the_end_of_the_ball_on_a_linear_model(norm, classes) -> None:
+    model, images = Linear(classes), near_the_middle(8)
+    labels = model(images).argmax(1)
+    target = (labels + 1) % classes
+    found = APGD(norm, 0.05, 60).run(
+        [model],
+        images,
+        lambda logits, rows: logits.gather(1, labels[rows, None])[:, 0] - logits.gather(1, target[rows, None])[:, 0],
+        None,
+        generators=generators(8),
+    )
+    slope = model.weight[labels] - model.weight[target]
+    furthest = 0.05 * slope.norm(p=1 if norm == "linf" else 2, dim=1)
+    after, before = model(found.images), model(images)
+    gained = [z.gather(1, labels[:, None])[:, 0] - z.gather(1, target[:, None])[:, 0] for z in (before, after)]
+    torch.testing.assert_close(gained[0] - gained[1], furthest, rtol=2e-3, atol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    norm=st.sampled_from(["linf", "l2"]),
+    epsilon=st.floats(0, 2),
+    steps=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+    stops=st.booleans(),
+)
+def test_every_image_stays_in_ball_and_box(norm, epsilon, steps, seed, stops) -> None:
+    images = torch.rand(4, 1, 6, 6, generator=torch.Generator().manual_seed(seed)).double().round(decimals=1)
+    until = misclassifies(LABELS) if stops else None
+    found = APGD(norm, epsilon, steps).run([NET], images, raise_cross_entropy, until, generators=generators(4))
+    assert is_in_ball_and_box(found.images, images, norm, epsilon)
+
+
+def test_a_broken_image_is_misclassified_and_left_at_once() -> None:
+    sizes: list[int] = []
+
+    def counting(images: Tensor) -> Tensor:
+        sizes.append(len(images))
+        return NET(images)
+
+    search = APGD("linf", 0.04, 20)
+    until = misclassifies(LABELS)
+    found = search.run([counting], IMAGES, raise_cross_entropy, until, generators=generators(10))
+    assert 0 < found.broken.sum() < 10
+    assert sizes == sorted(sizes, reverse=True)
+    assert torch.equal(NET(found.images).argmax(1) != LABELS, found.broken)
+    assert (found.backward[found.broken] < 20).any()
+    assert (found.forward + found.backward).sum() == sum(sizes)
+    assert (found.backward[~found.broken] == search.passes().backward).all()
+    assert (found.forward[~found.broken] == search.passes().forward).all()
+
+
+def test_restarts_go_on_with_what_holds_and_keep_the_best() -> None:
+    until = misclassifies(LABELS)
+    runs = [
+        APGD("linf", 0.04, 6, restarts=restarts).run(
+            [NET], IMAGES, raise_cross_entropy, until, generators=generators(10)
+        )
+        for restarts in (1, 3)
+    ]
+    assert (runs[1].broken >= runs[0].broken).all()
+    one, three = (cross_entropy(NET(run.images), LABELS) for run in runs)
+    holds = ~runs[1].broken
+    assert (three >= one)[holds].all()
+    assert (three > one)[holds].any()
+    assert (runs[1].backward[holds] == 18).all()
+
+
+def test_several_models_are_attacked_through_the_sum_of_their_losses() -> None:
+    second = nn.Sequential(nn.Flatten(), nn.Linear(36, 5)).double().requires_grad_(False)
+
+    def both(images: Tensor) -> Tensor:
+        return torch.stack([NET(images), second(images)], 1)
+
+    def in_one(outputs: Tensor, rows: Tensor) -> Tensor:
+        return raise_cross_entropy(outputs[:, 0], rows) + raise_cross_entropy(outputs[:, 1], rows)
+
+    search = APGD("l2", 0.5, 15)
+    apart = search.run([NET, second], IMAGES, raise_cross_entropy, None, generators=generators(10))
+    joined = search.run([both], IMAGES, in_one, None, generators=generators(10))
+    torch.testing.assert_close(apart.images, joined.images)
+    assert (apart.backward == 2 * joined.backward).all()
+    assert search.passes(models=2).backward == apart.backward[0]
+
+
+def test_draws_are_averaged_and_counted_by_majority() -> None:
+    noise = iter(0.6 * torch.randn(1000, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(5)))
+
+    def noisy(images: Tensor) -> Tensor:
+        return torch.cat([images.flatten(1)[:, :1] - 0.5 + next(noise), torch.zeros(len(images), 1)], 1)
+
+    start = torch.full((1, 1, 1, 1), 0.9, dtype=torch.float64)
+    labels = torch.tensor([0])
+    search = APGD("linf", 0.1, 20, draws=9)
+    found = search.run(
+        [noisy],
+        start,
+        lambda logits, rows: margin(logits, labels[rows]),
+        misclassifies(labels),
+        generators=generators(1),
+    )
+    # At 0.8 a single draw is wrong with probability 0.31, most of nine with 0.08 at any iterate.
+    assert found.backward.item() % 9 == 0
+    assert found.backward.item() > 9
+
+
+def test_an_example_does_not_depend_on_its_neighbours_or_on_memory() -> None:
+    search, until = APGD("l2", 0.4, 20), misclassifies(LABELS)
+    together = search.run([NET], IMAGES, raise_cross_entropy, until, generators=generators(10))
+    alone = [
+        search.run(
+            [NET],
+            IMAGES[i : i + 1],
+            lambda logits, rows, i=i: raise_cross_entropy(logits, rows + i),
+            misclassifies(LABELS[i : i + 1]),
+            generators=generators(1, i),
+        )
+        for i in range(10)
+    ]
+    torch.testing.assert_close(together.images, torch.cat([found.images for found in alone]))
+    assert torch.equal(together.broken, torch.cat([found.broken for found in alone]))
+
+
+def test_a_batch_that_does_not_fit_is_halved_with_the_same_random_starts() -> None:
+    def limited(images: Tensor) -> Tensor:
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return NET(images)
+
+    search = APGD("linf", 0.1, 10, restarts=2)
+    whole = search.run([NET], IMAGES, raise_cross_entropy, None, generators=generators(10))
+    halved = search.run([limited], IMAGES, raise_cross_entropy, None, generators=generators(10))
+    torch.testing.assert_close(halved.images, whole.images)
+
+
+def test_an_output_that_is_not_finite_is_unsound_and_not_broken() -> None:
+    def breaks(images: Tensor) -> Tensor:
+        return NET(images) * torch.where(torch.arange(len(images)) % 2 == 0, 1.0, torch.nan).unsqueeze(1)
+
+    found = APGD("linf", 0.01, 5).run(
+        [breaks], IMAGES[:2], raise_cross_entropy, misclassifies(LABELS), generators=generators(2)
+    )
+    assert found.unsound[1]
+    assert not found.broken[1]
+    assert is_in_ball_and_box(found.images, IMAGES[:2], "linf", 0.01)
+
+
+def test_tells_where_there_is_no_gradient_at_the_start() -> None:
+    def quantised(images: Tensor) -> Tensor:
+        return NET((images * 8).round() / 8)
+
+    for model, expected in ((quantised, True), (NET, False)):
+        found = APGD("linf", 0.1, 3).run([model], IMAGES, raise_cross_entropy, None, generators=generators(10))
+        assert found.zero_gradient.tolist() == [expected] * 10
+
+
+def test_ticks_before_every_forward_pass_and_stops_where_the_tick_does() -> None:
+    class Cancelled(BaseException):
+        pass
+
+    events: list[str] = []
+
+    def tick() -> None:
+        events.append("tick")
+        if events.count("tick") > 7:
+            raise Cancelled
+
+    def model(images: Tensor) -> Tensor:
+        events.append("forward")
+        return NET(images)
+
+    with pytest.raises(Cancelled):
+        APGD("linf", 0.1, 50).run([model], IMAGES, raise_cross_entropy, None, generators=generators(10), tick=tick)
+    assert events == ["tick", "forward"] * 7 + ["tick"]
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"steps": 0}, {"restarts": 0}, {"draws": 0}], ids=str)
+def test_refuses_numbers_that_are_no_search(wrong) -> None:
+    with pytest.raises(ValueError, match="not a search"):
+        APGD(**({"norm": "linf", "epsilon": 0.1} | wrong))
+
+
+def test_refuses_a_batch_without_its_generators() -> None:
+    with pytest.raises(ValueError, match="10 images and 3 generators"):
+        APGD("linf", 0.1).run([NET], IMAGES, raise_cross_entropy, None, generators=generators(3))

@@ -1,0 +1,272 @@
+"""Auto-PGD: projected gradients with momentum, whose step size halves itself (Croce and Hein 2020, algorithm 1)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from app.contracts.families.costs import Passes
+from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
+from workers.attacks.autoattack.balls import draw_on_sphere, project, steepest
+from workers.attacks.pgd import Condition, Loss, Model, input_gradient
+from workers.attacks.regions import Box, Norm, per_example
+
+RHO = 0.75
+"""Share of the steps between two checkpoints that must improve on the step before, or the step size is halved."""
+
+MOMENTUM = 0.75
+"""Weight of the new step; the rest is the last move."""
+
+
+def checkpoints(steps: int) -> list[int]:
+    """Return the steps after which the step size may be halved.
+
+    The first is at 22 % of the steps; every gap is three points shorter than the last, and at least six (sec. 3.2:
+    w_j = ceil(p_j n)). In whole hundredths, since 0.41 * 100 rounds up to 42 in floating point.
+
+    >>> checkpoints(100)
+    [22, 41, 57, 70, 80, 87, 93, 99]
+    """
+    found, share, gap = [], 22, 22
+    while share <= 100:
+        found.append(-(-share * steps // 100))
+        gap = max(gap - 3, 6)
+        share += gap
+    return sorted(set(found))
+
+
+@dataclass(frozen=True)
+class APGD:
+    """A search; it holds no state and no randomness.
+
+    Guarantee: every returned image is in the norm ball around its original (to one rounding of its dtype) and in the
+    box. Limit: it follows gradients, so a model that hides them is not attacked.
+
+    The rules for halving are the authors' (at most, not fewer than, three quarters of the steps improve; nothing new
+    best and no halving last time); the comparison begins at the random start, as in the paper.
+
+    Attributes:
+        norm: Of the perturbation.
+        epsilon: Radius of the ball, in pixels' units; the first step size is twice that.
+        steps: Gradient steps of one run.
+        restarts: Runs per example, each from its own random start; broken examples are not in the next.
+        draws: Passes averaged at every iterate, for randomised models (expectation over transformation); an iterate
+            counts where more than half of them do.
+        box: Least and greatest valid pixel.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    norm: Norm
+    epsilon: float
+    steps: int = 100
+    restarts: int = 1
+    draws: int = 1
+    box: Box = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= 0 and self.steps >= 1 and self.restarts >= 1 and self.draws >= 1):
+            raise ValueError(f"not a search: {self}")
+
+    def passes(self, models: int = 1) -> Passes:
+        """Return what one example costs at most; the last iterate of a run needs no gradient."""
+        runs = self.restarts * self.draws * models
+        return Passes(forward=runs, backward=runs * self.steps)
+
+    def run(
+        self,
+        models: Sequence[Model],
+        images: Tensor,
+        loss: Loss,
+        until: Condition | None,
+        *,
+        generators: Sequence[torch.Generator],
+        tick: Callable[[], None] = lambda: None,
+    ) -> Attempt:
+        """Attack a batch; a batch that does not fit in memory is halved.
+
+        Args:
+            models: One or several that all see the same image; their losses and gradients are added.
+            images: (n, ...) floating point, in the box; not changed.
+            loss: Of one model's logits, descended. A loss over all models at once (their least, say) is that of a
+                single callable which stacks their logits.
+            until: Examples where it holds are broken and leave the batch. None: every step is taken.
+            generators: One per example.
+            tick: Called before every forward pass; may raise to stop the attack.
+
+        Returns:
+            Attempt: With the image of lowest loss where none is broken.
+
+        Raises:
+            ValueError: No model, an empty batch, or not one generator per example.
+        """
+        if not models or len(images) == 0 or len(generators) != len(images):
+            raise ValueError(f"{len(models)} models, {len(images)} images and {len(generators)} generators")
+
+        def piece(start: int, stop: int) -> Attempt:
+            rows = torch.arange(start, stop, device=images.device)
+            evaluate = partial(_evaluate, models, loss, until, self.draws, tick)
+            return self._restarted(evaluate, images[start:stop].detach(), rows, generators[start:stop])
+
+        return in_halves(piece, len(images), generators=generators)
+
+    def _restarted(
+        self, evaluate: "Evaluate", origin: Tensor, rows: Tensor, generators: Sequence[torch.Generator]
+    ) -> Attempt:
+        whole = Attempt.none_yet(origin)
+        values = torch.full((len(origin),), torch.inf, dtype=origin.dtype, device=origin.device)
+        for _ in range(self.restarts):
+            position = whole.standing
+            if len(position) == 0:
+                break
+            own = [generators[i] for i in position.tolist()]
+            start = draw_on_sphere(self.norm, origin[position], self.epsilon, self.box, own)
+            attempt, value = self._descend(evaluate, origin[position], start, rows[position])
+            whole.add(position, attempt, better=value < values[position])
+            values[position] = torch.minimum(values[position], value)
+        return whole
+
+    def _descend(self, evaluate: "Evaluate", origin: Tensor, start: Tensor, rows: Tensor) -> tuple[Attempt, Tensor]:
+        """Run once; return the attempt and the lowest loss (n,) of each example."""
+        found, lowest = Attempt.none_yet(start), torch.full_like(start.flatten(1)[:, 0], torch.inf)
+        at = evaluate(start, rows, with_gradient=True)
+        found.zero_gradient = (at.gradient == 0).flatten(1).all(1)
+        live = _Live(
+            position=torch.arange(len(rows), device=rows.device),
+            rows=rows,
+            origin=origin,
+            images=start,
+            previous=start,
+            gradient=at.gradient,
+            value=at.value,
+            best=start,
+            best_gradient=at.gradient,
+            best_value=at.value.nan_to_num(nan=torch.inf),
+            step=torch.full_like(at.value, 2 * self.epsilon),
+            value_at_checkpoint=at.value.nan_to_num(nan=torch.inf),
+            is_halved=torch.ones_like(at.reached),
+            falls=torch.zeros_like(at.value),
+        )
+        due, last = checkpoints(self.steps), 0
+        for step in range(self.steps + 1):
+            self._leave(live, at, found, lowest, passes=step, everyone=step == self.steps)
+            if len(live.rows) == 0:
+                break
+            if step in due:
+                live.check(step - last)
+                last = step
+            self._move(live, momentum=MOMENTUM if step else 1.0)
+            at = evaluate(live.images, live.rows, with_gradient=step + 1 < self.steps)
+            live.take_in(at)
+        return found, lowest
+
+    def _move(self, live: "_Live", *, momentum: float) -> None:
+        """Take the step against the gradient, and part of the last move with it."""
+        inside = partial(project, self.norm, origin=live.origin, epsilon=self.epsilon, box=self.box)
+        there = inside(live.images - per_example(live.step, live.images) * steepest(self.norm, live.gradient))
+        moved = live.images + momentum * (there - live.images) + (1 - momentum) * (live.images - live.previous)
+        live.previous, live.images = live.images, inside(moved)
+
+    def _leave(
+        self, live: "_Live", at: "_Evaluated", found: Attempt, lowest: Tensor, *, passes: int, everyone: bool
+    ) -> None:
+        """Write down the examples that are broken or unsound (or all), and drop them."""
+        broken = at.reached & ~at.unsound
+        leaving = broken | at.unsound | everyone
+        if not bool(leaving.any()):
+            return
+        position = live.position[leaving]
+        image = torch.where(per_example(broken, live.images), live.images, live.best)
+        found.images[position], lowest[position] = image[leaving], live.best_value[leaving]
+        found.broken[position], found.unsound[position] = broken[leaving], at.unsound[leaving]
+        found.backward[position] = at.passes * min(passes + 1, self.steps)
+        found.forward[position] = at.passes * (passes == self.steps)
+        live.keep(~leaving)
+
+
+@dataclass
+class _Evaluated:
+    """One iterate of every example: loss, gradient, and which are done."""
+
+    value: Tensor
+    gradient: Tensor
+    reached: Tensor
+    unsound: Tensor
+    passes: int
+
+
+Evaluate = Callable[..., _Evaluated]
+
+
+@dataclass
+class _Live(Live):
+    position: Tensor
+    rows: Tensor
+    origin: Tensor
+    images: Tensor
+    previous: Tensor
+    gradient: Tensor
+    value: Tensor
+    best: Tensor
+    best_gradient: Tensor
+    best_value: Tensor
+    step: Tensor
+    value_at_checkpoint: Tensor
+    is_halved: Tensor
+    falls: Tensor
+
+    def take_in(self, at: _Evaluated) -> None:
+        """Compare the new iterate with the last and the best."""
+        self.falls = self.falls + (at.value < self.value)
+        better = at.value < self.best_value
+        self.best_value = torch.where(better, at.value, self.best_value)
+        self.best = torch.where(per_example(better, self.images), self.images, self.best)
+        self.best_gradient = torch.where(per_example(better, self.images), at.gradient, self.best_gradient)
+        self.value, self.gradient = at.value, at.gradient
+
+    def check(self, steps: int) -> None:
+        """At a checkpoint, ``steps`` after the last: halve the step of examples that stall, back at their best."""
+        stalls = self.falls <= RHO * steps
+        idles = ~self.is_halved & (self.best_value >= self.value_at_checkpoint)
+        halve = stalls | idles
+        self.step = torch.where(halve, self.step / 2, self.step)
+        self.value = torch.where(halve, self.best_value, self.value)
+        self.images = torch.where(per_example(halve, self.images), self.best, self.images)
+        self.gradient = torch.where(per_example(halve, self.images), self.best_gradient, self.gradient)
+        self.is_halved, self.value_at_checkpoint = halve, self.best_value
+        self.falls = torch.zeros_like(self.falls)
+
+
+def _evaluate(
+    models: Sequence[Model],
+    loss: Loss,
+    until: Condition | None,
+    draws: int,
+    tick: Callable[[], None],
+    images: Tensor,
+    rows: Tensor,
+    *,
+    with_gradient: bool,
+) -> _Evaluated:
+    """Return the mean loss and gradient over the draws, summed over the models, one graph at a time."""
+    value, gradient = torch.zeros_like(images.flatten(1)[:, 0]), torch.zeros_like(images)
+    votes, unsound = torch.zeros_like(rows), torch.zeros_like(rows, dtype=torch.bool)
+    for _ in range(draws):
+        outputs = []
+        for model in models:
+            tick()
+            inputs = images.detach().requires_grad_(with_gradient)
+            with torch.set_grad_enabled(with_gradient):
+                logits = model(inputs)
+                one = loss(logits, rows)
+            if with_gradient:
+                gradient += input_gradient(one, inputs) / draws
+            value += one.detach() / draws
+            outputs.append(logits.detach())
+            unsound |= ~logits.detach().isfinite().flatten(1).all(1)
+        if until is not None:
+            votes += until(torch.stack(outputs, 1), rows)
+    return _Evaluated(value, gradient, 2 * votes > draws, unsound, draws * len(models))

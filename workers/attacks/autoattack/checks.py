@@ -1,0 +1,157 @@
+"""When not to believe AutoAttack: its own warning flags, as values (Croce and Hein 2020; RobustBench's restrictions).
+
+Every check returns a :class:`Doubt` or None. They are doubts about the evaluation, never about an image it found: a
+broken example stays broken.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workers.attacks.memory import forward
+from workers.attacks.pgd import Model
+
+LOOKS = 5
+"""Forward passes of the same images whose outputs are compared."""
+
+LOGIT_DISTANCE = 1e-4
+"""L_2 distance of two answers, each divided by its length, from which on they are different answers."""
+
+PROBABILITY_ROUNDING = 1e-5
+"""How far from [0, 1], and a sum from 1, a softmax in float32 may be."""
+
+SQUARE_GAIN = 0.002
+"""Share of all examples that Square may break after the gradient attacks: 0.2 points of robust accuracy."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A reason not to take the robust accuracy at its word.
+
+    Attributes:
+        code: Snake-case name, stable.
+        meaning: What was seen and what it means, a sentence.
+        advice: What to do, a sentence.
+    """
+
+    code: str
+    meaning: str
+    advice: str
+
+    @property
+    def message(self) -> str:
+        """Both sentences."""
+        return f"{self.meaning} {self.advice}"
+
+
+def randomized_forward(
+    model: Model, images: Tensor, labels: Tensor, *, tick: Callable[[], None] = lambda: None
+) -> Doubt | None:
+    """Doubt a deterministic evaluation of a model that answers the same images differently."""
+    answers: list[Tensor] = []
+    for _ in range(LOOKS):
+        tick()
+        answers.append(forward(model, images).double().flatten(1))
+    right = {int((answer.argmax(1) == labels).sum()) for answer in answers}
+    units = [answer / answer.norm(dim=1, keepdim=True).clamp_min(1e-300) for answer in answers]
+    farthest = max(float((unit - units[0]).norm(dim=1).max()) for unit in units)
+    if len(right) == 1 and farthest <= LOGIT_DISTANCE:
+        return None
+    return Doubt(
+        "randomized_forward",
+        f"The model answered the same images differently in {LOOKS} passes (logits up to {farthest:.1e} apart): a "
+        "gradient of one pass is noise, and a misclassification may be chance.",
+        "Use the `rand` ensemble, which averages 20 passes, or audit the model with its randomness fixed.",
+    )
+
+
+def softmax_output(outputs: Tensor) -> Doubt | None:
+    """Doubt attacks on a model whose outputs (n, classes) are probabilities."""
+    within = (outputs > -PROBABILITY_ROUNDING) & (outputs < 1 + PROBABILITY_ROUNDING)
+    sums = (outputs.sum(1) - 1).abs() <= PROBABILITY_ROUNDING
+    if not bool((within.all(1) & sums).all()):
+        return None
+    return Doubt(
+        "softmax_output",
+        "The outputs are probabilities: softmax rounds to 0 and 1, and the gradient of a saturated output is 0.",
+        "Return the logits, before the softmax.",
+    )
+
+
+def zero_gradients(stuck: int, started: int) -> Doubt | None:
+    """Doubt gradient attacks whose loss had no gradient at all at some starting points.
+
+    Args:
+        stuck: Examples whose gradient of a DLR loss was exactly zero there.
+        started: Examples on which such an attack was started.
+    """
+    if stuck == 0:
+        return None
+    return Doubt(
+        "zero_gradients",
+        f"The gradient of the logits was exactly 0 at the start for {stuck} of {started} examples: the model hides "
+        "its gradients (quantisation, thresholds, detached computation), and APGD and FAB cannot attack what they "
+        "cannot see.",
+        "Audit the model without the part that is not differentiable, or with a smooth stand-in for it in the "
+        "backward pass; until then only Square counts.",
+    )
+
+
+def square_improves(holding_before: int, holding_after: int, examples: int) -> Doubt | None:
+    """Doubt gradient attacks that random search improves on.
+
+    Args:
+        holding_before: Examples that hold after all attacks by gradients.
+        holding_after: Examples that hold after Square.
+        examples: Examples in all, the misclassified ones included.
+    """
+    if holding_before - holding_after <= SQUARE_GAIN * examples:
+        return None
+    return Doubt(
+        "square_improves",
+        f"Square, which sees scores only, broke {holding_before - holding_after} of {holding_before} examples that "
+        "the gradient attacks could not: they were probably led astray, and true robustness is lower still.",
+        "Attack the model adaptively, around whatever hides its gradients.",
+    )
+
+
+def optimizes_at_inference(model: Model, images: Tensor) -> Doubt | None:
+    """Doubt the evaluation of a model that computes gradients of its own in its forward pass.
+
+    What torch's autograd engine does during one call is recorded by torch's profiler: nodes of the graph that it
+    evaluates are backward passes, whoever asked for them: ``torch.autograd.grad`` under any name, ``backward``,
+    ``torch.func``, TorchScript. (The authors trace Python calls for the words grad and backward; that misses the
+    last, and slows a forward pass tenfold.) Gradients derived by hand, and searches without any, are not seen.
+    """
+    # Not through Kineto, which takes seconds to start and no part in this.
+    with torch.autograd.profiler.profile(use_kineto=False) as recorded, torch.enable_grad():
+        model(images.detach())
+    if not any(event.name.startswith("autograd::engine::evaluate_function") for event in recorded.function_events):
+        return None
+    return Doubt(
+        "optimizes_at_inference",
+        "The model runs backward passes inside its forward pass: it adapts to its input, and an attack through, or "
+        "past, its optimisation is weak.",
+        "Audit it as a transductive defence, with an attack on the models it adapts to, and the static model "
+        "underneath by itself.",
+    )
+
+
+def losses_replaced(classes: int, attacks: Sequence[str], targets: int) -> Doubt | None:
+    """Say which losses and targets the number of classes does not allow, and what ran instead."""
+    instead = []
+    if classes < 3 and "apgd-dlr" in attacks:
+        instead.append("apgd-dlr ran on the margin (DLR needs 3 classes)")
+    if classes < 4 and "apgd-t" in attacks:
+        instead.append("apgd-t ran on the difference of two logits (targeted DLR needs 4 classes)")
+    if classes - 1 < targets and {"apgd-t", "fab-t"} & set(attacks):
+        instead.append(f"the targeted attacks tried the {classes - 1} wrong classes there are instead of {targets}")
+    if not instead:
+        return None
+    return Doubt(
+        "losses_replaced",
+        f"The model has {classes} classes: {'; '.join(instead)}.",
+        "Nothing is lost by it; compare with other reports on the same number of classes only.",
+    )

@@ -1,0 +1,252 @@
+"""The ensemble: one attack after the other on what still holds, and the worst case per example."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from app.contracts.families.costs import Passes
+from workers.attacks.autoattack.apgd import APGD
+from workers.attacks.autoattack.attempts import Attempt, over_targets
+from workers.attacks.autoattack.dlr import likeliest_targets, targeted_loss, untargeted_loss
+from workers.attacks.autoattack.fab import FAB
+from workers.attacks.autoattack.square import Square
+from workers.attacks.losses import cross_entropy
+from workers.attacks.memory import forward
+from workers.attacks.pgd import Condition, Loss, Model
+from workers.attacks.regions import Box, Norm
+from workers.attacks.robust_accuracy import is_wrong
+
+AttackName = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square"]
+
+STANDARD: tuple[AttackName, ...] = ("apgd-ce", "apgd-t", "fab-t", "square")
+"""For models that answer the same image always the same."""
+
+RAND: tuple[AttackName, ...] = ("apgd-ce", "apgd-dlr")
+"""For randomised models, with ``draws`` passes averaged at every iterate (20 in the paper)."""
+
+NOT_RUN, HELD, BROKE, UNSOUND = 0, 1, 2, 3
+"""What an attack came to on an example; not run where the example was misclassified, broken or unsound before."""
+
+
+@dataclass
+class Evaluation:
+    """What the ensemble found, by example, on the device of the images.
+
+    Attributes:
+        logits: (n, classes) at the clean images, the mean over the draws.
+        correct: (n,) bool, classified right (by more than half of the draws) and finite at the clean image.
+        robust: (n,) bool, correct, and no attack broke it or met an output that is not finite.
+        unsound: (n,) bool, some output was not finite.
+        broken_by: (n,) int64, position in ``attacks`` of the one that broke it; -1 where none did.
+        images: (n, ...) the image that broke it; the clean image where none did.
+        attacks: Their names, in the order in which they ran.
+        outcomes: By attack (n,) int8: ``NOT_RUN``, ``HELD``, ``BROKE`` or ``UNSOUND``.
+        zero_gradient: By attack (n,) bool, every entry of the gradient at a starting point was exactly 0.
+        forward: By attack (n,) int64, single forward passes spent.
+        backward: By attack (n,) int64, single forward and backward passes spent.
+    """
+
+    logits: Tensor
+    correct: Tensor
+    robust: Tensor
+    unsound: Tensor
+    broken_by: Tensor
+    images: Tensor
+    attacks: tuple[AttackName, ...]
+    outcomes: dict[AttackName, Tensor]
+    zero_gradient: dict[AttackName, Tensor]
+    forward: dict[AttackName, Tensor]
+    backward: dict[AttackName, Tensor]
+
+    def holding_after(self, attack: AttackName) -> Tensor:
+        """(n,) bool: correct, and held by every attack up to this one."""
+        standing = self.correct.clone()
+        for name in self.attacks[: self.attacks.index(attack) + 1]:
+            standing &= self.outcomes[name] == HELD
+        return standing
+
+
+@dataclass(frozen=True)
+class AutoAttack:
+    """An ensemble; it holds no state and no randomness.
+
+    Guarantee: every example said to be broken comes with an image in the ball and the box that the model misclassified
+    when it was asked. Limit: the share of robust examples is an upper bound of the true robust accuracy;
+    :mod:`workers.attacks.autoattack.checks` has the signs that it is a loose one.
+
+    Two classes have no DLR, three no targeted one: :mod:`workers.attacks.autoattack.dlr` says what is used instead.
+    The targeted attacks go through min(targets, classes - 1) classes.
+
+    Attributes:
+        norm: Of the perturbation.
+        epsilon: Radius of the ball, in pixels' units.
+        attacks: What runs, in this order.
+        steps: Of every run of APGD and FAB.
+        targets: Most classes that a targeted attack tries, the likeliest first.
+        queries: Of the Square attack.
+        draws: Passes averaged by APGD at every iterate.
+        box: Least and greatest valid pixel.
+
+    Raises:
+        ValueError: No attack, or one twice, or FAB and Square on several draws, which they cannot average.
+    """
+
+    norm: Norm
+    epsilon: float
+    attacks: tuple[AttackName, ...] = STANDARD
+    steps: int = 100
+    targets: int = 9
+    queries: int = 5000
+    draws: int = 1
+    box: Box = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not self.attacks or len(set(self.attacks)) < len(self.attacks) or self.targets < 1:
+            raise ValueError(f"not an ensemble: {self}")
+        if self.draws > 1 and not set(self.attacks) <= {"apgd-ce", "apgd-dlr", "apgd-t"}:
+            raise ValueError(f"only APGD averages draws: {self.attacks}")
+
+    @classmethod
+    def standard(cls, norm: Norm, epsilon: float) -> "AutoAttack":
+        """Return the published ensemble for deterministic models."""
+        return cls(norm, epsilon)
+
+    @classmethod
+    def rand(cls, norm: Norm, epsilon: float) -> "AutoAttack":
+        """Return the published ensemble for randomised models: APGD on means over 20 draws.
+
+        The authors count an iterate as misclassified when its last draw is, which breaks any model that errs once in
+        a hundred passes; here more than half of the draws must be.
+        """
+        return cls(norm, epsilon, RAND, draws=20)
+
+    def run(
+        self,
+        model: Model,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        generators: Sequence[torch.Generator],
+        tick: Callable[[], None] = lambda: None,
+    ) -> Evaluation:
+        """Attack a batch; whatever does not fit in memory is halved.
+
+        Args:
+            model: Images to logits (n, classes), at least two classes.
+            images: (n, channels, height, width) floating point, in the box; not changed.
+            labels: (n,) int64.
+            generators: One per example.
+            tick: Called before every forward pass; may raise to stop the attack.
+
+        Raises:
+            ValueError: Not one generator per example, an empty batch, or fewer than two classes.
+        """
+        if len(images) == 0 or len(generators) != len(images):
+            raise ValueError(f"{len(images)} images and {len(generators)} generators")
+        logits, correct = self._clean(model, images, labels, tick)
+        whole = Attempt.none_yet(images)
+        whole.unsound = ~logits.isfinite().all(1)
+        found = Evaluation(
+            logits=logits,
+            correct=correct,
+            robust=correct,
+            unsound=whole.unsound,
+            broken_by=torch.full_like(labels, -1),
+            images=whole.images,
+            attacks=self.attacks,
+            outcomes={name: torch.zeros_like(labels, dtype=torch.int8) for name in self.attacks},
+            zero_gradient={name: torch.zeros_like(correct) for name in self.attacks},
+            forward={name: torch.zeros_like(labels) for name in self.attacks},
+            backward={name: torch.zeros_like(labels) for name in self.attacks},
+        )
+        for number, name in enumerate(self.attacks):
+            rows = (correct & ~whole.broken & ~whole.unsound).nonzero().squeeze(1)
+            if len(rows) == 0:
+                break
+            own = [generators[i] for i in rows.tolist()]
+            attempt = self._attack(name, model, images[rows], labels[rows], logits[rows], own, tick)
+            whole.add(rows, attempt)
+            outcome = torch.full_like(attempt.broken, HELD, dtype=torch.int8)
+            found.outcomes[name][rows] = outcome.where(~attempt.broken, BROKE).where(~attempt.unsound, UNSOUND)
+            found.zero_gradient[name][rows] = attempt.zero_gradient
+            found.forward[name][rows], found.backward[name][rows] = attempt.forward, attempt.backward
+            found.broken_by[rows[attempt.broken]] = number
+        found.robust = correct & ~whole.broken & ~whole.unsound
+        return found
+
+    def passes(self, classes: int) -> dict[AttackName, Passes]:
+        """Return what one example costs at most, by attack; the clean passes, one per draw, come on top."""
+        each = {
+            "apgd-ce": self._apgd.passes(),
+            "apgd-dlr": self._apgd.passes(),
+            "apgd-t": self._apgd.passes(),
+            "fab-t": self._fab.passes(),
+            "square": self._square.passes(),
+        }
+        runs = {name: min(self.targets, classes - 1) if name in ("apgd-t", "fab-t") else 1 for name in self.attacks}
+        return {
+            name: Passes(each[name].forward * times, each[name].backward * times, each[name].queries * times)
+            for name, times in runs.items()
+        }
+
+    @property
+    def _apgd(self) -> APGD:
+        return APGD(self.norm, self.epsilon, self.steps, draws=self.draws, box=self.box)
+
+    @property
+    def _fab(self) -> FAB:
+        return FAB(self.norm, self.epsilon, self.steps, box=self.box)
+
+    @property
+    def _square(self) -> Square:
+        return Square(self.norm, self.epsilon, self.queries, box=self.box)
+
+    def _clean(self, model: Model, images: Tensor, labels: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
+        """Return the mean logits (n, classes) and which examples (n,) more than half of the draws get right."""
+        answers = []
+        for _ in range(self.draws):
+            tick()
+            answers.append(forward(model, images))
+        mean = torch.stack(answers).mean(0)
+        if mean.dim() != 2 or mean.shape[1] < 2:
+            raise ValueError(f"an attack needs logits (n, classes) of two classes at least, got {tuple(mean.shape)}")
+        right = torch.stack([~is_wrong(logits, labels) for logits in answers]).sum(0)
+        return mean, (2 * right > self.draws) & mean.isfinite().all(1)
+
+    def _attack(
+        self,
+        name: AttackName,
+        model: Model,
+        images: Tensor,
+        labels: Tensor,
+        logits: Tensor,
+        generators: Sequence[torch.Generator],
+        tick: Callable[[], None],
+    ) -> Attempt:
+        """Run one attack on examples that are classified right."""
+
+        def ascend(rows: Tensor, loss: Loss) -> Attempt:
+            own = [generators[i] for i in rows.tolist()]
+            return self._apgd.run([model], images[rows], loss, misclassifies(labels[rows]), generators=own, tick=tick)
+
+        everyone = torch.arange(len(images), device=images.device)
+        if name == "square":
+            return self._square.run(model, images, labels, generators=generators, tick=tick)
+        if name == "apgd-ce":
+            return ascend(everyone, lambda logits, rows: -cross_entropy(logits, labels[rows]))
+        if name == "apgd-dlr":
+            return ascend(everyone, untargeted_loss(labels))
+        targets = likeliest_targets(logits, labels, self.targets)
+        if name == "apgd-t":
+            return over_targets(images, targets, lambda rows, target: ascend(rows, targeted_loss(labels[rows], target)))
+        return over_targets(
+            images, targets, lambda rows, target: self._fab.run(model, images[rows], labels[rows], target, tick=tick)
+        )
+
+
+def misclassifies(labels: Tensor) -> Condition:
+    """Return the condition that the (first) model predicts another class than ``labels`` (n,)."""
+    return lambda logits, rows: is_wrong(logits[:, 0], labels[rows])

@@ -1,0 +1,290 @@
+"""FAB-T: the fast adaptive boundary attack towards one class at a time (Croce and Hein, ICML 2020, "Minimally ...")."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from app.contracts.families.costs import Passes
+from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
+from workers.attacks.autoattack.balls import lengths
+from workers.attacks.autoattack.dlr import lead
+from workers.attacks.losses import margin
+from workers.attacks.pgd import Model, input_gradient
+from workers.attacks.regions import Box, Norm, per_example
+from workers.attacks.robust_accuracy import is_wrong
+
+
+def to_hyperplane(norm: Norm, images: Tensor, normal: Tensor, offset: Tensor, box: Box) -> Tensor:
+    """Return the shortest moves (n, ...) from ``images`` to a hyperplane each, without leaving the box.
+
+    Where the hyperplane does not meet the box, the move to the point of the box nearest to it in value.
+
+    The move of length tau is, by coordinate, tau (l_inf) or tau |w_i| (l_2) towards the hyperplane, cut where the
+    box ends (sec. 3.1, eq. 5). What it gains, sum_i |w_i| min(tau v_i, room_i), is concave and piecewise linear in
+    tau: Newton's method from 0 never overshoots and is exact on the last piece, with no sorting of coordinates.
+
+    Args:
+        norm: In which the move is shortest.
+        images: (n, ...) in the box.
+        normal: (n, ...) w.
+        offset: (n,) signed value w.x + b at the image; 0 on the hyperplane.
+        box: Least and greatest valid pixel.
+    """
+    x, w = images.flatten(1), normal.flatten(1)
+    direction = -w.sign() * offset.sign().unsqueeze(1)
+    room = torch.where(direction > 0, box[1] - x, x - box[0]).clamp_min(0.0)
+    # Scaled to a largest weight of 1: the square of a float32 gradient below 1e-23 is 0.
+    scale = w.abs().amax(1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
+    weight = w.abs() / scale
+    speed = (weight > 0).to(weight) if norm == "linf" else weight
+    wanted, tau = offset.abs() / scale.squeeze(1), torch.zeros_like(offset)
+    while True:
+        moved = torch.minimum(tau.unsqueeze(1) * speed, room)
+        # A coordinate at the end of its room gains nothing more.
+        slope = (weight * speed * (moved < room)).sum(1)
+        missing = wanted - (weight * moved).sum(1)
+        further = tau + missing / slope.clamp_min(torch.finfo(w.dtype).tiny)
+        grows = (missing > 0) & (slope > 0) & (further > tau)
+        # Rounding may leave a last piece with a little missing and nothing to gain: then tau stands still.
+        if not bool(grows.any()):
+            break
+        tau = torch.where(grows, further, tau)
+    enough = (wanted <= (weight * room).sum(1)).unsqueeze(1)
+    moved = torch.where(enough, moved, room * (weight > 0))
+    return (direction * moved).view_as(images)
+
+
+@dataclass(frozen=True)
+class FAB:
+    """A search for the nearest misclassified image; it is deterministic.
+
+    Guarantee: every returned image is in the box, and, where ``epsilon`` is given and the example is broken, within
+    ``epsilon``. Limit: it follows gradients, so a model that hides them is not attacked.
+
+    Attributes:
+        norm: Of the distance.
+        epsilon: An example is broken, and leaves, at its first misclassified image within this distance. None: every
+            step is taken and any misclassified image counts; the nearest is returned.
+        steps: Linearisations.
+        alpha_max: Most weight of the step from the original.
+        overshoot: Eta, how far beyond the linearised boundary a step goes.
+        backward: Beta, the share of the way from the original that is kept after a misclassified image.
+        search_steps: Secant steps on the line from the original to the nearest found, at the end.
+        box: Least and greatest valid pixel.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    norm: Norm
+    epsilon: float | None = None
+    steps: int = 100
+    alpha_max: float = 0.1
+    overshoot: float = 1.05
+    backward: float = 0.9
+    search_steps: int = 3
+    box: Box = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        within = 0 <= self.alpha_max <= 1 <= self.overshoot and 0 < self.backward < 1 and self.search_steps >= 0
+        if not (within and self.steps >= 1 and (self.epsilon is None or self.epsilon >= 0)):
+            raise ValueError(f"not a search: {self}")
+
+    def passes(self) -> Passes:
+        """Return what one example and target cost at most: a look before and after every step, and the last search."""
+        return Passes(forward=self.steps + self.search_steps, backward=self.steps)
+
+    def run(
+        self,
+        model: Model,
+        images: Tensor,
+        labels: Tensor,
+        targets: Tensor,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Attempt:
+        """Attack a batch towards ``targets`` (n,); a batch that does not fit in memory is halved.
+
+        Args:
+            model: Images to logits.
+            images: (n, ...) floating point, in the box, classified right; not changed.
+            labels: (n,) int64. Any other class counts, not the target's alone.
+            targets: (n,) int64, the class whose boundary is walked to.
+            tick: Called before every forward pass; may raise to stop the attack.
+
+        Returns:
+            Attempt: With the nearest misclassified image; the original where none was found.
+
+        Raises:
+            ValueError: An empty batch.
+        """
+        if len(images) == 0:
+            raise ValueError("nothing to attack: 0 images")
+
+        def piece(start: int, stop: int) -> Attempt:
+            part = slice(start, stop)
+            return _Run(self, model, images[part].detach(), labels[part], targets[part], tick).attempt()
+
+        return in_halves(piece, len(images))
+
+    def nearest(
+        self,
+        model: Model,
+        images: Tensor,
+        labels: Tensor,
+        targets: Tensor,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Attempt:
+        """Return the nearest misclassified image over all targets (n, targets), for searches without ``epsilon``."""
+        whole = Attempt.none_yet(images)
+        everyone = torch.arange(len(images), device=images.device)
+        for target in targets.T:
+            found = self.run(model, images, labels, target, tick=tick)
+            closer = lengths(self.norm, found.images - images) < lengths(self.norm, whole.images - images)
+            worse = found.broken & whole.broken & ~closer
+            found.images = torch.where(per_example(worse, images), whole.images, found.images)
+            whole.add(everyone, found)
+        return whole
+
+
+@dataclass
+class _Live(Live):
+    position: Tensor
+    origin: Tensor
+    labels: Tensor
+    targets: Tensor
+    images: Tensor
+    nearest: Tensor
+    distance: Tensor
+    margin_right: Tensor
+    margin_nearest: Tensor
+
+
+class _Run:
+    """One batch towards one target each."""
+
+    def __init__(
+        self, search: FAB, model: Model, origin: Tensor, labels: Tensor, targets: Tensor, tick: Callable[[], None]
+    ) -> None:
+        self.search, self.model, self.tick = search, model, tick
+        self.found = Attempt.none_yet(origin)
+        never = torch.full_like(origin.flatten(1)[:, 0], torch.inf)
+        position = torch.arange(len(origin), device=origin.device)
+        self.live = _Live(
+            position, origin, labels, targets, origin, origin, never, torch.zeros_like(never), torch.zeros_like(never)
+        )
+
+    def attempt(self) -> Attempt:
+        for step in range(self.search.steps):
+            stepped = self._step(is_first=step == 0)
+            if len(self.live.position) == 0:
+                return self.found
+            self._look(stepped)
+            if len(self.live.position) == 0:
+                return self.found
+        for step in range(self.search.search_steps):
+            self._secant(is_first=step == 0)
+            if len(self.live.position) == 0:
+                return self.found
+        self._leave(torch.ones_like(self.live.labels, dtype=torch.bool))
+        return self.found
+
+    def _step(self, *, is_first: bool) -> Tensor:
+        """Return the images after one step to the linearised boundary, biased towards the originals (eq. 8)."""
+        live, search = self.live, self.search
+        self.tick()
+        inputs = live.images.detach().requires_grad_()
+        with torch.enable_grad():
+            logits = self.model(inputs)
+            value = lead(logits, live.labels, live.targets)
+        normal = input_gradient(value, inputs).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        value, logits = value.detach(), logits.detach()
+        self.found.backward[live.position] += 1
+        if is_first:
+            self.found.zero_gradient = (normal == 0).flatten(1).all(1)
+            live.margin_right = margin(logits, live.labels)
+        at_origin = value + (normal * (live.origin - live.images)).flatten(1).sum(1)
+        moves = to_hyperplane(
+            search.norm,
+            torch.cat([live.images, live.origin]),
+            torch.cat([normal, normal]),
+            torch.cat([value, at_origin]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),
+            search.box,
+        )
+        move, move_of_origin = moves.chunk(2)
+        near, far = lengths(search.norm, move), lengths(search.norm, move_of_origin)
+        alpha = (near / (near + far).clamp_min(torch.finfo(near.dtype).tiny)).clamp_max(search.alpha_max)
+        bias = per_example(alpha, move)
+        stepped = (1 - bias) * (live.images + search.overshoot * move)
+        stepped += bias * (live.origin + search.overshoot * move_of_origin)
+        unsound = ~logits.isfinite().all(1)
+        if bool(unsound.any()):
+            self.found.unsound[live.position] |= unsound
+            self._leave(unsound)
+            stepped = stepped[~unsound]
+        return stepped.clamp_(*search.box)
+
+    def _look(self, stepped: Tensor) -> None:
+        """Keep what is misclassified and nearer than before; go back towards the original from there."""
+        live = self.live
+        wrong, _ = self._take_in(stepped)
+        back = live.origin + self.search.backward * (stepped - live.origin)
+        live.images = torch.where(per_example(wrong, stepped), back, stepped)
+        self._leave_reached()
+
+    def _take_in(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which of ``images`` are misclassified, the nearest of them kept, and all margins."""
+        live = self.live
+        self.tick()
+        with torch.no_grad():
+            logits = self.model(images)
+        self.found.forward[live.position] += 1
+        unsound = ~logits.isfinite().all(1)
+        self.found.unsound[live.position] |= unsound
+        wrong = is_wrong(logits, live.labels) & ~unsound
+        distance = lengths(self.search.norm, images - live.origin)
+        nearer = wrong & (distance < live.distance)
+        live.distance = torch.where(nearer, distance, live.distance)
+        live.nearest = torch.where(per_example(nearer, images), images, live.nearest)
+        margins = margin(logits, live.labels)
+        live.margin_nearest = torch.where(nearer, margins, live.margin_nearest)
+        return wrong, margins
+
+    def _secant(self, *, is_first: bool) -> None:
+        """Look where the margin, were it linear between the original side and the nearest found, would be zero."""
+        live = self.live
+        if is_first:
+            # From here on ``images`` is the end of the line that is classified right.
+            live.images = live.origin
+            self._leave(live.distance.isinf())
+            if len(live.position) == 0:
+                return
+        share = live.margin_right / (live.margin_right - live.margin_nearest).clamp_min(1e-30)
+        between = live.images + per_example(share, live.images) * (live.nearest - live.images)
+        between = between.clamp_(*self.search.box)
+        wrong, margins = self._take_in(between)
+        live.images = torch.where(per_example(wrong, between), live.images, between)
+        live.margin_right = torch.where(wrong, live.margin_right, margins)
+        self._leave_reached()
+
+    def _leave_reached(self) -> None:
+        live = self.live
+        done = self.found.unsound[live.position]
+        if self.search.epsilon is not None:
+            done = done | (live.distance <= self.search.epsilon)
+        self._leave(done)
+
+    def _leave(self, leaving: Tensor) -> None:
+        """Write down the examples where ``leaving`` is true, and drop them."""
+        if not bool(leaving.any()):
+            return
+        live, found = self.live, self.found
+        position = live.position[leaving]
+        limit = torch.inf if self.search.epsilon is None else self.search.epsilon
+        broken = live.distance.isfinite() & (live.distance <= limit)
+        found.images[position] = torch.where(per_example(broken, live.images), live.nearest, live.origin)[leaving]
+        found.broken[position] = broken[leaving] & ~found.unsound[position]
+        live.keep(~leaving)

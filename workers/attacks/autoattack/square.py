@@ -1,0 +1,267 @@
+"""The Square attack: random squares, kept when they lower the margin (Andriushchenko et al., ECCV 2020).
+
+It asks for scores alone, so a model cannot hide from it by hiding its gradients. Every example has squares of its own,
+drawn from its own generator.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from app.contracts.families.costs import Passes
+from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
+from workers.attacks.autoattack.balls import project
+from workers.attacks.losses import margin
+from workers.attacks.pgd import Model
+from workers.attacks.regions import Box, Norm, per_example
+from workers.attacks.robust_accuracy import is_wrong
+
+HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
+"""Queries after which the share of pixels in a square is halved; not rescaled to the budget, as in AutoAttack."""
+
+DRAWN_AT_ONCE = 100
+"""Queries whose random numbers are drawn together: one call of a generator costs more than one small image's pass."""
+
+
+def share_of_pixels(query: int, p_init: float) -> float:
+    """Return the share of the image that the square of a query covers.
+
+    >>> [share_of_pixels(query, 0.8) for query in (1, 10, 11, 51, 8001)]
+    [0.8, 0.8, 0.4, 0.2, 0.0015625]
+    """
+    return float(p_init / 2 ** bisect_left(HALVED_AFTER, query))
+
+
+@dataclass(frozen=True)
+class Square:
+    """A search; it holds no state and no randomness.
+
+    Guarantee: every returned image is in the norm ball around its original (to one rounding of its dtype) and in the
+    box, and no example is asked more than ``queries`` times. Limit: it is a random search; what it does not break
+    may still break.
+
+    Attributes:
+        norm: Of the perturbation.
+        epsilon: Radius of the ball, in pixels' units.
+        queries: Scores asked for per example, the first image included.
+        p_init: Share of the image that the first squares cover.
+        box: Least and greatest valid pixel.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    norm: Norm
+    epsilon: float
+    queries: int = 5000
+    p_init: float = 0.8
+    box: Box = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= 0 and self.queries >= 1 and 0 < self.p_init <= 1):
+            raise ValueError(f"not a search: {self}")
+
+    def passes(self) -> Passes:
+        """Return what one example costs at most."""
+        return Passes(forward=self.queries, backward=0, queries=self.queries)
+
+    def run(
+        self,
+        model: Model,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        generators: Sequence[torch.Generator],
+        tick: Callable[[], None] = lambda: None,
+    ) -> Attempt:
+        """Attack a batch; a batch that does not fit in memory is halved.
+
+        Args:
+            model: Images to logits.
+            images: (n, channels, height, width) floating point, in the box; not changed.
+            labels: (n,) int64.
+            generators: One per example.
+            tick: Called before every forward pass; may raise to stop the attack.
+
+        Returns:
+            Attempt: With the image of least margin where none is broken.
+
+        Raises:
+            ValueError: No images of four dimensions, or not one generator per example.
+        """
+        if images.dim() != 4 or len(images) == 0 or len(generators) != len(images):
+            raise ValueError(f"squares need images (n, channels, height, width) and n generators: {images.shape}")
+
+        def piece(start: int, stop: int) -> Attempt:
+            part = slice(start, stop)
+            return self._search(model, images[part].detach(), labels[part], generators[part], tick)
+
+        with torch.no_grad():
+            return in_halves(piece, len(images), generators=generators)
+
+    def _search(
+        self,
+        model: Model,
+        origin: Tensor,
+        labels: Tensor,
+        generators: Sequence[torch.Generator],
+        tick: Callable[[], None],
+    ) -> Attempt:
+        found = Attempt.none_yet(origin)
+        proposals = _stripes if self.norm == "linf" else _tiles
+        live = _Live(
+            position=torch.arange(len(origin), device=origin.device),
+            origin=origin,
+            labels=labels,
+            best=origin,
+            value=torch.full_like(origin.flatten(1)[:, 0], torch.inf),
+            draws=origin.new_empty((len(origin), 0, 0)),
+        )
+        proposal = proposals(origin, self.epsilon, generators)
+        for query in range(1, self.queries + 1):
+            proposal = project(self.norm, proposal, live.origin, self.epsilon, self.box)
+            tick()
+            logits = model(proposal)
+            value = margin(logits, live.labels).to(live.value)
+            unsound = ~logits.isfinite().all(1)
+            broken = is_wrong(logits, live.labels) & ~unsound
+            better = (value < live.value) | broken
+            live.value = torch.where(better, value, live.value)
+            live.best = torch.where(per_example(better, proposal), proposal, live.best)
+            leaving = broken | unsound
+            if query == self.queries or bool(leaving.any()):
+                leaving |= query == self.queries
+                position = live.position[leaving]
+                found.images[position], found.forward[position] = live.best[leaving], query
+                found.broken[position], found.unsound[position] = broken[leaving], unsound[leaving]
+                live.keep(~leaving)
+                if len(live.position) == 0:
+                    break
+            drawn = (query - 1) % DRAWN_AT_ONCE
+            if drawn == 0:
+                live.draw([generators[i] for i in live.position.tolist()])
+            side = math.sqrt(share_of_pixels(query, self.p_init) * origin.shape[2] * origin.shape[3])
+            propose = _square_linf if self.norm == "linf" else _square_l2
+            proposal = propose(live, live.draws[:, drawn], side, self.epsilon)
+        return found
+
+
+@dataclass
+class _Live(Live):
+    """Value: the least margin so far. Draws: (n, queries, numbers) uniform in [0, 1)."""
+
+    position: Tensor
+    origin: Tensor
+    labels: Tensor
+    best: Tensor
+    value: Tensor
+    draws: Tensor
+
+    def draw(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw the numbers of the next queries: two corners, an orientation, a sign per channel."""
+        numbers = 5 + self.origin.shape[1]
+        drawn = [torch.rand((DRAWN_AT_ONCE, numbers), generator=generator) for generator in generators]
+        self.draws = torch.stack(drawn).to(self.origin.device)
+
+
+def _signs(uniform: Tensor) -> Tensor:
+    return torch.where(uniform < 0.5, -1.0, 1.0)
+
+
+def _corner(uniform: Tensor, places: int) -> Tensor:
+    """Return one of ``places`` positions (n,), each as likely."""
+    return (uniform * places).long().clamp_max(places - 1)
+
+
+def _window(top: Tensor, left: Tensor, side: int, images: Tensor) -> Tensor:
+    """Return (n, 1, height, width) bool, true in the square of each example."""
+    rows = torch.arange(images.shape[2], device=images.device).view(1, -1, 1) - top.view(-1, 1, 1)
+    columns = torch.arange(images.shape[3], device=images.device).view(1, 1, -1) - left.view(-1, 1, 1)
+    return ((rows >= 0) & (rows < side) & (columns >= 0) & (columns < side)).unsqueeze(1)
+
+
+def _stripes(origin: Tensor, epsilon: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Return the first images in l_inf: vertical stripes of width 1, epsilon up or down (sec. 3.3)."""
+    shape = (origin.shape[1], 1, origin.shape[3])
+    signs = _signs(torch.stack([torch.rand(shape, generator=generator) for generator in generators]))
+    return origin + epsilon * signs.to(origin)
+
+
+def _square_linf(live: _Live, draws: Tensor, side: float, epsilon: float) -> Tensor:
+    """Return the best images with one square each moved to epsilon above or below the original (algorithm 2)."""
+    height, width = live.origin.shape[2:]
+    pixels = min(max(round(side), 1), height, width)
+    top, left = _corner(draws[:, 0], height - pixels + 1), _corner(draws[:, 1], width - pixels + 1)
+    signs = _signs(draws[:, 5:]).to(live.origin).view(*live.origin.shape[:2], 1, 1)
+    return torch.where(_window(top, left, pixels, live.origin), live.origin + epsilon * signs, live.best)
+
+
+@cache
+def bumps(side: int) -> Tensor:
+    """Return the pattern (side, side) of an l_2 square, of length 1: a bump up above a bump down (eq. 2)."""
+    pattern = torch.cat([_bump(side // 2, side), -_bump(side - side // 2, side)])
+    unit: Tensor = pattern / pattern.norm()
+    return unit
+
+
+def _bump(height: int, width: int) -> Tensor:
+    """Return nested rectangles around the middle, the i-th from within adding 1/i^2."""
+    middle = (height // 2, width // 2)
+    rows = (torch.arange(height) - middle[0]).abs().view(-1, 1)
+    columns = (torch.arange(width) - middle[1]).abs().view(1, -1)
+    rings = max(middle) + 1
+    # Outside the last rectangle nothing is added, within it all from the ring on.
+    added = torch.tensor([sum(1 / (i + 1) ** 2 for i in range(ring, rings)) for ring in range(rings)])
+    return added[torch.maximum(rows, columns)]
+
+
+def _tiles(origin: Tensor, epsilon: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Return the first images in l_2: a grid of five by five patterns, of random sign and orientation, of length 1."""
+    channels, height, width = origin.shape[1:]
+    side = max(min(height, width) // 5, 1)
+    down, across = height // side, width // side
+    numbers = torch.stack([torch.rand((1 + channels, down, across), generator=generator) for generator in generators])
+    pattern = bumps(side)
+    turned = (numbers[:, :1, :, :, None, None] < 0.5).expand(-1, channels, -1, -1, side, side)
+    tiles = torch.where(turned, pattern.T, pattern) * _signs(numbers[:, 1:])[..., None, None]
+    grid = tiles.permute(0, 1, 2, 4, 3, 5).reshape(len(origin), channels, down * side, across * side)
+    delta = torch.zeros(origin.shape)
+    top, left = (height - down * side) // 2, (width - across * side) // 2
+    delta[:, :, top : top + down * side, left : left + across * side] = grid
+    unit = delta / per_example(delta.flatten(1).norm(dim=1), delta)
+    return origin + epsilon * unit.to(origin)
+
+
+def _square_l2(live: _Live, draws: Tensor, side: float, epsilon: float) -> Tensor:
+    """Return the best images with the length of one square moved into another (algorithm 3).
+
+    What the perturbation has in both squares, and what the ball has left, goes into the first one, along its present
+    shape plus a random pattern; the second one is cleared.
+    """
+    n, channels, height, width = live.origin.shape
+    pixels = max(round(side), 3)
+    pixels = min(pixels + 1 - pixels % 2, height, width)
+    delta = live.best - live.origin
+    tops, lefts = (height - pixels + 1, width - pixels + 1)
+    top, left = _corner(draws[:, 0], tops), _corner(draws[:, 1], lefts)
+    first = _window(top, left, pixels, delta)
+    second = _window(_corner(draws[:, 2], tops), _corner(draws[:, 3], lefts), pixels, delta)
+    unused = (epsilon**2 - delta.flatten(1).square().sum(1)).clamp_min(0.0).view(-1, 1, 1, 1)
+    energy = delta.square()
+    available = ((energy * (first | second)).sum((2, 3), keepdim=True) + unused / channels).sqrt()
+    pattern = bumps(pixels).to(delta)
+    turned = (draws[:, 4] < 0.5).view(-1, 1, 1, 1)
+    patterns = torch.where(turned, pattern.T, pattern) * _signs(draws[:, 5:]).to(delta).view(n, channels, 1, 1)
+    at = (top.view(-1, 1, 1) + torch.arange(pixels, device=delta.device).view(1, -1, 1)) * width
+    at = (at + left.view(-1, 1, 1) + torch.arange(pixels, device=delta.device)).flatten(1)
+    at = at.unsqueeze(1).expand(-1, channels, -1)
+    shape = delta.flatten(2).gather(2, at).view(n, channels, pixels, pixels)
+    shape = patterns + shape / shape.square().sum((2, 3), keepdim=True).sqrt().clamp_min(1e-12)
+    shape = shape / shape.square().sum((2, 3), keepdim=True).sqrt().clamp_min(1e-12) * available
+    cleared = delta * ~(first | second)
+    return live.origin + cleared.flatten(2).scatter(2, at, shape.flatten(2)).view_as(delta)
