@@ -50,7 +50,7 @@ def cost_of(
     if facts is not None:
         # The time of a text grows with its tokens; English has about 1.3 of them to a word.
         longer = max(1.0, 1.3 * mean_words / facts["tokens"]) if mean_words and facts.get("tokens") else 1.0
-        seconds = OVERHEAD_S + passes.compute_s + passes.forward * facts["forward_s"] * longer
+        seconds = OVERHEAD_S + passes.compute_s + passes.forward * facts["forward_s"] * longer * passes.slowdown
         seconds += passes.backward * (facts["backward_s"] or 0.0)
     return Cost(check.kind, passes.forward, passes.backward, passes.queries, seconds)
 

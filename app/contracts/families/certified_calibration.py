@@ -152,7 +152,21 @@ class CertifiedCalibrationParams(Request):
         gradients = len(self.ace_attacks) * samples * self.attack_steps * self.attack_draws
         # A step's forward pass is done again in its backward pass, so that one draw's graph is held at a time.
         forward += gradients + len(self.ace_attacks) * samples * min(self.n, ATTACKED_DRAWS)
-        return Passes(forward, gradients)
+        return Passes(
+            forward,
+            gradients,
+            slowdown=2.0 if self.noise == "independent" else 1.25,
+            compute_s=len(self.radii) * self._seconds_a_radius(samples),
+        )
+
+    def _seconds_a_radius(self, samples: int) -> float:
+        """Return the seconds of one core a radius takes beside the model, as measured: see benchmarks/RESULTS.md."""
+        seconds = 0.5 + 0.0012 * samples
+        if "admm" in self.solvers:
+            seconds += 4 + 0.00115 * samples * self.bins
+        if "dece" in self.solvers:
+            seconds += 0.2 + 2e-5 * samples * self.bins
+        return seconds
 
 
 METRICS = [

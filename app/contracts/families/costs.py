@@ -10,10 +10,12 @@ class Passes(NamedTuple):
         forward: Single-example forward passes.
         backward: Single-example forward and backward passes.
         queries: Scores a black-box attack asks for, those answered from a cache included.
-        compute_s: Seconds of one core beside the model: solvers and certificates.
+        slowdown: How many times as long as a bare forward pass one takes here, with what is done around it.
+        compute_s: Seconds of one core beside the model: solvers, bootstraps.
     """
 
     forward: int
     backward: int
     queries: int = 0
+    slowdown: float = 1.0
     compute_s: float = 0.0

@@ -75,3 +75,11 @@ def test_passes_count_every_draw_and_every_step() -> None:
     ).passes(50, {})
     assert attacked.backward == 2 * 50 * 40
     assert attacked.forward == 50 * 5100 + 2 * 50 * (40 + ATTACKED_DRAWS)
+
+
+def test_the_estimate_knows_what_noise_and_solvers_cost() -> None:
+    plain = parameters(n=1000).passes(100, {})
+    assert parameters(n=1000, noise="independent").passes(100, {}).slowdown > plain.slowdown > 1
+    admm = parameters(n=1000, solvers=["admm"]).passes(100, {})
+    assert admm.compute_s > plain.compute_s + len(parameters().radii) * 4
+    assert parameters(n=1000, solvers=["dece"]).passes(100, {}).compute_s > plain.compute_s
