@@ -1,0 +1,148 @@
+"""What a test-time defence is: the contract between those who write defences and those who attack them.
+
+A defence turns a base classifier and the unlabelled test points of a round into the classifier that answers them
+(Gamma in Chen et al., sec. 3). The attacker knows all of it but the randomness the defender draws afterwards.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from workers.targets.image_classifier import ImageClassifier
+
+
+class DefenceError(Exception):
+    """A defence cannot work on this model or data; the message says why and what would be right, to whoever chose it.
+
+    It fails the attacks on that defence with its reason, and nothing else of the audit.
+    """
+
+
+@dataclass(frozen=True)
+class Training:
+    """Labelled examples a defence may learn from, on the CPU (D of the threat model).
+
+    Attributes:
+        images: (n, channels, height, width) float32 in [0, 1].
+        labels: (n,) int64.
+
+    Raises:
+        ValueError: The two do not describe the same examples.
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.images.ndim != 4 or self.labels.shape != (len(self.images),):
+            raise ValueError(
+                f"images {tuple(self.images.shape)} and labels {tuple(self.labels.shape)} are not a sample"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is known of a defence before it runs; the games and the attacks are chosen by it.
+
+    Attributes:
+        is_stateful: What it answers in a round depends on the rounds before.
+        is_one_round: It adapts to the whole sample at once; otherwise batch by batch.
+        is_randomized: The same batch with another generator may give another classifier.
+        is_differentiable: Its answers have a gradient with respect to the images once adapted.
+    """
+
+    is_stateful: bool
+    is_one_round: bool
+    is_randomized: bool
+    is_differentiable: bool
+
+
+class Adapted(Protocol):
+    """A frozen classifier in eval mode, what a defence made for one round.
+
+    It never changes afterwards, whatever its defence does next: an attacker collects many of them.
+    """
+
+    @property
+    def classes(self) -> int:
+        """Number of logits per example."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return logits (b, classes); differentiable with respect to ``images``.
+
+        Args:
+            images: (b, channels, height, width) in [0, 1], on ``device``.
+            rows: (b,) int64, which examples of the batch it was adapted to these images belong to; None: all of them,
+                in order. Only a classifier with parameters per example looks at it.
+
+        Raises:
+            ValueError: It has parameters per example, and these images are not one for each.
+        """
+        ...
+
+
+class Defence(Protocol):
+    """A test-time defence; one instance is one defender and defends one base classifier.
+
+    All randomness comes from the generators it is given (on the CPU), so a run is repeatable. The base is never
+    changed. Long work calls the ``tick`` a defence was built with, which may raise to stop it.
+    """
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, whatever it is run on."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Test points of one round; a last round may have fewer. Of no meaning to one-round defences."""
+        ...
+
+    def adapt(
+        self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
+    ) -> Adapted:
+        """Return the classifier that answers the points of a batch.
+
+        Args:
+            base: The model defended.
+            training: Labelled examples; None where the audit has none.
+            batch: (b, channels, height, width) in [0, 1], on the base's device; no labels.
+            generator: On the CPU; the round's private randomness.
+
+        Raises:
+            DefenceError: The defence cannot work on this model or without training data.
+        """
+        ...
+
+    def end_round(self, batch: Tensor, generator: torch.Generator) -> None:
+        """Do what a defender does between having answered a batch and the next one.
+
+        Raises:
+            DefenceError: It needs a call of ``adapt`` that it has not had.
+        """
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of everything that lasts from round to round; empty for a stateless defence.
+
+        A defender that has done nothing yet has an empty state.
+        """
+        ...
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go back to a state of this or of another defender with the same hyper-parameters and base.
+
+        Guarantee: from there on it does bit for bit what the other one would have done, on the same device.
+        """
+        ...
