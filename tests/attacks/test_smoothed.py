@@ -1,5 +1,7 @@
 """Gradients through a smoothed classifier, against a direct computation."""
 
+import weakref
+
 import torch
 
 from workers.attacks.smoothed import smoothed_logits
@@ -51,3 +53,16 @@ def test_one_graph_is_held_at_a_time() -> None:
     assert len(calls) == len(NOISE)
     smoothed.sum().backward()
     assert calls == [len(IMAGES)] * (2 * len(NOISE))
+
+
+def test_no_noisy_batch_outlives_its_forward_pass() -> None:
+    """With 1000 draws, 64 photographs and a batch kept for each draw, 38 GB would be held."""
+    seen = []
+
+    def remembered(images: torch.Tensor) -> torch.Tensor:
+        seen.append(weakref.ref(images))
+        return network(images)
+
+    smoothed = smoothed_logits(remembered, NOISE, IMAGES.clone().requires_grad_())
+    assert smoothed.requires_grad
+    assert [batch() for batch in seen] == [None] * len(NOISE)

@@ -12,8 +12,9 @@ from workers.attacks.pgd import Model
 def smoothed_logits(model: Model, noise: Tensor, images: Tensor) -> Tensor:
     """Return the logarithm of the mean score over draws of noise (n, classes), which softmax turns into that mean.
 
-    The attack of Salman et al. 2019 (sec. 3.1): the same draws at every step. Every draw's forward pass is done again
-    in the backward pass, so that one graph is held at a time and memory does not grow with the draws.
+    The attack of Salman et al. 2019 (sec. 3.1): the same draws at every step. Every draw's noisy copies and forward
+    pass are made again in the backward pass, so that one graph is held at a time and memory grows with the draws by
+    their scores only.
 
     Args:
         model: Images (n, ...) to logits (n, classes).
@@ -21,8 +22,9 @@ def smoothed_logits(model: Model, noise: Tensor, images: Tensor) -> Tensor:
         images: (n, ...), differentiable.
     """
 
-    def log_scores(noisy: Tensor) -> Tensor:
-        return model(noisy).log_softmax(1)
+    def log_scores(at: Tensor, draw: Tensor) -> Tensor:
+        # What a checkpoint is given, it keeps: of a noisy batch there would be one for every draw.
+        return model(at + draw).log_softmax(1)
 
-    drawn = [checkpoint(log_scores, images + draw, use_reentrant=False) for draw in noise]
+    drawn = [checkpoint(log_scores, images, draw, use_reentrant=False) for draw in noise]
     return torch.stack(drawn).logsumexp(0) - math.log(len(noise))
