@@ -8,11 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, parameters
+from tests.families.in_memory import Context, Model
 from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
+from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import column_of
-from workers.families.protocol import Records
+from workers.families.protocol import Records, Shard
 
 ATTACKS = list(ETA_OMEGA)
 
@@ -108,6 +110,47 @@ def test_many_draws_and_many_steps_do_not_beat_the_certificate() -> None:
             certified = certify[column_of(end, "cdf", 0.1)][row]
             reached = float(scores.mean())
             assert reached >= certified - error if end == "lower" else reached <= certified + error
+
+
+@pytest.mark.parametrize("noise", ["shared", "independent"])
+def test_no_draw_of_noise_serves_two_purposes(noise: str) -> None:
+    """Selection, estimation, search and what the search found are independent: guarantees rest on the first two."""
+    seen: list[bytes] = []
+
+    def sure(images: torch.Tensor) -> torch.Tensor:
+        seen.extend(image.numpy().tobytes() for image in images.detach())
+        # Without a gradient the image stays where it is, and only noise tells what the model is given apart.
+        return torch.tensor([9.0, 0.0]).expand(len(images), 2)
+
+    params = parameters(n=200, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=16)
+    audit(params.model_copy(update={"noise": noise}), Model(sure, 2), (IMAGES[:1], torch.zeros(1, dtype=torch.int64)))
+    # n0 and n draws, one without noise, those of the search at every step, and as many as n again.
+    assert len(set(seen)) == 50 + 200 + 1 + 16 + 200
+    assert len(seen) == 50 + 200 + 1 + 4 * 16 + 200
+
+
+def test_cancelling_need_not_wait_for_a_step() -> None:
+    class Stop(Exception):
+        pass
+
+    passes = 0
+
+    class Stoppable(Context):
+        def tick(self) -> None:
+            nonlocal passes
+            passes += 1
+            if passes == stop_at:
+                raise Stop
+
+    params = parameters(n=200, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=16)
+    _, done = audit(params, NETWORK, DATA)
+    # In the first step's forward pass, and in its backward pass.
+    for stop_at in (10, 25):
+        passes = 0
+        context = Stoppable(NETWORK, DATA, Shard("ace_lower_true", 0, 24), 24, 24, done=done)
+        with pytest.raises(Stop):
+            FAMILY.run(params, context.shard, context)
+        assert passes == stop_at
 
 
 def test_no_cut_changes_an_attack_beyond_its_batches() -> None:

@@ -69,8 +69,14 @@ def _search(
     draws = noise.draws(0, params.attack_draws, None)
     eta, omega = ETA_OMEGA[name]
     search = PGD("l2", epsilon=radius, step_size=2 * radius / params.attack_steps, steps=params.attack_steps)
+
+    def logits(noisy: Tensor) -> Tensor:
+        # A step is attack_draws passes there and as many back: too long to wait for its end.
+        context.tick()
+        return context.classifier.logits(noisy)
+
     outcome = search.run(
-        [lambda noisy: smoothed_logits(context.classifier.logits, draws, noisy)],
+        [lambda at: smoothed_logits(logits, draws, at)],
         images,
         eta_omega(eta, labels if omega == "true" else classes),
         tick=context.tick,
