@@ -64,6 +64,16 @@ def test_radii_out_of_reach_are_told_once_and_not_as_uncertified() -> None:
     assert not {"no_certified_examples", "few_certified_examples"} & set(found)
 
 
+def test_too_few_draws_for_any_certificate_put_even_radius_0_out_of_reach() -> None:
+    """40 draws certify at an alpha of 1e-12, but not at the share of it that each of 60 examples has."""
+    found = doubts(parameters(radii=[0.0, 0.1], bins=5, n=40, alpha=1e-12, joint=True), sureness=4.0)
+    assert "radii 0, 0.1" in found["radius_out_of_reach"].message
+    assert "err with probability 8.3e-15" in found["radius_out_of_reach"].message
+    assert "no_certified_examples" not in found
+    alone = doubts(parameters(radii=[0.0, 0.1], bins=5, n=40, alpha=1e-12), sureness=9.0)
+    assert "radius 0.1:" in alone["radius_out_of_reach"].message
+
+
 def test_radii_with_nobody_and_with_few_certified_are_told_apart() -> None:
     def alter(done) -> None:
         radius = np.asarray(done["certify"]["radius"]).clip(0, 0.5)
@@ -84,6 +94,15 @@ def test_a_model_that_is_unsure_under_noise_abstains_often(sureness, is_flagged)
 def test_a_model_much_better_without_noise_was_not_trained_for_it(clean, is_flagged) -> None:
     found = doubts(parameters(radii=[0.0], bins=5), sureness=1.0, clean_accuracy=clean)
     assert ("not_trained_for_noise" in found) == is_flagged
+
+
+def test_a_model_is_not_blamed_for_abstaining_for_want_of_draws() -> None:
+    def alter(done) -> None:
+        table = done["certify"]
+        nobody = pa.array(np.full(table.num_rows, -1))
+        done["certify"] = replaced(table, predicted=nobody, candidate=table["clean_prediction"])
+
+    assert "not_trained_for_noise" not in doubts(parameters(radii=[0.0], bins=5), clean_accuracy=1.0, change=alter)
 
 
 def test_a_difference_of_a_handful_of_examples_may_be_chance() -> None:

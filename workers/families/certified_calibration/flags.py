@@ -7,7 +7,7 @@ import numpy as np
 from app.contracts.estimates import Estimate, Flag, metric_name
 from app.contracts.families.certified_calibration import ATTACKED_DRAWS, BOUNDS, CertifiedCalibrationParams
 from workers.certification.anytime import fixed_schedule, geometric_schedule
-from workers.certification.bernoulli import largest_radius
+from workers.certification.bernoulli import ABSTAIN, largest_radius
 from workers.families.certified_calibration.certify import certificate_alpha
 from workers.families.certified_calibration.sample import attacked_at, is_answered
 from workers.stats.paired import discordant, mcnemar
@@ -104,17 +104,18 @@ def attack_beyond_certificate(
 def radius_out_of_reach(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
     """Flag radii that these draws could not certify for any model."""
     largest = reach(params, certify)
-    beyond = [radius for radius in params.radii if radius > largest]
+    beyond = [radius for radius in params.radii if not _is_within(radius, largest)]
     if not beyond:
         return []
+    alpha = certificate_alpha(params, certify.size)
     return [
         Flag(
             code="radius_out_of_reach",
             severity="warning",
-            message=f"No model could be certified at {_radii(beyond)}: with sigma {params.sigma:g} and {params.n} "
-            f"draws the largest radius is {largest:.3g}, even if every draw gives the same class. Zeros there say "
-            "nothing about the model. The reach grows in proportion to sigma and only slowly with n; a larger sigma "
-            "wants a model trained with it.",
+            message=f"No model could be certified at {_radii(beyond)}: with sigma {params.sigma:g}, {params.n} draws "
+            f"and certificates that err with probability {alpha:.2g} the largest radius is {largest:.3g}, even if every "
+            "draw gives the same class. Zeros there say nothing about the model. The reach grows in proportion to sigma "
+            "and only slowly with n; a larger sigma wants a model trained with it.",
         )
     ]
 
@@ -124,7 +125,8 @@ def too_few_certified(
 ) -> list[Flag]:
     """Flag radii within reach at which nobody, or hardly anybody, is certified."""
     largest = reach(params, certify)
-    numbers = {radius: estimates[metric_name("cce", radius=radius)].n for radius in params.radii if radius <= largest}
+    within = [radius for radius in params.radii if _is_within(radius, largest)]
+    numbers = {radius: estimates[metric_name("cce", radius=radius)].n for radius in within}
     none = [radius for radius, number in numbers.items() if number == 0]
     few = {radius: number for radius, number in numbers.items() if 0 < number < FEW}
     found = []
@@ -155,9 +157,14 @@ def too_few_certified(
 
 
 def not_trained_for_noise(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
-    """Flag a model that is right much more often without the noise than smoothed with it."""
-    label = certify["label"].astype(np.int64)
-    clean, smoothed = (certify[name].astype(np.int64) == label for name in ("clean_prediction", "predicted"))
+    """Flag a model that is right much more often without the noise than smoothed with it.
+
+    Where PREDICT abstains, the class selected counts: abstaining may be for want of draws.
+    """
+    label, predicted, candidate, unsmoothed = (
+        certify[name].astype(np.int64) for name in ("label", "predicted", "candidate", "clean_prediction")
+    )
+    clean, smoothed = unsmoothed == label, np.where(predicted == ABSTAIN, candidate, predicted) == label
     clean_only, smoothed_only, n = discordant(clean, smoothed)
     if clean_only - smoothed_only < LOST * n or mcnemar(clean_only, smoothed_only) >= SIGNIFICANT:
         return []
@@ -302,6 +309,11 @@ def reduced_precision(certify: Sample) -> list[Flag]:
             "used, before quoting these certificates for a float32 model.",
         )
     ]
+
+
+def _is_within(radius: float, largest: float) -> bool:
+    # A reach of 0 is none: every draw the same, and the example is abstained on nevertheless.
+    return radius <= largest and largest > 0
 
 
 def _radii(radii: Sequence[float]) -> str:
