@@ -274,8 +274,8 @@ def _findings(result: Result, params: Mapping[str, Any], known: Known) -> Iterat
         "none."
     )
     yield (
-        f"They say nothing about changes longer than {known.place} (a shift or a rotation of the image usually is "
-        "longer), nor about data unlike these."
+        "Each says nothing about changes longer than its radius (a shift or a rotation of the image often is longer "
+        f"than {known.place}), nor about data unlike these."
     )
     if errored := result.counts.get("errored", 0):
         yield (
@@ -332,10 +332,10 @@ def _attacks(result: Result, params: Mapping[str, Any], known: Known) -> Iterato
     is_whole = known.cce is not None and reached.n == known.cce.n
     over = "the same examples" if is_whole else f"{reached.n:,} of these examples"
     told = f"{which} ({value_words('attack', name)}) reached an ECE of {in_digits(reached)} on {over}"
-    if known.cce is None or not number_of(known.cce):
+    if any(flag.code == BROKEN for flag in result.flags):
+        yield f"{told}. Some confidences left their certified intervals: the certificates, or the attack, are wrong."
+    elif known.cce is None or not number_of(known.cce) or not is_whole:
         yield f"{told}."
-    elif any(flag.code == BROKEN for flag in result.flags):
-        yield f"{told}: more than the certificates allow. They, or the attack, are wrong."
     else:
         share = percent(min(number_of(reached) / number_of(known.cce), 1.0))
         yield f"{told}: {share} of the most that is possible. Whether an attacker can get closer to that is open."
@@ -361,6 +361,8 @@ def _comparisons(result: Result, known: Known) -> Iterator[str]:
 def _certainty(result: Result, params: Mapping[str, Any], known: Known) -> Iterator[str]:
     """Say with what probability certificates hold, and whether each or all of them."""
     alpha, n = float(asked(params, "alpha")), result.counts.get("n", 0) - result.counts.get("errored", 0)
+    if n <= 0:
+        return
     if asked(params, "joint"):
         yield (
             f"All {2 * n:,} certificates, of classes and of confidences, hold at once, except with probability "
@@ -371,7 +373,7 @@ def _certainty(result: Result, params: Mapping[str, Any], known: Known) -> Itera
     moved = (
         ""
         if known.cce is None
-        else f"; a wrong one moves the ECE over {known.cce.n:,} by {2 / known.cce.n:.2g} at most"
+        else f"; a wrong one moves the ECE over {known.cce.n:,} by {min(2 / known.cce.n, 1):.2g} at most"
     )
     shared = " As all examples see the same noise, errors come together." if asked(params, "noise") == "shared" else ""
     yield (
