@@ -17,6 +17,9 @@ from tests.families.certified_calibration.audits import (
     parameters,
 )
 from tests.families.in_memory import Model
+from workers.certification.anytime import geometric_schedule
+from workers.certification.bernoulli import predict
+from workers.certification.confidence import slack
 from workers.families.certified_calibration.certify import certificate_alpha
 from workers.families.certified_calibration.records import column_of
 from workers.families.protocol import Records
@@ -101,6 +104,24 @@ def test_adaptive_sampling_spares_draws_and_decides_alike() -> None:
         for records in (fixed, adaptive)
     ]
     assert np.mean(np.array(decisions[0]) == np.array(decisions[1])) >= 0.98
+
+
+def test_what_rests_on_scores_errs_with_no_more_than_its_look_may() -> None:
+    """Near the boundary, where draws go on to the end, and far from it, where they stop early."""
+    params = parameters(sampling="adaptive", n=1000, alpha=0.1, noise="independent", radii=[0.0, 0.1])
+    towards = torch.cat([torch.linspace(0, 0.03, 80), torch.full((4,), 0.5)]).view(-1, 1, 1, 1)
+    images = 0.5 + towards * (WEIGHTS / WEIGHTS.norm()).view(1, 1, 4, 4)
+    records = certify(params, LINEAR, (images, torch.ones(84, dtype=torch.int64)))
+    schedule = geometric_schedule(1000, 0.1)
+    draws, hits, candidate = (records[name].to_numpy() for name in ("draws", "hits", "candidate"))
+    alpha = np.array([schedule.score_alphas[schedule.checkpoints.index(one)] for one in draws])
+    assert len(set(alpha)) > 1
+    counts = np.where(candidate[:, None] == [0, 1], hits[:, None], (draws - hits)[:, None])
+    predicted = records["predicted"].to_numpy()
+    assert (predicted == predict(counts, alpha=alpha)).all()
+    assert (predicted != predict(counts, alpha=0.1)).any()
+    expected = floats(records, "confidence") - slack(draws, alpha)
+    np.testing.assert_allclose(floats(records, column_of("lower", "standard", 0.0)), expected, atol=1e-8)
 
 
 def test_joint_certificates_are_made_at_a_share_of_alpha() -> None:
