@@ -36,7 +36,7 @@ class Evidence:
     draws: Ints
     counts: NDArray[np.int64]
     mean: Floats
-    histogram: NDArray[np.int64]
+    histogram: NDArray[np.int32]
     p_lower: Floats
     p_upper: Floats
     score_alpha: Floats

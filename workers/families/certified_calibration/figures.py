@@ -177,7 +177,7 @@ def _widths(axes: list[Axes], params: CertifiedCalibrationParams, result: Result
     axes[0].legend(fontsize=8, loc="upper left")
 
 
-def _line(ax: Axes, points: Points, label: str, colour: str, line: Any, marker: str, *, whiskers: bool = False) -> None:
+def _line(ax: Axes, points: Points, label: str, colour: str, line: Any, marker: str) -> None:
     if not points:
         return
     radii, values = [radius for radius, _ in points], [estimate.value or 0.0 for _, estimate in points]
