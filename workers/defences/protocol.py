@@ -5,12 +5,15 @@ A defence turns a base classifier and the unlabelled test points of a round into
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 
 from workers.targets.image_classifier import ImageClassifier
+
+OPTIMIZER: Final = "optimizer."
+"""How the names of an optimiser's moments begin in a state. A state without them is one with a new optimiser."""
 
 
 class DefenceError(Exception):
@@ -37,9 +40,8 @@ class Training:
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.labels.shape != (len(self.images),):
-            raise ValueError(
-                f"images {tuple(self.images.shape)} and labels {tuple(self.labels.shape)} are not a sample"
-            )
+            shapes = f"images {tuple(self.images.shape)}, labels {tuple(self.labels.shape)}"
+            raise ValueError(f"not a labelled sample: {shapes}")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -136,7 +138,9 @@ class Defence(Protocol):
     def state(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of everything that lasts from round to round; empty for a stateless defence.
 
-        A defender that has done nothing yet has an empty state.
+        A defender that has done nothing yet has an empty state. Left without its entries that begin with
+        ``OPTIMIZER``, a state is that of a defender with the same weights and a new optimiser: what the official
+        attackers' simulation goes back to.
         """
         ...
 
