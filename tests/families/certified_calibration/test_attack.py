@@ -129,6 +129,36 @@ def test_no_draw_of_noise_serves_two_purposes(noise: str) -> None:
     assert len(seen) == 50 + 200 + 1 + 4 * 16 + 200
 
 
+def test_the_standard_error_is_that_of_as_many_draws() -> None:
+    """Without a gradient the image stays where it is, so that the scores can be drawn again."""
+    still = Model(lambda images: NETWORK.logits(images.detach()), 4)
+    params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=1, attack_draws=2)
+    done = {name: columns(table) for name, table in audit(params, still, DATA)[1].items()}
+    certify, attack = done["certify"], done["ace_lower_true"]
+    fresh = 0.25 * torch.randn(4000, 1, 4, 4, generator=torch.Generator().manual_seed(5))
+    chosen = np.flatnonzero(attack["attacked"])
+    assert len(chosen) > 3
+    for row in chosen:
+        scores = NETWORK.logits(IMAGES[row] + fresh).softmax(1)[:, int(certify["candidate"][row])]
+        assert attack["standard_error"][row] == pytest.approx(float(scores.std()) / 500**0.5, rel=0.35)
+
+
+def test_what_is_not_finite_under_attack_is_errored_alone() -> None:
+    params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=1, attack_draws=2)
+    _, done = audit(params, NETWORK, DATA)
+    certified = np.flatnonzero(is_certified(columns(done["certify"]), 0.1))
+    marked = IMAGES.clone()
+    marked[certified[0], 0, 0, 0] = 9.0
+    breaks = Model(
+        lambda x: torch.where(x.flatten(1)[:, :1] > 5, torch.nan, NETWORK.logits(x)),
+        4,
+    )
+    context = Context(breaks, (marked, DATA[1]), Shard("ace_lower_true", 0, 24), 24, 24, done=done)
+    attack = columns(FAMILY.run(params, context.shard, context))
+    assert np.flatnonzero(attack["errored"]).tolist() == [certified[0]]
+    assert np.flatnonzero(np.isfinite(attack["confidence"])).tolist() == certified[1:].tolist()
+
+
 def test_cancelling_need_not_wait_for_a_step() -> None:
     class Stop(Exception):
         pass

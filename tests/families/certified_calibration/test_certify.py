@@ -167,6 +167,17 @@ def test_an_example_whose_noisy_outputs_are_not_finite_is_errored_alone() -> Non
     assert records["abstained"].to_pylist()[3] is None
 
 
+def test_an_example_without_a_finite_output_on_the_image_itself_is_errored() -> None:
+    def breaks(images: torch.Tensor) -> torch.Tensor:
+        is_marked = images.flatten(1)[:, 0] == 0.5
+        return torch.where(is_marked.unsqueeze(1), torch.inf, NETWORK.logits(images))
+
+    images = IMAGES.clone()
+    images[5, 0, 0, 0] = 0.5
+    records = certify(parameters(), Model(breaks, 4), (images, DATA[1]))
+    assert records["errored"].to_pylist() == [row == 5 for row in range(24)]
+
+
 def test_bfloat16_is_said_in_the_records() -> None:
     records = certify(parameters(), autocast=torch.bfloat16)
     assert set(records["in_bfloat16"].to_pylist()) == {True}

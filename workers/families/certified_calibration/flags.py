@@ -113,9 +113,9 @@ def radius_out_of_reach(params: CertifiedCalibrationParams, certify: Sample) -> 
             code="radius_out_of_reach",
             severity="warning",
             message=f"No model could be certified at {_radii(beyond)}: with sigma {params.sigma:g}, {params.n} draws "
-            f"and certificates that err with probability {alpha:.2g} the largest radius is {largest:.3g}, even if every "
-            "draw gives the same class. Zeros there say nothing about the model. The reach grows in proportion to sigma "
-            "and only slowly with n; a larger sigma wants a model trained with it.",
+            f"and certificates that err with probability {alpha:.2g} the largest radius is {largest:.3g}, even if "
+            "every draw gives the same class. Zeros there say nothing about the model. The reach grows in proportion "
+            "to sigma and only slowly with n; a larger sigma wants a model trained with it.",
         )
     ]
 
