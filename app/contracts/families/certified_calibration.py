@@ -148,10 +148,12 @@ class CertifiedCalibrationParams(Request):
             sizes: Of no meaning here.
             mean_words: Of no meaning here.
         """
-        forward = samples * (self.n0 + self.n)
+        # One more without noise.
+        forward = samples * (self.n0 + self.n + 1)
         gradients = len(self.ace_attacks) * samples * self.attack_steps * self.attack_draws
         # A step's forward pass is done again in its backward pass, so that one draw's graph is held at a time.
-        forward += gradients + len(self.ace_attacks) * samples * min(self.n, ATTACKED_DRAWS)
+        # Where the last step leads is looked at without one.
+        forward += gradients + len(self.ace_attacks) * samples * (self.attack_draws + min(self.n, ATTACKED_DRAWS))
         return Passes(
             forward,
             gradients,

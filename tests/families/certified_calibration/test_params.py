@@ -69,12 +69,12 @@ def test_what_is_stored_can_be_run_again() -> None:
 
 
 def test_passes_count_every_draw_and_every_step() -> None:
-    assert parameters(n=1000, n0=100).passes(50, {})[:2] == (50 * 1100, 0)
+    assert parameters(n=1000, n0=100).passes(50, {})[:2] == (50 * 1101, 0)
     attacked = parameters(
         n=5000, n0=100, ace_attacks=["ace_lower_true", "ace_raise_true"], attack_steps=10, attack_draws=4
     ).passes(50, {})
     assert attacked.backward == 2 * 50 * 40
-    assert attacked.forward == 50 * 5100 + 2 * 50 * (40 + ATTACKED_DRAWS)
+    assert attacked.forward == 50 * 5101 + 2 * 50 * (40 + 4 + ATTACKED_DRAWS)
 
 
 def test_the_estimate_knows_what_noise_and_solvers_cost() -> None:
