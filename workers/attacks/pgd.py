@@ -7,14 +7,12 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from workers.attacks.gradients import Combine, Joint, RowModel
+from workers.attacks.gradients import Loss as Loss
+from workers.attacks.gradients import Model as Model
+from workers.attacks.gradients import input_gradient as input_gradient
 from workers.attacks.memory import halving
 from workers.attacks.regions import Box, Norm, make_region, per_example
-
-Model = Callable[[Tensor], Tensor]
-"""Images (n, ...) to logits (n, classes)."""
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits (n, classes) of one model, rows (n,)) to the value to descend (n,)."""
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """(logits (n, models, classes), rows (n,)) to (n,): lower is better."""
@@ -31,12 +29,14 @@ class Objective:
     examples leave, so what is known per example is looked up as ``labels[rows]``.
 
     Attributes:
-        loss: Descended by the gradient. With several models their losses are added.
+        loss: Descended by the gradient.
         criterion: Ranks iterates. None: the last iterate is the best.
         feasible: Iterates where it is false are never best.
         stops_when_infeasible: An example that leaves the feasible set ends at its last feasible iterate.
         until: Examples where it holds are finished and leave the batch.
         floor: Least value the loss can have. A zero gradient there is an optimum, above it a masked gradient.
+        combine: What is descended of the losses of several models: their sum or, by example, the greatest of them,
+            whose model alone then gives the gradient.
     """
 
     loss: Loss
@@ -45,6 +45,7 @@ class Objective:
     stops_when_infeasible: bool = False
     until: Condition | None = None
     floor: float = -math.inf
+    combine: Combine = "sum"
 
 
 @dataclass
@@ -119,7 +120,7 @@ class PGD:
 
     def run(
         self,
-        models: Sequence[Model],
+        models: Sequence[Model | RowModel],
         images: Tensor,
         objective: Objective,
         *,
@@ -129,11 +130,11 @@ class PGD:
         """Attack a batch; a batch that does not fit in memory is halved.
 
         Args:
-            models: One or several; all see the same perturbed image.
+            models: One or several; all see the same perturbed image. Those with parameters per example are given rows.
             images: (n, ...) floating point, in the box; not changed.
             objective: What to look for.
             generators: One per example; needed for random starts.
-            tick: Called before every step; may raise to stop the attack.
+            tick: Called before every forward pass; may raise to stop the attack.
 
         Raises:
             ValueError: No model, an empty batch, or random starts without one generator per example.
@@ -181,15 +182,16 @@ class _Run:
     def __init__(
         self,
         search: PGD,
-        models: Sequence[Model],
+        models: Sequence[Model | RowModel],
         origin: Tensor,
         rows: Tensor,
         objective: Objective,
         generators: Sequence[torch.Generator],
         tick: Callable[[], None],
     ) -> None:
-        self.search, self.models, self.origin, self.rows = search, models, origin.detach(), rows
-        self.objective, self.generators, self.tick = objective, generators, tick
+        self.search, self.origin, self.rows = search, origin.detach(), rows
+        self.objective, self.generators = objective, generators
+        self.models = Joint(models, objective.loss, objective.combine, tick)
         self.out: Outcome | None = None
 
     def outcome(self) -> Outcome:
@@ -216,9 +218,11 @@ class _Run:
         live: _Live | None = None
         images = start
         for step in range(steps + 1):
-            self.tick()
             rows = self.rows[position] if live is None else live.rows
-            logits, gradient_of = self._forward(images, rows, with_gradient=step < steps)
+            if step < steps:
+                logits, gradient_of = self.models.logits_and_gradient(images, rows)
+            else:
+                logits = self.models.logits(images, rows)
             if live is None:
                 live = self._enter(position, rows, images, logits)
             leaving, reached = self._look(live, images, logits)
@@ -249,39 +253,6 @@ class _Run:
             del gradient, gradient_of
         if live is not None:
             self._leave(live, None, None)
-
-    def _forward(
-        self, images: Tensor, rows: Tensor, *, with_gradient: bool
-    ) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
-        """Return logits (n, models, classes) and a call that finishes loss (n,) and gradient (n, ...).
-
-        Model by model, so that only one graph is held at a time; the last model's backward pass waits for the call,
-        since nobody may need it.
-        """
-        if not with_gradient:
-            with torch.no_grad():
-                return _stack([model(images) for model in self.models]), lambda: (images, images)
-        inputs = images.detach().requires_grad_()
-        outputs: list[Tensor] = []
-        done: list[tuple[Tensor, Tensor]] = []
-        loss = inputs
-        for i, model in enumerate(self.models):
-            with torch.enable_grad():
-                logits = model(inputs)
-                loss = self.objective.loss(logits, rows)
-            outputs.append(logits.detach())
-            if i < len(self.models) - 1:
-                done.append((loss.detach(), input_gradient(loss, inputs)))
-        last = loss
-
-        def finish() -> tuple[Tensor, Tensor]:
-            value, gradient = last.detach(), input_gradient(last, inputs)
-            for earlier_value, earlier_gradient in done:
-                value = value + earlier_value
-                gradient += earlier_gradient
-            return value, gradient
-
-        return _stack(outputs), finish
 
     def _enter(self, position: Tensor, rows: Tensor, images: Tensor, logits: Tensor) -> _Live:
         """Return the live state at a run's first iterate; the very first one is the clean image."""
@@ -368,17 +339,3 @@ class _Run:
             )
         if reached is not None:
             out.reached[at] = reached[take]
-
-
-def _stack(logits: list[Tensor]) -> Tensor:
-    """Return (n, models, classes) of logits by model, without a copy when there is one."""
-    return logits[0].unsqueeze(1) if len(logits) == 1 else torch.stack(logits, 1)
-
-
-def input_gradient(loss: Tensor, inputs: Tensor) -> Tensor:
-    """Return the gradient of each example's loss at its own input (n, ...), zeros where the model has none."""
-    if not loss.requires_grad:
-        return torch.zeros_like(inputs)
-    (gradient,) = torch.autograd.grad(loss.sum(), inputs, allow_unused=True)
-    # A gradient may be an expanded view, which cannot be written to.
-    return torch.zeros_like(inputs) if gradient is None else gradient.contiguous()
