@@ -9,7 +9,6 @@ a CNN on scikit-learn's bundled digits with Gaussian noise of sigma.
 """
 
 import argparse
-import pathlib
 import time
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from app.contracts.families.certified_calibration import CertifiedCalibrationParams
-from benchmarks.pgd import Case, digits, given_case
+from benchmarks.cases import Case, add_options, digits, given_case, parse
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import abstains, certified_radius, probability_needed
 from workers.certification.noise import Noise
@@ -93,15 +92,8 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--sigma", type=float, default=0.25)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: torch's choice")
-    parser.add_argument("--weights", type=pathlib.Path, help="safetensors, instead of the script's own model")
-    parser.add_argument("--layers", type=pathlib.Path, help="JSON with arch and normalisation (mean, std)")
-    parser.add_argument("--images", type=pathlib.Path, help=".npz with images (uint8, NCHW) and labels")
-    # Asked for by given_case.
-    parser.set_defaults(epsilon=None)
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    add_options(parser)
+    arguments = parse(parser)
     device = torch.device(arguments.device)
     case = given_case(arguments, device) if arguments.weights else own_case(arguments.examples, arguments.sigma)
     case = Case(case.name, case.model.to(device), case.images.to(device), case.labels.to(device))

@@ -9,13 +9,12 @@ gradients, no softmax, the same batch again and again. The median of paired runs
 noise: 0.9 for a ResNet-20 at 3x32x32, 0.8 for a small CNN at 1x28x28. Noise that is independent from example to example
 is measured too; nothing is asked of it.
 
-Without --weights it trains its own models on scikit-learn's bundled digits (see benchmarks/pgd.py); a CPU gets an
+Without --weights it trains its own models on scikit-learn's bundled digits (see benchmarks/cases.py); a CPU gets an
 eighth of the examples for the ResNet-20.
 """
 
 import argparse
 import json
-import pathlib
 import statistics
 import time
 import warnings
@@ -25,7 +24,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from benchmarks.pgd import Case, given_case, own_cases
+from benchmarks.cases import Case, add_options, given_case, own_cases, parse
 from workers.certification.noise import Noise
 from workers.certification.smoothing import Smoother
 from workers.runtime.seeds import derive_seed
@@ -149,15 +148,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--precisions", nargs="+", choices=["float32", "bfloat16"], default=["float32"])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: torch's choice")
-    parser.add_argument("--weights", type=pathlib.Path, help="safetensors, instead of the script's own models")
-    parser.add_argument("--layers", type=pathlib.Path, help="JSON with arch and normalisation (mean, std)")
-    parser.add_argument("--images", type=pathlib.Path, help=".npz with images (uint8, NCHW) and labels")
-    # Asked for by given_case.
-    parser.set_defaults(epsilon=None)
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    add_options(parser)
+    arguments = parse(parser)
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     # As workers compute: see workers/runtime/device.py.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
