@@ -1,0 +1,66 @@
+"""The static model as a defence: what every other defence has to be better than."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workers.defences.copies import Frozen
+from workers.defences.protocol import Training, Traits
+from workers.defences.registry import Plugin
+from workers.targets.image_classifier import ImageClassifier
+
+
+@dataclass(frozen=True)
+class IdentityParams:
+    """Hyper-parameters of no defence.
+
+    Attributes:
+        batch_size: Test points of a round; they have no influence on each other.
+    """
+
+    batch_size: int = 128
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"a round has at least one point: {self.batch_size=}")
+
+
+PRESETS = {"mnist": IdentityParams(), "cifar10": IdentityParams(), "small": IdentityParams()}
+
+
+class Identity:
+    """Answers with the base classifier itself, bit for bit; implements :class:`workers.defences.Defence`."""
+
+    def __init__(self, params: IdentityParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
+        self._params = params
+
+    @property
+    def traits(self) -> Traits:
+        """Stateless and deterministic."""
+        return Traits(is_stateful=False, is_one_round=False, is_randomized=False, is_differentiable=True)
+
+    @property
+    def batch_size(self) -> int:
+        """Test points of one round."""
+        return self._params.batch_size
+
+    def adapt(
+        self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
+    ) -> Frozen:
+        """Return the base; no random number is drawn."""
+        return Frozen(base)
+
+    def end_round(self, batch: Tensor, generator: torch.Generator) -> None:
+        """Do nothing."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return nothing."""
+        return {}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Do nothing."""
+
+
+PLUGIN = Plugin(lambda params, tick: Identity(params, tick=tick), PRESETS)
