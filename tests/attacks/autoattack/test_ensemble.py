@@ -26,7 +26,7 @@ from workers.attacks.autoattack.ensemble import (
 
 
 def short(norm: str, epsilon: float, attacks=STANDARD) -> AutoAttack:
-    return AutoAttack(norm, epsilon, attacks, steps=25, queries=120)
+    return AutoAttack(norm, epsilon, attacks, steps=15, queries=80)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4, 10])

@@ -87,7 +87,7 @@ def test_no_gradient_no_move() -> None:
 def test_finds_the_distance_of_a_linear_model(norm, classes) -> None:
     model, images = Linear(classes), near_the_middle(12)
     labels = model(images).argmax(1)
-    found = FAB(norm, steps=40).nearest(model, images, labels, likeliest_targets(model(images), labels, 9))
+    found = FAB(norm, steps=25).nearest(model, images, labels, likeliest_targets(model(images), labels, 9))
     delta = (found.images - images).flatten(1)
     length = delta.abs().amax(1) if norm == "linf" else delta.norm(dim=1)
     exact = model.distances(images, labels, norm)
@@ -95,6 +95,61 @@ def test_finds_the_distance_of_a_linear_model(norm, classes) -> None:
     assert (model(found.images).argmax(1) != labels).all()
     assert (length >= exact * (1 - 1e-9)).all()
     assert (length <= exact * 1.02).all()
+
+
+def test_follows_the_published_step() -> None:
+    """In l_2, away from the ends of the box, on a model whose boundary is a circle; one example, plain numpy."""
+    centre, radius = np.array([0.45, 0.5]), 0.12
+    origin = np.array([0.62, 0.66])
+
+    def f(x):
+        return radius**2 - ((x - centre) ** 2).sum()
+
+    seen: list[Tensor] = []
+
+    def model(images: Tensor) -> Tensor:
+        if images.requires_grad:
+            seen.append(images.detach().clone())
+        z = radius**2 - (images - torch.tensor(centre)).square().sum(1)
+        return torch.stack([torch.zeros_like(z), z], 1)
+
+    x, expected, best = origin, [], None
+    for _ in range(12):
+        expected.append(x)
+        w = -2 * (x - centre)
+        move, from_origin = (-(value / (w @ w)) * w for value in (f(x), f(x) + w @ (origin - x)))
+        near, far = np.linalg.norm(move), np.linalg.norm(from_origin)
+        alpha = min(near / (near + far), 0.1)
+        x = (1 - alpha) * (x + 1.05 * move) + alpha * (origin + 1.05 * from_origin)
+        if f(x) > 0:
+            best = x if best is None or np.linalg.norm(x - origin) < np.linalg.norm(best - origin) else best
+            x = origin + 0.9 * (x - origin)
+    search = FAB("l2", steps=12, search_steps=0)
+    found = search.run(model, torch.tensor(origin)[None], torch.tensor([0]), torch.tensor([1]))
+    np.testing.assert_allclose(torch.cat(seen).numpy(), np.array(expected), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.images[0].numpy(), best, rtol=0, atol=1e-12)
+
+
+def test_the_last_search_is_by_secants_of_the_margin() -> None:
+    """One pixel, margin 0.2 - x^2: each secant is drawn between the last right and the nearest wrong point."""
+    asked: list[float] = []
+
+    def model(images: Tensor) -> Tensor:
+        asked.append(images.item())
+        z = images.flatten(1).square().sum(1) - 0.2
+        return torch.stack([torch.zeros_like(z), z], 1)
+
+    start = torch.tensor([[0.1]], dtype=torch.float64)
+    found = FAB("l2", steps=1).run(model, start, torch.tensor([0]), torch.tensor([1]))
+    right, wrong = 0.1, 1.0
+    expected = [right, wrong]
+    for _ in range(3):
+        # The margin is concave: every secant's zero is still classified right, and the nearest wrong image stays.
+        low, high = 0.2 - right**2, 0.2 - wrong**2
+        right += low / (low - high) * (wrong - right)
+        expected.append(right)
+    assert asked == pytest.approx(expected, rel=1e-12)
+    assert found.images.item() == wrong
 
 
 @settings(max_examples=25, deadline=None)

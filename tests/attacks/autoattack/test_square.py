@@ -40,7 +40,7 @@ def test_no_example_is_asked_more_often_than_the_budget(norm) -> None:
     assert not found.backward.any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     norm=st.sampled_from(["linf", "l2"]),
     epsilon=st.floats(0, 2),
@@ -70,6 +70,22 @@ def test_in_l_2_the_whole_ball_is_used() -> None:
     found = Square("l2", 0.05, 50).run(model, images, model(images).argmax(1), generators=generators(4))
     length = (found.images - images).flatten(1).norm(dim=1)
     torch.testing.assert_close(length, torch.full_like(length, 0.05), rtol=1e-6, atol=0)
+
+
+def test_in_l_2_what_the_box_cuts_off_is_used_elsewhere() -> None:
+    """On a black image half of every pattern is cut off; a model that looks for light makes it worth having back."""
+    black = torch.zeros(3, 2, 8, 8, dtype=torch.float64)
+
+    def lighter(images: Tensor) -> Tensor:
+        return torch.stack([torch.full((len(images),), 9.0), images.flatten(1).sum(1)], 1)
+
+    labels = torch.zeros(3, dtype=torch.int64)
+    first, last = (
+        Square("l2", 0.5, queries).run(lighter, black, labels, generators=generators(3)).images.flatten(1).norm(dim=1)
+        for queries in (1, 300)
+    )
+    assert (first < 0.4).all()
+    assert (last > 0.48).all()
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

@@ -40,14 +40,15 @@ def to_hyperplane(norm: Norm, images: Tensor, normal: Tensor, offset: Tensor, bo
     weight = w.abs() / scale
     speed = (weight > 0).to(weight) if norm == "linf" else weight
     wanted, tau = offset.abs() / scale.squeeze(1), torch.zeros_like(offset)
-    while True:
+    # Every step ends on a later piece than the last, and there are no more pieces than pixels.
+    for _ in range(x.shape[1] + 1):
         moved = torch.minimum(tau.unsqueeze(1) * speed, room)
         # A coordinate at the end of its room gains nothing more.
         slope = (weight * speed * (moved < room)).sum(1)
         missing = wanted - (weight * moved).sum(1)
         further = tau + missing / slope.clamp_min(torch.finfo(w.dtype).tiny)
-        grows = (missing > 0) & (slope > 0) & (further > tau)
-        # Rounding may leave a last piece with a little missing and nothing to gain: then tau stands still.
+        # What rounding alone leaves missing is not worth another look.
+        grows = (missing > wanted * torch.finfo(w.dtype).eps) & (slope > 0) & (further > tau)
         if not bool(grows.any()):
             break
         tau = torch.where(grows, further, tau)
