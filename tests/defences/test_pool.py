@@ -4,6 +4,7 @@ from torch import nn
 
 from tests.defences import builders
 from workers.attacks.pgd import PGD
+from workers.attacks.robust_accuracy import pgd_untargeted
 from workers.defences.pool import Pool, augmented, make_pool
 from workers.defences.protocol import DefenceError, Training
 
@@ -55,6 +56,23 @@ def test_adversarial_copies_are_in_the_ball_differ_by_pass_and_raise_the_loss() 
     losses = nn.functional.cross_entropy(base.logits(found.images), found.labels, reduction="none").split(30)
     assert (losses[1] >= losses[0] - 1e-6).all()
     assert losses[1].mean() > losses[0].mean() + 1
+
+
+def test_what_is_kept_of_an_attack_is_its_best_iterate_not_its_last() -> None:
+    base, training = builders.base(), builders.training(30)
+    overshooting = PGD("linf", 0.2, 0.4, 3, random_start=True)
+    found = make_pool(base, training, overshooting, passes=1, is_augmented=False, seed=6)
+    seeds = torch.randint(2**63 - 1, (30,), generator=builders.generator(6)).tolist()
+    generators = [builders.generator(seed) for seed in seeds]
+    last = pgd_untargeted(
+        overshooting, base.logits, training.images, training.labels, until_wrong=False, generators=generators
+    ).final
+    kept, ended = (
+        nn.functional.cross_entropy(base.logits(images), training.labels, reduction="none")
+        for images in (found.images[30:], last)
+    )
+    assert (kept >= ended - 1e-5).all()
+    assert (kept > ended + 0.01).any()
 
 
 def test_features_are_those_of_the_base_which_stays_as_it_is() -> None:
