@@ -119,6 +119,13 @@ def test_the_clean_image_stays_where_more_margin_is_less_confidence() -> None:
     assert torch.equal(perturb([model], "sum", attack, clean, labels, generators=starts()[:1]).images, clean)
 
 
+def test_of_equally_probable_runs_the_first_counts_and_the_clean_image_before_them() -> None:
+    # Certain to the last bit of a float64, at the clean image already.
+    model = RowModel(lambda images, rows: torch.cat([0 * images, 1000 * images], 1))
+    clean, labels = torch.full((1, 1), 0.5), torch.tensor([0])
+    assert torch.equal(perturb([model], "sum", None, clean, labels, generators=starts()[:1]).images, clean)
+
+
 def test_rows_are_right_when_memory_runs_out() -> None:
     shifts = torch.randn(EXAMPLES, CLASSES, generator=torch.Generator().manual_seed(9))
 
