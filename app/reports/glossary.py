@@ -74,23 +74,26 @@ GLOSSARY: dict[str, str] = {
     "input reduction": "Leaves out words as long as the prediction stays, until what is left means nothing to a "
     "reader (Feng et al. 2018, arXiv:1804.07781).",
     "IGA": "Breeds combinations of synonyms with an improved genetic algorithm (Wang et al. 2019, arXiv:1909.06723).",
-    "randomized smoothing": "Serving, in place of a network, its average over many draws of Gaussian noise (standard "
-    "deviation sigma) added to the input. How often a class wins under noise, and how confident the average is, cannot "
-    "change much between inputs close to each other; that much can be proven (Cohen et al. 2019, arXiv:1902.02918).",
+    "randomized smoothing": "Serving, in place of a network, what it says of many copies of the input with Gaussian "
+    "noise (standard deviation sigma) added: the class most copies are given, and the mean score of that class as its "
+    "confidence. Neither can change much between inputs close to each other; that much can be proven (Cohen et al. "
+    "2019, arXiv:1902.02918). The class of the largest mean score may be another, and is not the one certified.",
     "certified radius": "The l_2 length of change, on pixels from 0 to 1, up to which no attacker whatsoever can "
     "change the smoothed model's class for an example.",
     "certified accuracy": "Share of all examples whose class is right and proven to stay so within a radius. A floor "
     "for the accuracy under any attack of that length; abstentions count as wrong.",
     "average certified radius": "Mean certified radius over all examples, 0 where the class is wrong or the model "
     "abstains.",
-    "abstention": "The draws do not show that one class wins under noise more than half of the time, so the smoothed "
-    "model gives no class and nothing is proven of the example.",
-    "CCE": "Certified calibration error: the largest ECE that any change within a radius can cause on the examples "
-    "certified at it, found exactly from their certified confidence intervals. It is a ceiling: no attacker can do "
-    "worse, none need be able to do as much. The system-level CCE (cce_system) is over all examples and lets those "
-    "not certified become right or wrong with any confidence (Emde et al.).",
-    "certified Brier score": "The largest Brier score that any change within a radius can cause on the examples "
-    "certified at it.",
+    "abstention": "The draws do not show that one class wins under noise more than half of the time, so nothing is "
+    "certified of the example. The accuracy without an attack asks for less, that one class wins more often than any "
+    "other, and has abstentions of its own.",
+    "CCE": "Certified calibration error: the largest ECE that their certified confidence intervals leave possible on "
+    "the examples certified at a radius, found exactly. It is a ceiling: no attacker within the radius can do worse, "
+    "none need be able to do as much. The system-level CCE (cce_system) is over all examples and lets those "
+    "not certified become right or wrong with any confidence down to 1 / classes^2, the least a class with the most "
+    "votes can have (Emde et al.).",
+    "certified Brier score": "The largest Brier score that their certified confidence intervals leave possible on the "
+    "examples certified at a radius; a ceiling like the CCE.",
     "Brier confidences": "Confidences that make the Brier score worst: the lowest where the class is right, the "
     "highest where it is wrong. Their ECE (brier_ece) is no more than the CCE, so it is no guarantee.",
     "ADMM (ACCE)": "The solver by which the paper approximates the CCE. It ends at or below it, so what it finds "

@@ -41,6 +41,7 @@ class Context:
     device: torch.device = field(default=torch.device("cpu"))
     autocast: torch.dtype | None = None
     ticks: int = 0
+    told: int = 0
 
     def batches(self) -> Iterator[Batch]:
         images, labels = self.data
@@ -50,6 +51,10 @@ class Context:
 
     def tick(self) -> None:
         self.ticks += 1
+
+    def progress(self, done: int) -> None:
+        assert self.told <= done <= self.shard.stop - self.shard.start
+        self.told = done
 
     def seed(self, purpose: str, example_id: int) -> int:
         return int.from_bytes(hashlib.sha256(f"{purpose} {example_id}".encode()).digest()[:7], "big")

@@ -105,7 +105,10 @@ def test_harm_is_judged_by_the_lower_end() -> None:
 def test_harm_on_a_handful_of_examples_may_be_chance() -> None:
     answer = told(n=90, cce=0.42, attacked={"ace_lower_true": 0.31}, asked=LOWER)
     assert answer.standing == "unproven"
-    assert "81 of the examples are certified at l_2 0.25, too few" in answer.headline
+    assert (
+        "81 examples are certified at l_2 0.25. What is proven of their calibration error holds for them"
+        in answer.headline
+    )
 
 
 def test_poor_calibration_without_an_attack_answers_no() -> None:
@@ -174,7 +177,7 @@ def test_flags_on_coverage_go_with_no_plain_yes(code: str) -> None:
         ({"certified": 0.0}, "no example is certified at l_2 0.25"),
         ({"cce": None}, "what an attacker within l_2 0.25 can do is undefined on this sample"),
         ({"certified": 0.1}, "10% of the examples are certified at l_2 0.25; what is proven about them says nothing"),
-        ({"n": 60}, "54 of the examples are certified at l_2 0.25, too few"),
+        ({"n": 60}, "54 examples are certified at l_2 0.25. What is proven of their calibration error"),
         ({"n": 0, "errored": 40, "certified": 0.0, "clean": None}, "all 40 examples errored"),
         ({"radii": (0.0,), "asked": {"radii": [0.0]}}, "no radius above 0 was asked for"),
     ],
@@ -230,7 +233,8 @@ def test_alpha_is_told_for_each_certificate_or_for_all() -> None:
 
 def test_what_the_certificate_does_not_say_is_said() -> None:
     said = findings(errored=7)
-    assert "the average over noise of sigma 0.25 added to the pixels. The network alone" in said
+    assert "the class that most copies of an image with noise of sigma 0.25 are given" in said
+    assert "the network alone, asked once and without noise, has no guarantee" in said
     assert "Each says nothing about changes longer than its radius" in said
     assert "7 of 1,007 examples gave no finite output" in said
 

@@ -5,6 +5,8 @@ A step moves examples within their bin, or over the edge next to them; which bin
 under-confident, the difficult part, is mostly left to the start.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -74,6 +76,7 @@ def dece_calibration_error(
     *,
     seed: int,
     steps: int = STEPS,
+    tick: Callable[[], None] = lambda: None,
 ) -> float | None:
     """Return the largest ECE that gradient ascent finds among the confidences the intervals allow; None for no example.
 
@@ -90,6 +93,7 @@ def dece_calibration_error(
         bins: Equal-width bins, at least 1.
         seed: Of the random start.
         steps: Steps of the ascent.
+        tick: Called before every step; may raise to stop.
 
     Raises:
         ValueError: As :meth:`Intervals.read`; or the clean confidences do not fit the intervals.
@@ -106,6 +110,7 @@ def dece_calibration_error(
     found = [ece(start, hits, bins) or 0.0 for start in starts]
     confidence = starts[int(np.argmax(found))]
     for temperature in np.geomspace(FIRST_TEMPERATURE, LAST_TEMPERATURE, steps):
+        tick()
         _, gradient = soft_ece(confidence, hits, bins, temperature)
         confidence = np.clip(confidence + STEP_SIZE * gradient, sample.lower, sample.upper)
         found.append(ece(confidence, hits, bins) or 0.0)

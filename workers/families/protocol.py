@@ -4,7 +4,7 @@ A family is a library: it says which stages it needs, runs one shard of a stage,
 The runtime cuts stages into shards of whole batches, so a family never sees how many workers there are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -185,8 +185,13 @@ class Family(Protocol[ParamsT]):
         """
         ...
 
-    def reduce(self, params: ParamsT, done: Mapping[str, Records], seed: int) -> Result:
-        """Turn all records into numbers. Pure and seeded: a second call gives the same bytes."""
+    def reduce(
+        self, params: ParamsT, done: Mapping[str, Records], seed: int, *, tick: Callable[[], None] = lambda: None
+    ) -> Result:
+        """Turn all records into numbers. Pure and seeded: a second call gives the same bytes.
+
+        ``tick`` may raise to stop it; call it before whatever takes a second.
+        """
         ...
 
     def figures(self, params: ParamsT, result: Result) -> Mapping[str, str]:

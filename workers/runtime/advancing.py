@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +84,7 @@ def advance(database: Database, resources: Resources, settings: Settings, claim:
             stage = family.next_stage(params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
             if stage is not None:
                 return _open(database, settings, claim, job, stage)
-            end, outcome = RunState.SUCCEEDED, _reduce(family, params, job, done, resources)
+            end, outcome = RunState.SUCCEEDED, _reduce(family, params, job, done, resources, claim.tick)
         claim.tick()
     except Interrupted:
         _let_go(database, claim, attempts=attempts - 1)
@@ -225,8 +226,16 @@ def _estimate(job: CheckJob) -> float | None:
     return cost_of(params, samples, sizes, job.models["model"].facts, mean_words=words).seconds
 
 
-def _reduce(family: AnyFamily, params: Any, job: CheckJob, done: StoredRecords, resources: Resources) -> dict[str, Any]:
-    result: Result = family.reduce(params, done, derive_seed(job.audit.seed, job.check.kind, "reduce"))
+def _reduce(
+    family: AnyFamily,
+    params: Any,
+    job: CheckJob,
+    done: StoredRecords,
+    resources: Resources,
+    tick: Callable[[], None],
+) -> dict[str, Any]:
+    seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
+    result: Result = family.reduce(params, done, seed, tick=tick)
     noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
     result = result.model_copy(update={"flags": [*noted, *result.flags]})
     figures = {

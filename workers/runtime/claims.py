@@ -119,13 +119,11 @@ class Claim:
             log.warning("no heartbeat for %s: %s", self.row_id, error)
 
     def _watch(self) -> None:
-        if self._table is not ShardRow:
+        query = select(CheckRow.state).where(*holds(self._table, self.row_id, self.token))
+        if self._table is ShardRow:
+            query = query.join(ShardRow, ShardRow.check_id == CheckRow.id)
+        elif self._table is not CheckRow:
             return
-        query = (
-            select(CheckRow.state)
-            .join(ShardRow, ShardRow.check_id == CheckRow.id)
-            .where(*holds(ShardRow, self.row_id, self.token))
-        )
         try:
             with self._database.read() as session:
                 state = session.scalar(query)

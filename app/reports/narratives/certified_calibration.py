@@ -189,8 +189,8 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
         return "unproven", f"Not shown: what an attacker within {known.place} can do is undefined on this sample."
     if known.cce.n < ENOUGH:
         return "unproven", (
-            f"Not shown: {known.cce.n:,} of the examples are certified at {known.place}, too few to bound a "
-            "calibration error. Audit more examples, or ask for a smaller radius."
+            f"Not shown: {known.cce.n:,} examples are certified at {known.place}. What is proven of their calibration "
+            f"error holds for them, but so few say little about others: audit more ({ENOUGH} certified ones at least)."
         )
     if at_least(known.share) < LEAST:
         return "unproven", (
@@ -205,9 +205,10 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
             else f"the attacks tried reached {points(seen[1].value)}"
         )
         return "unproven", (
-            f"Not shown: all that is proven is that no attacker within {known.place} can make the smoothed model's "
-            f"confidence differ from its accuracy by more than {in_points(known.cce)} on average. That is too loose to "
-            f"act on, and no proof of harm either: {reached}."
+            f"Not shown: all that is proven is that, on the {percent(known.share.value)} of the examples that are "
+            f"certified, no attacker within {known.place} can make the smoothed model's confidence differ from its "
+            f"accuracy by more than {in_points(known.cce)} on average. That is too loose to act on, and no proof of "
+            f"harm either: {reached}."
         )
     return None
 
@@ -264,14 +265,14 @@ def _findings(result: Result, params: Mapping[str, Any], known: Known) -> Iterat
         )
     if abstained is not None:
         yield (
-            f"The model abstains on {in_percent(abstained)} of the examples: under noise no class is shown to win more "
-            "than half of the time."
+            f"Nothing is certified for {in_percent(abstained)} of the examples: under noise no class is shown to win "
+            "more than half of the time."
         )
     yield from _certainty(result, params, known)
     yield (
-        "The guarantees are those of the smoothed model, the average over noise of sigma "
-        f"{float(asked(params, 'sigma')):g} added to the pixels. The network alone, asked once and without noise, has "
-        "none."
+        "The guarantees are those of the smoothed model: the class that most copies of an image with noise of sigma "
+        f"{float(asked(params, 'sigma')):g} are given, and the mean score of that class. Serve it like that, with as "
+        "many copies as certified it; the network alone, asked once and without noise, has no guarantee."
     )
     yield (
         "Each says nothing about changes longer than its radius (a shift or a rotation of the image often is longer "
@@ -295,7 +296,10 @@ def _accuracy(result: Result, known: Known) -> Iterator[str]:
             f"an attacker within {known.place} does: the certified accuracy."
         )
     if plain is not None:
-        yield f"Without an attack the smoothed model is right on {in_percent(plain)}."
+        yield (
+            f"Without an attack the smoothed model is right on {in_percent(plain)}, where it only takes one class to "
+            "win more often than any other."
+        )
 
 
 def _ceiling(result: Result, known: Known) -> Iterator[str]:
@@ -306,15 +310,15 @@ def _ceiling(result: Result, known: Known) -> Iterator[str]:
         start = "" if known.clean is None else f"{in_digits(known.clean)} without an attack and "
         yield (
             f"On the {known.cce.n:,} examples certified at {known.place} the ECE is {start}at most "
-            f"{in_digits(known.cce)} under any attack: the certified calibration error (CCE), a guarantee. Real "
-            "attackers may reach less."
+            f"{in_digits(known.cce)} under any attack: the certified calibration error (CCE), a guarantee for these "
+            "examples (the interval tells of others like them). Real attackers may reach less."
         )
     system = defined(result, metric_name("cce_system", radius=known.radius))
     if system is not None:
         others = "" if known.share is None else f" ({percent(1 - number_of(known.share))})"
         yield (
             f"Over all examples it is at most {in_digits(system)}: those not certified{others} are let become right or "
-            "wrong with any confidence."
+            "wrong with nearly any confidence."
         )
 
 
@@ -334,6 +338,8 @@ def _attacks(result: Result, params: Mapping[str, Any], known: Known) -> Iterato
     told = f"{which} ({value_words('attack', name)}) reached an ECE of {in_digits(reached)} on {over}"
     if any(flag.code == BROKEN for flag in result.flags):
         yield f"{told}. Some confidences left their certified intervals: the certificates, or the attack, are wrong."
+    elif known.clean is not None and number_of(reached) <= number_of(known.clean):
+        yield f"{told}, no more than without an attack: what worse one could do is open."
     elif known.cce is None or not number_of(known.cce) or not is_whole:
         yield f"{told}."
     else:

@@ -55,9 +55,9 @@ def records(
     }
     label = certify["label"]
     certify["candidate"] = np.where(correct, label, (label + 1) % CLASSES)
-    certify["prediction"] = np.where(certify["abstained"], -1, certify["candidate"])
-    others = np.where(certify["predicted"] == 1, (certify["candidate"] + 1) % CLASSES, -1)
-    certify["predicted"] = np.where(certify["predicted"] == 0, certify["candidate"], others)
+    certify["certified_class"] = np.where(certify["abstained"], -1, certify["candidate"])
+    others = np.where(certify["predicted_class"] == 1, (certify["candidate"] + 1) % CLASSES, -1)
+    certify["predicted_class"] = np.where(certify["predicted_class"] == 0, certify["candidate"], others)
     certify["clean_prediction"] = np.where(rng.random(n) < clean_accuracy, label, (label + 2) % CLASSES)
     missing = np.isin(np.arange(n), list(errored))
     done = {"certify": table(label, missing, certify, missing)}
@@ -89,7 +89,7 @@ def _certify(params, rng, logit, draws) -> dict[str, np.ndarray]:
     p_lower = clopper_pearson_lower(hits, draws, alpha=params.alpha)
     mean = np.array([one.mean() for one in scores])
     columns = {
-        "predicted": predict(np.stack([hits, draws - hits], 1), alpha=params.alpha),
+        "predicted_class": predict(np.stack([hits, draws - hits], 1), alpha=params.alpha),
         "abstained": abstains(p_lower),
         "draws": draws,
         "hits": hits,

@@ -117,7 +117,7 @@ def test_what_rests_on_scores_errs_with_no_more_than_its_look_may() -> None:
     alpha = np.array([schedule.score_alphas[schedule.checkpoints.index(one)] for one in draws])
     assert len(set(alpha)) > 1
     counts = np.where(candidate[:, None] == [0, 1], hits[:, None], (draws - hits)[:, None])
-    predicted = records["predicted"].to_numpy()
+    predicted = records["predicted_class"].to_numpy()
     assert (predicted == predict(counts, alpha=alpha)).all()
     assert (predicted != predict(counts, alpha=0.1)).any()
     expected = floats(records, "confidence") - slack(draws, alpha)

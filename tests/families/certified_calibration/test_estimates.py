@@ -68,7 +68,7 @@ def at(rows, radius, bound="cdf"):
             row["candidate"] == row["label"],
         )
         for row in rows
-        if row["prediction"] != -1 and row["radius"] >= radius
+        if row["certified_class"] != -1 and row["radius"] >= radius
     ]
 
 
@@ -169,7 +169,7 @@ def test_brier_scores_and_widths_are_what_loops_give(found, rows, radius) -> Non
     reached = at(rows, radius)
     squares = [(1 - lower) ** 2 if right else upper**2 for lower, upper, _, right in reached]
     assert found[f"cbs[radius={radius:g}]"].value == pytest.approx(sum(squares) / len(squares))
-    answered = [row for row in rows if row["prediction"] != -1]
+    answered = [row for row in rows if row["certified_class"] != -1]
     for bound in ("cdf", "standard"):
         ends = [[row[f"{side}[bound={bound},radius={radius:g}]"] for row in answered] for side in ("lower", "upper")]
         widths = [upper - lower for lower, upper in zip(*ends, strict=True)]
@@ -189,11 +189,11 @@ def test_what_holds_without_an_attack_is_counted_over_the_right_examples(found, 
     answered = at(rows, 0.0)
     _, _, confidence, correct = zip(*answered, strict=True)
     value = {name: estimate.value for name, estimate in found.items()}
-    assert value["accuracy"] == sum(row["predicted"] == row["label"] for row in rows) / len(rows)
-    assert value["abstention_rate"] == sum(row["prediction"] == -1 for row in rows) / len(rows)
+    assert value["accuracy"] == sum(row["predicted_class"] == row["label"] for row in rows) / len(rows)
+    assert value["abstention_rate"] == sum(row["certified_class"] == -1 for row in rows) / len(rows)
     assert value["ece"] == pytest.approx(ece(confidence, correct), abs=1e-9)
     assert value["brier"] == pytest.approx(np.mean([(z - c) ** 2 for _, _, z, c in answered]))
-    radii = [row["radius"] if row["prediction"] == row["label"] else 0 for row in rows]
+    radii = [row["radius"] if row["certified_class"] == row["label"] else 0 for row in rows]
     assert value["average_certified_radius"] == pytest.approx(sum(radii) / len(rows))
     assert found["ece"].n == found["brier"].n == len(answered)
 
@@ -312,3 +312,43 @@ def test_many_bins_are_solved_for_fewer_resamples(audit, monkeypatch) -> None:
     params = PARAMS.model_copy(update={"bins": 31})
     estimates.worst_estimate(params, certified_at(params, audit[0], 0.25), [0])
     assert set(seen) == {estimates.FEW}
+
+
+def test_free_examples_leave_less_of_the_whole_to_chance(audit, monkeypatch) -> None:
+    """What outcomes by chance do to the certified ones is spread over all examples."""
+    seen = []
+
+    def record(value, errors, by_chance, confidence, seed, **more):
+        seen.append((by_chance, len(confidence)))
+
+    monkeypatch.setattr(estimates, "worst_interval", record)
+    params, (certify, _) = PARAMS, audit
+    certified = certified_at(params, certify, 0.25)
+    n = len(certified)
+    assert 0 < n < certify.valid
+    estimates.worst_estimate(params, certified, [0])
+    estimates.system_estimate(params, certify, certified, [0])
+    gaps = np.random.default_rng(0).normal(size=(7, certify.valid))
+    (alone, few), (whole, many) = seen
+    assert (few, many) == (n, certify.valid)
+    np.testing.assert_allclose(whole(gaps), alone(gaps[:, :n]) * n / certify.valid)
+
+
+@pytest.mark.usefixtures("_short_admm")
+@pytest.mark.parametrize("solver", ["admm", "dece"])
+def test_solvers_stop_when_they_are_told_to(audit, solver) -> None:
+    params, (certify, attacks) = PARAMS, audit
+    asked = params.model_copy(update={"solvers": ["exact", solver]})
+    told = []
+
+    class StopError(Exception):
+        pass
+
+    def tick() -> None:
+        told.append(None)
+        if len(told) == 4:
+            raise StopError
+
+    with pytest.raises(StopError):
+        estimate_all(asked, certify, attacks, 0, tick=tick)
+    assert len(told) == 4

@@ -100,7 +100,7 @@ def test_a_model_is_not_blamed_for_abstaining_for_want_of_draws() -> None:
     def alter(done) -> None:
         table = done["certify"]
         nobody = pa.array(np.full(table.num_rows, -1))
-        done["certify"] = replaced(table, predicted=nobody, candidate=table["clean_prediction"])
+        done["certify"] = replaced(table, predicted_class=nobody, candidate=table["clean_prediction"])
 
     assert "not_trained_for_noise" not in doubts(parameters(radii=[0.0], bins=5), clean_accuracy=1.0, change=alter)
 
@@ -110,7 +110,7 @@ def test_a_difference_of_a_handful_of_examples_may_be_chance() -> None:
         table = done["certify"]
         label = np.asarray(table["label"])
         predicted = np.where(np.arange(len(label)) < 3, label + 1, label)
-        done["certify"] = replaced(table, clean_prediction=pa.array(label), predicted=pa.array(predicted))
+        done["certify"] = replaced(table, clean_prediction=pa.array(label), predicted_class=pa.array(predicted))
 
     assert "not_trained_for_noise" not in doubts(parameters(radii=[0.0], bins=5), n=20, change=alter)
     assert flags.LOST < 3 / 20

@@ -17,85 +17,80 @@ from workers.families.protocol import Batch, RunContext
 NEEDED = ["example_id", "errored", "abstained", "radius", "candidate"]
 
 
-def attack_certified(
-    name: str, params: CertifiedCalibrationParams, context: RunContext, batch: Batch
-) -> tuple[Columns, Tensor, Tensor]:
-    """Attack the examples of a batch whose class is certified at ``attack_radius``; the class cannot change there.
+class CertifiedAttack:
+    """One attack on the examples whose class is certified at ``attack_radius``; the class cannot change there.
 
     The search descends through the mean score of ``attack_draws`` draws, within [0, 1]; the confidence reported is that
     of fresh draws at the best point found.
-
-    Returns:
-        ``attacked``, ``confidence`` of the certified class, its ``standard_error`` and the l_2 ``distance``; which
-        examples errored (batch,); and which were attacked (batch,): the numbers of the others mean nothing.
     """
-    certificates = {row["example_id"]: row for row in context.records("certify").select(NEEDED).to_pylist()}
-    certificate_of = [certificates[example_id] for example_id in batch.example_ids]
-    chosen = [row for row, one in enumerate(certificate_of) if _is_certified(one, params.attack_radius or 0.0)]
-    size = len(batch.example_ids)
-    columns = {name: torch.zeros(size, dtype=torch.float64) for name in ("confidence", "standard_error", "distance")}
-    attacked = torch.zeros(size, dtype=torch.bool)
-    # Where the certificate errored there is nothing an attack could be compared with.
-    errored = torch.tensor([one["errored"] for one in certificate_of])
-    attacked[chosen] = True
-    if chosen:
-        ids = [batch.example_ids[row] for row in chosen]
-        classes = torch.tensor([certificate_of[row]["candidate"] for row in chosen], device=batch.images.device)
-        images, labels = batch.images[chosen], batch.labels[chosen]
-        found, unsound = _search(name, params, context, images, labels, classes)
-        confidence, error, unstable = _measure(params, context, found, classes, ids)
-        columns["confidence"][chosen], columns["standard_error"][chosen] = confidence, error
-        columns["distance"][chosen] = (found - images).flatten(1).double().norm(dim=1).cpu()
-        errored[chosen] |= unsound.cpu() | unstable.cpu()
-    return {"attacked": attacked, **columns}, errored, attacked
 
+    def __init__(self, name: str, params: CertifiedCalibrationParams, context: RunContext) -> None:
+        self._eta, self._omega = ETA_OMEGA[name]
+        self._params, self._context = params, context
+        self._radius = params.attack_radius or 0.0
+        self._certifier = Certifier(params, context)
+        rows = context.records("certify").select(NEEDED).to_pylist()
+        self._certificates: dict[int, dict[str, Any]] = {row["example_id"]: row for row in rows}
 
-def _is_certified(row: dict[str, Any], radius: float) -> bool:
-    return not row["errored"] and not row["abstained"] and row["radius"] >= radius
+    def attack(self, batch: Batch) -> tuple[Columns, Tensor, Tensor]:
+        """Attack one batch.
 
+        Returns:
+            ``attacked``, ``confidence`` of the certified class, its ``standard_error`` and the l_2 ``distance``; which
+            examples errored (batch,); and which were attacked (batch,): the numbers of the others mean nothing.
+        """
+        certificate_of = [self._certificates[example_id] for example_id in batch.example_ids]
+        chosen = [row for row, one in enumerate(certificate_of) if self._is_certified(one)]
+        size = len(batch.example_ids)
+        names = ("confidence", "standard_error", "distance")
+        columns = {name: torch.zeros(size, dtype=torch.float64) for name in names}
+        attacked = torch.zeros(size, dtype=torch.bool)
+        # Where the certificate errored there is nothing an attack could be compared with.
+        errored = torch.tensor([one["errored"] for one in certificate_of])
+        attacked[chosen] = True
+        if chosen:
+            ids = [batch.example_ids[row] for row in chosen]
+            classes = torch.tensor([certificate_of[row]["candidate"] for row in chosen], device=batch.images.device)
+            images, labels = batch.images[chosen], batch.labels[chosen]
+            found, unsound = self._search(images, labels, classes)
+            confidence, error, unstable = self._measure(found, classes, ids)
+            columns["confidence"][chosen], columns["standard_error"][chosen] = confidence, error
+            columns["distance"][chosen] = (found - images).flatten(1).double().norm(dim=1).cpu()
+            errored[chosen] |= unsound.cpu() | unstable.cpu()
+        return {"attacked": attacked, **columns}, errored, attacked
 
-def _search(
-    name: str,
-    params: CertifiedCalibrationParams,
-    context: RunContext,
-    images: Tensor,
-    labels: Tensor,
-    classes: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return the best images (n, ...) and which had an output that is not finite (n,)."""
-    radius = params.attack_radius or 0.0
-    # All examples are attacked through the same draws, whatever `noise` says: they only point the way.
-    noise = Certifier(params.model_copy(update={"noise": "shared"}), context).noise("attack", images)
-    draws = noise.draws(0, params.attack_draws, None)
-    eta, omega = ETA_OMEGA[name]
-    search = PGD("l2", epsilon=radius, step_size=2 * radius / params.attack_steps, steps=params.attack_steps)
+    def _is_certified(self, row: dict[str, Any]) -> bool:
+        return not row["errored"] and not row["abstained"] and row["radius"] >= self._radius
 
-    def logits(noisy: Tensor) -> Tensor:
-        # A step is attack_draws passes there and as many back: too long to wait for its end.
-        context.tick()
-        return context.classifier.logits(noisy)
+    def _search(self, images: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best images (n, ...) and which had an output that is not finite (n,)."""
+        # All examples are attacked through the same draws, whatever `noise` says: they only point the way.
+        draws = self._certifier.noise("attack", images, shared=True).draws(0, self._params.attack_draws)
+        steps = self._params.attack_steps
 
-    outcome = search.run(
-        [lambda at: smoothed_logits(logits, draws, at)],
-        images,
-        eta_omega(eta, labels if omega == "true" else classes),
-        tick=context.tick,
-    )
-    return outcome.best, outcome.unsound
+        def logits(noisy: Tensor) -> Tensor:
+            # A step is attack_draws passes there and as many back: too long to wait for its end.
+            self._context.tick()
+            return self._context.classifier.logits(noisy)
 
+        outcome = PGD("l2", epsilon=self._radius, step_size=2 * self._radius / steps, steps=steps).run(
+            [lambda at: smoothed_logits(logits, draws, at)],
+            images,
+            eta_omega(self._eta, labels if self._omega == "true" else classes),
+            tick=self._context.tick,
+        )
+        return outcome.best, outcome.unsound
 
-def _measure(
-    params: CertifiedCalibrationParams, context: RunContext, images: Tensor, classes: Tensor, ids: list[int]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return smoothed confidences in ``classes`` (n,), their standard errors, and which were not finite."""
-    certifier = Certifier(params, context)
-    smoother, noise = certifier.smoother, certifier.noise("attacked", images)
-    tally = smoother.start(images)
-    smoother.extend(tally, images, classes, np.arange(len(images)), noise, 0, min(params.n, ATTACKED_DRAWS), ids)
-    draws = tally.draws.double().cpu()
-    mean = tally.total.cpu() / draws
-    # From the histogram: each score is off by less than 1 / LEVELS, which is far below a standard error that matters.
-    centres = (torch.arange(LEVELS, dtype=torch.float64) + 0.5) / LEVELS
-    histogram = tally.histogram.double().cpu()
-    variance = (histogram * (centres - mean.unsqueeze(1)) ** 2).sum(1) / draws
-    return mean, (variance / draws).sqrt(), tally.unsound
+    def _measure(self, images: Tensor, classes: Tensor, ids: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return smoothed confidences in ``classes`` (n,), their standard errors, and which were not finite."""
+        smoother, noise = self._certifier.smoother, self._certifier.noise("attacked", images)
+        stop = min(self._params.n, ATTACKED_DRAWS)
+        tally = smoother.start(images)
+        smoother.extend(tally, images, classes, np.arange(len(images)), noise, 0, stop, ids)
+        draws = tally.draws.double().cpu()
+        mean = tally.total.cpu() / draws
+        # From the histogram: each score is off by less than 1 / LEVELS, far below a standard error that matters.
+        centres = (torch.arange(LEVELS, dtype=torch.float64) + 0.5) / LEVELS
+        histogram = tally.histogram.double().cpu()
+        variance = (histogram * (centres - mean.unsqueeze(1)) ** 2).sum(1) / draws
+        return mean, (variance / draws).sqrt(), tally.unsound

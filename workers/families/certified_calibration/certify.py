@@ -1,7 +1,7 @@
 """The stage ``certify``: class, radius, confidence and its certified intervals, example by example."""
 
-from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 import torch
@@ -14,24 +14,25 @@ from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius,
 from workers.certification.confidence import cdf_bounds, slack, standard_bounds
 from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
-from workers.certification.smoothing import Smoother
+from workers.certification.smoothing import ROWS, Smoother
 from workers.families.certified_calibration.records import column_of
 from workers.families.protocol import Batch, RunContext
 
 Columns = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
 class Certifier:
     """Certifies the batches of one shard.
 
-    Attributes:
+    Args:
         params: Of the check.
         context: Of the shard.
     """
 
-    params: CertifiedCalibrationParams
-    context: RunContext
+    def __init__(self, params: CertifiedCalibrationParams, context: RunContext) -> None:
+        self.params, self.context = params, context
+        self._certified = 0
+        self._size = self._passes = 0
 
     def certify(self, batch: Batch) -> tuple[Columns, Tensor]:
         """Certify one batch.
@@ -39,6 +40,7 @@ class Certifier:
         Returns:
             The columns of ``certify`` records, and which examples had an output that is not finite (batch,).
         """
+        self._size, self._passes = len(batch.example_ids), 0
         evidence = gather_evidence(
             self.smoother,
             batch.images,
@@ -49,6 +51,7 @@ class Certifier:
             schedule=self.schedule,
             probabilities=probability_needed(np.array(self.params.radii), self.params.sigma),
         )
+        self._certified += self._size
         clean = forward(self.context.classifier.logits, batch.images)
         columns = self._columns(evidence)
         columns["clean_prediction"] = clean.argmax(1).cpu()
@@ -58,12 +61,22 @@ class Certifier:
     def smoother(self) -> Smoother:
         """What passes noisy images through the model under audit; it remembers how many fit into memory."""
         classifier = self.context.classifier
-        return Smoother(
-            classifier.logits, classes=classifier.classes, tick=self.context.tick, autocast=self.context.autocast
-        )
+        return Smoother(classifier.logits, classes=classifier.classes, tick=self._tick, autocast=self.context.autocast)
 
-    def noise(self, purpose: str, images: Tensor) -> Noise:
-        """Return the noise for one purpose, for images (batch, channels, height, width)."""
+    def _tick(self) -> None:
+        """Look for cancellation and tell how far the batch is: with many draws it takes minutes."""
+        self.context.tick()
+        if self._size:
+            self._passes += 1
+            rows = ROWS["cpu" if self.context.device.type == "cpu" else "cuda"]
+            expected = self._size * (ceil(self.params.n0 / rows) + ceil(self.params.n / rows))
+            self.context.progress(self._certified + int(self._size * min(self._passes / expected, 1)))
+
+    def noise(self, purpose: str, images: Tensor, *, shared: bool = False) -> Noise:
+        """Return the noise for one purpose, for images (batch, channels, height, width).
+
+        ``shared`` lets all examples see the same draws whatever the parameters say.
+        """
 
         def seed_of(block: int, example_id: int | None) -> int:
             # No example has id -1: what all share is nobody's.
@@ -75,7 +88,7 @@ class Certifier:
             (shape[0], shape[1], shape[2]),
             images.device,
             seed_of,
-            shared=self.params.noise == "shared",
+            shared=shared or self.params.noise == "shared",
         )
 
     @property
@@ -93,8 +106,8 @@ class Certifier:
         arrays = {
             "classes": np.full(len(hits), self.context.classifier.classes),
             "candidate": evidence.candidates,
-            "prediction": np.where(abstained, ABSTAIN, evidence.candidates),
-            "predicted": predict(evidence.counts, alpha=evidence.score_alpha),
+            "certified_class": np.where(abstained, ABSTAIN, evidence.candidates),
+            "predicted_class": predict(evidence.counts, alpha=evidence.score_alpha),
             "abstained": abstained,
             "draws": evidence.draws,
             "hits": hits,

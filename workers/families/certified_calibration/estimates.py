@@ -24,7 +24,7 @@ from workers.families.certified_calibration.sample import (
     is_correct,
     worst_value,
 )
-from workers.stats.calibration import calibrate
+from workers.stats.calibration import calibrate, ece
 from workers.stats.estimating import estimate, mean, proportion, seed_of
 from workers.stats.intervals import Draw, Interval, counts, norm_interval, resample
 from workers.stats.samples import Sample
@@ -41,7 +41,12 @@ ALPHA = 0.05
 
 
 def estimate_all(
-    params: CertifiedCalibrationParams, certify: Sample, attacks: Mapping[str, Sample], seed: int
+    params: CertifiedCalibrationParams,
+    certify: Sample,
+    attacks: Mapping[str, Sample],
+    seed: int,
+    *,
+    tick: Callable[[], None] = lambda: None,
 ) -> Estimates:
     """Return every estimate of the family.
 
@@ -53,11 +58,13 @@ def estimate_all(
         certify: The certificates.
         attacks: What each attack reached, by its name.
         seed: The same seed gives the same intervals.
+        tick: Called before whatever may take a second; may raise to stop.
     """
     found = overall_estimates(params, certify, seed)
     for radius in params.radii:
+        tick()
         found |= radius_estimates(params, certify, radius, seed)
-        found |= compared_estimates(params, certify, radius, seed)
+        found |= compared_estimates(params, certify, radius, seed, tick=tick)
     for name, attack in attacks.items():
         found |= attack_estimates(params, certify, name, attack, seed)
     return found
@@ -72,7 +79,7 @@ def overall_estimates(params: CertifiedCalibrationParams, certify: Sample, seed:
     correct = is_correct(certify)
     radii = np.where(answered & correct, certify.floats("radius"), 0)
     found = {
-        "accuracy": proportion(certify["predicted"].astype(np.int64) == certify["label"].astype(np.int64)),
+        "accuracy": proportion(certify["predicted_class"].astype(np.int64) == certify["label"].astype(np.int64)),
         "abstention_rate": proportion(~answered),
         "average_certified_radius": mean(radii, seed_of(seed, "average_certified_radius")),
     }
@@ -105,21 +112,31 @@ def radius_estimates(params: CertifiedCalibrationParams, certify: Sample, radius
     return named
 
 
-def compared_estimates(params: CertifiedCalibrationParams, certify: Sample, radius: float, seed: int) -> Estimates:
-    """Return the ECE cce starts from, and what the other solvers asked for find of cce."""
+def compared_estimates(
+    params: CertifiedCalibrationParams,
+    certify: Sample,
+    radius: float,
+    seed: int,
+    *,
+    tick: Callable[[], None] = lambda: None,
+) -> Estimates:
+    """Return the ECE cce starts from, and what the other solvers asked for find of cce.
+
+    These have no interval: they certify nothing, and are to be compared with the value of cce.
+    """
     certified = certified_at(params, certify, radius)
     n = len(certified)
     given = certified.lower, certified.upper, certified.correct
     found = {"ece": _ece(params, certified.confidence, certified, seed_of(seed, f"ece {radius:g}"))}
     if "admm" in params.solvers:
-        outcome = admm_calibration_error(*given, certified.confidence, params.bins)
+        outcome = admm_calibration_error(*given, certified.confidence, params.bins, tick=tick)
         found["acce"] = estimate(outcome.value, None, n)
     if "dece" in params.solvers:
         start = np.random.SeedSequence(seed_of(seed, f"dece {radius:g}")).generate_state(1)
-        ascent = dece_calibration_error(*given, certified.confidence, params.bins, seed=int(start[0]))
+        ascent = dece_calibration_error(*given, certified.confidence, params.bins, seed=int(start[0]), tick=tick)
         found["dece"] = estimate(ascent, None, n)
     if "brier" in params.solvers:
-        found["brier_ece"] = _ece(params, brier_confidences(*given), certified, seed_of(seed, f"brier_ece {radius:g}"))
+        found["brier_ece"] = estimate(ece(brier_confidences(*given), certified.correct, params.bins), None, n)
     return {metric_name(name, radius=radius): value for name, value in found.items()}
 
 

@@ -1,6 +1,6 @@
 """The family as the runtime sees it: which stages, one shard of each, and the result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import torch
@@ -11,7 +11,7 @@ from app.contracts.families.certified_calibration import CertifiedCalibrationPar
 from workers.certification.bernoulli import largest_radius
 from workers.errors import PreflightError
 from workers.families.certified_calibration import flags
-from workers.families.certified_calibration.attack import attack_certified
+from workers.families.certified_calibration.attack import CertifiedAttack
 from workers.families.certified_calibration.certify import Certifier, Columns
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
@@ -56,21 +56,31 @@ class CertifiedCalibration:
 
     def run(self, params: CertifiedCalibrationParams, shard: Shard, context: RunContext) -> Records:
         """Certify or attack one shard."""
-        tables, certifier = [], Certifier(params, context)
-        for batch in context.batches():
-            if shard.stage == CERTIFY:
+        tables = []
+        if shard.stage == CERTIFY:
+            certifier = Certifier(params, context)
+            for batch in context.batches():
                 columns, errored = certifier.certify(batch)
                 tables.append(_to_records(batch, errored, columns, ~errored))
-            else:
-                columns, errored, attacked = attack_certified(shard.stage, params, context, batch)
+        else:
+            attack = CertifiedAttack(shard.stage, params, context)
+            for batch in context.batches():
+                columns, errored, attacked = attack.attack(batch)
                 tables.append(_to_records(batch, errored, columns, attacked & ~errored))
         return pa.concat_tables(tables).combine_chunks()
 
-    def reduce(self, params: CertifiedCalibrationParams, done: Mapping[str, Records], seed: int) -> Result:
+    def reduce(
+        self,
+        params: CertifiedCalibrationParams,
+        done: Mapping[str, Records],
+        seed: int,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         certify = Sample(done[CERTIFY])
         attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
-        found = estimate_all(params, certify, attacks, seed)
+        found = estimate_all(params, certify, attacks, seed, tick=tick)
         series = make_series(params, certify, attacks)
         counts = {
             "n": certify.size,

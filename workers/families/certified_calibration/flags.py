@@ -114,8 +114,9 @@ def radius_out_of_reach(params: CertifiedCalibrationParams, certify: Sample) -> 
             severity="warning",
             message=f"No model could be certified at {_radii(beyond)}: with sigma {params.sigma:g}, {params.n} draws "
             f"and certificates that err with probability {alpha:.2g} the largest radius is {largest:.3g}, even if "
-            "every draw gives the same class. Zeros there say nothing about the model. The reach grows in proportion "
-            "to sigma and only slowly with n; a larger sigma wants a model trained with it.",
+            f"every draw gives the same class{_reach_of_fixed(params, certify)}. Zeros there say nothing about the "
+            "model. The reach grows in proportion to sigma and only slowly with n; a larger sigma wants a model "
+            "trained with it.",
         )
     ]
 
@@ -162,7 +163,7 @@ def not_trained_for_noise(params: CertifiedCalibrationParams, certify: Sample) -
     Where PREDICT abstains, the class selected counts: abstaining may be for want of draws.
     """
     label, predicted, candidate, unsmoothed = (
-        certify[name].astype(np.int64) for name in ("label", "predicted", "candidate", "clean_prediction")
+        certify[name].astype(np.int64) for name in ("label", "predicted_class", "candidate", "clean_prediction")
     )
     clean, smoothed = unsmoothed == label, np.where(predicted == ABSTAIN, candidate, predicted) == label
     clean_only, smoothed_only, n = discordant(clean, smoothed)
@@ -309,6 +310,16 @@ def reduced_precision(certify: Sample) -> list[Flag]:
             "used, before quoting these certificates for a float32 model.",
         )
     ]
+
+
+def _reach_of_fixed(params: CertifiedCalibrationParams, certify: Sample) -> str:
+    if params.sampling == "fixed":
+        return ""
+    return f" (adaptive sampling spends half of it on the way; fixed reaches {reach(_fixed(params), certify):.3g})"
+
+
+def _fixed(params: CertifiedCalibrationParams) -> CertifiedCalibrationParams:
+    return params.model_copy(update={"sampling": "fixed"})
 
 
 def _is_within(radius: float, largest: float) -> bool:

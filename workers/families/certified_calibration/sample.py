@@ -62,7 +62,7 @@ def is_correct(certify: Sample) -> Flags:
 
 def is_answered(certify: Sample) -> Flags:
     """Return (valid,) whether CERTIFY does not abstain."""
-    answered: Flags = certify["prediction"].astype(np.int64) != ABSTAIN
+    answered: Flags = certify["certified_class"].astype(np.int64) != ABSTAIN
     return answered
 
 

@@ -104,8 +104,16 @@ class TemperatureAttack:
             return _search(params, int(shard.stage.removeprefix(SEARCH)), context, examples)
         return _attack(params, shard.stage.removeprefix(ATTACK), context, examples)
 
-    def reduce(self, params: TemperatureAttackParams, done: Mapping[str, Records], seed: int) -> Result:
+    def reduce(
+        self,
+        params: TemperatureAttackParams,
+        done: Mapping[str, Records],
+        seed: int,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Result:
         """Turn records into estimates, series, flags and counts."""
+        tick()
         result = estimates.reduce(params, done, seed)
         labels = {recipe: sorted(set(done[f"{ATTACK}{recipe}"][RECIPE].to_pylist())) for recipe in params.recipes}
         result.series["recipes"] = {recipe: ", ".join(found) for recipe, found in labels.items()}

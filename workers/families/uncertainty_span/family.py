@@ -1,6 +1,6 @@
 """The family as the runtime sees it: which stages, one shard of each, and the result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 from torch import Tensor
@@ -71,8 +71,16 @@ class UncertaintySpan:
             tables.append(to_records(batch, unsound, columns))
         return pa.concat_tables(tables).combine_chunks()
 
-    def reduce(self, params: UncertaintySpanParams, done: Mapping[str, Records], seed: int) -> Result:
+    def reduce(
+        self,
+        params: UncertaintySpanParams,
+        done: Mapping[str, Records],
+        seed: int,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Result:
         """Turn records into estimates, series, flags and counts."""
+        tick()
         samples = {name: Sample(records) for name, records in done.items()}
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}
