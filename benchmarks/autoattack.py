@@ -1,7 +1,7 @@
 """Our AutoAttack, beside the authors' where it is installed, on the same model, images and radius.
 
-    python benchmarks/autoattack.py
-    python benchmarks/autoattack.py --weights cnn.safetensors --layers cnn.json --images test.npz --epsilon 0.0314
+    python -m benchmarks.autoattack
+    python -m benchmarks.autoattack --weights cnn.safetensors --layers cnn.json --images test.npz --epsilon 0.0314
 
 Prints robust accuracy, by attack for ours, and seconds per example; runs alternate and the ratio is the median of the
 paired ones. The peer is the PyPI package ``pyautoattack``, the authors' program made installable (``pip install
@@ -12,48 +12,20 @@ trained adversarially on scikit-learn's bundled digits.
 import argparse
 import importlib.util
 import json
-import pathlib
 import statistics
 import time
 import warnings
-from dataclasses import dataclass
 
-import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.contracts.targets import LayersArchitecture
+from benchmarks.cases import Case, add_options, given_case, parse
 from workers.attacks.autoattack.checks import square_improves
 from workers.attacks.autoattack.ensemble import BROKE, AutoAttack, Evaluation
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import pgd_untargeted, robust_accuracy
-from workers.targets.architectures import CifarResNet, layers
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model to attack, and with what."""
-
-    name: str
-    model: nn.Module
-    images: Tensor
-    labels: Tensor
-
-
-class Normalised(nn.Module):
-    """A model with the normalisation of its input inside."""
-
-    def __init__(self, inner: nn.Module, mean: list[float], std: list[float]) -> None:
-        super().__init__()
-        self.inner = inner
-        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the logits of images in [0, 1]."""
-        return self.inner((images - self.mean) / self.std)
 
 
 def own_case(examples: int) -> Case:
@@ -76,23 +48,6 @@ def own_case(examples: int) -> Case:
             functional.cross_entropy(model(attacked), labels[rows]).backward()
             optimizer.step()
     return Case("small CNN 1x8x8", model.eval().requires_grad_(False), images[:examples], labels[:examples])
-
-
-def given_case(arguments: argparse.Namespace) -> Case:
-    """Return the model and images of the command line."""
-    from safetensors.torch import load_file
-
-    note = json.loads(arguments.layers.read_text())
-    if note["arch"][0] == "ResNetCifar":
-        model: nn.Module = CifarResNet(6 * note["arch"][1] + 2, 3, 10)
-    else:
-        model = layers(LayersArchitecture(kind="layers", layers=note["arch"]))
-    model.load_state_dict(load_file(str(arguments.weights)), strict=False)
-    arrays = np.load(arguments.images)
-    order = np.random.default_rng(0).permutation(len(arrays["images"]))[: arguments.examples]
-    images, labels = torch.tensor(arrays["images"][order]).float() / 255, torch.tensor(arrays["labels"][order])
-    ready = Normalised(model, note["normalisation"]["mean"], note["normalisation"]["std"])
-    return Case(arguments.weights.stem, ready.eval().requires_grad_(False), images, labels)
 
 
 def ours(case: Case, norm: str, epsilon: float, batch: int) -> list[Evaluation]:
@@ -175,16 +130,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--norm", choices=["linf", "l2"], default="linf")
     parser.add_argument("--epsilon", type=float, default=0.1)
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: torch's choice")
-    parser.add_argument("--weights", type=pathlib.Path, help="safetensors, instead of the script's own model")
-    parser.add_argument("--layers", type=pathlib.Path, help="JSON with arch and normalisation (mean, std)")
-    parser.add_argument("--images", type=pathlib.Path, help=".npz with images (uint8, NCHW) and labels")
+    add_options(parser)
     parser.add_argument("--alone", action="store_true", help="without the peer, even where it is installed")
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    arguments = parse(parser)
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
-    numbers = report(given_case(arguments) if arguments.weights else own_case(arguments.examples), arguments)
+    numbers = report(
+        given_case(arguments, torch.device("cpu")) if arguments.weights else own_case(arguments.examples), arguments
+    )
     print(json.dumps(numbers))
 
 
