@@ -1,0 +1,222 @@
+"""Parameters and metrics of ``transductive_attack``: does a test-time defence hold."""
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from app.contracts.base import Real, Request
+from app.contracts.estimates import Metric
+from app.contracts.families.costs import Passes
+
+AttackName = Literal["transfer_autoattack", "transfer_pgd", "defence_autoattack", "fpa", "gmsa_avg", "gmsa_min"]
+
+TRANSFERS: tuple[AttackName, ...] = ("transfer_autoattack", "transfer_pgd")
+"""Made on the static model, whatever the defence."""
+MODEL_SPACE: tuple[AttackName, ...] = ("fpa", "gmsa_avg", "gmsa_min")
+"""They simulate the defence."""
+ADAPTIVE: tuple[AttackName, ...] = (*MODEL_SPACE, "defence_autoattack")
+"""They know the defence; the lowest of them says what it is worth."""
+
+SHIPPED = ("identity", "tent", "dent", "rmc", "dann", "tadv", "urejectron")
+"""Defences that come with the service; operators register more by entry point."""
+
+NEEDS_TRAINING = ("rmc", "dann", "tadv", "urejectron")
+"""Shipped defences that learn from labelled examples."""
+
+WHOLE_SAMPLE = ("dann", "tadv", "urejectron")
+"""Shipped defences that adapt to the whole sample at once and train a network for it."""
+
+LEAST = 1e-6
+"""Least radius: pixels are float32, and what is much smaller does not change them."""
+
+
+class DefenceParams(Request):
+    """A defence: a named preset and what is to differ from it."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Shipped or registered.",
+        examples=["dent"],
+    )
+    preset: str = Field(
+        default="small",
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="`mnist` and `cifar10`: the paper's hyper-parameters; `small`: minutes on a CPU.",
+    )
+    changes: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, max_length=32, description="Hyper-parameters that differ from the preset's."
+    )
+
+
+class TransductiveAttackParams(Request):
+    """Attack defences that adapt at test time, by what is made without and with knowledge of them (Chen et al.)."""
+
+    kind: Literal["transductive_attack"] = Field(description="This family.")
+    defences: list[DefenceParams] = Field(min_length=1, max_length=8, description="Defences of the audited model.")
+    attacks: list[AttackName] = Field(
+        default=["transfer_autoattack", "transfer_pgd", "fpa", "gmsa_avg", "gmsa_min"],
+        min_length=1,
+        max_length=6,
+        description="`transfer_`: made on the static model; `defence_autoattack`: on the defence where it can be "
+        "differentiated; `fpa`, `gmsa_avg`, `gmsa_min`: simulating it.",
+    )
+    norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation, on pixels in [0, 1].")
+    epsilon: Real = Field(default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.")
+    step_size: Real = Field(default=1 / 255, ge=LEAST / 16, le=2.5e6, description="Length of a step of PGD.")
+    steps: int = Field(default=40, ge=1, le=10_000, description="Steps of PGD against one model.")
+    iterations: int = Field(default=9, ge=0, le=100, description="T: the defence is simulated T + 1 times an attack.")
+    order: Literal["natural", "adversarial"] = Field(
+        default="natural", description="`adversarial`: examples come sorted by label within windows of two batches."
+    )
+    state: Literal["private", "leaking"] = Field(
+        default="private",
+        description="`leaking`: before each round the attacker sees the state a defender with memory is in.",
+    )
+    repeats: int = Field(default=1, ge=1, le=20, description="Games with other private randomness, each a number.")
+    autoattack_queries: int = Field(
+        default=5000, ge=0, le=100_000, description="Of its Square attack; 0 leaves it out."
+    )
+    training_dataset: str | None = Field(
+        default=None, pattern=r"^dat_", description="Labelled examples defences may learn from."
+    )
+
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon_fits_its_norm(cls, epsilon: float, info: ValidationInfo) -> float:
+        if info.data.get("norm") == "linf" and epsilon > 1:
+            raise ValueError(f"epsilon must be at most 1 in linf on pixels in [0, 1], got {epsilon:g}")
+        return epsilon
+
+    @field_validator("defences")
+    @classmethod
+    def _defences_differ(cls, defences: list[DefenceParams]) -> list[DefenceParams]:
+        names = [defence.name for defence in defences]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} stands twice: submit one check for each way to set it")
+        return defences
+
+    @field_validator("attacks")
+    @classmethod
+    def _attacks_differ(cls, attacks: list[AttackName]) -> list[AttackName]:
+        if len(set(attacks)) != len(attacks):
+            raise ValueError("attacks must differ from each other")
+        return attacks
+
+    @field_validator("training_dataset")
+    @classmethod
+    def _training_is_there(cls, training_dataset: str | None, info: ValidationInfo) -> str | None:
+        wanting = [one.name for one in info.data.get("defences", []) if one.name in NEEDS_TRAINING]
+        if training_dataset is None and wanting:
+            raise ValueError(f"{', '.join(wanting)} learn from labelled examples: name a training_dataset")
+        return training_dataset
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return how many single-example passes the check takes at most, training of defences not counted.
+
+        Args:
+            samples: Examples audited.
+            sizes: Examples of the training dataset, by the parameter that names it.
+            mean_words: Of no meaning here.
+        """
+        # APGD twice, targeted at up to nine classes, and FAB so: 100 steps each, of AutoAttack's publication.
+        auto = samples * 100 * (1 + 9 + 9)
+        forward, backward = samples * (8 + self.autoattack_queries), auto + samples * self.steps
+        games = len(self.defences) * self.repeats
+        once = samples * self.steps * (self.iterations + 1)
+        for attack in self.attacks:
+            if attack == "fpa":
+                backward += games * once
+            elif attack in MODEL_SPACE:
+                # Iteration i is on i + 1 models; the minimum takes i + 1 times the steps on top, in two passes.
+                models = (self.iterations + 2) / 2
+                backward += int(games * once * models * (models if attack == "gmsa_min" else 1))
+            elif attack == "defence_autoattack":
+                backward += games * auto
+        return Passes(forward, backward, compute_s=games * len(self.attacks) * self._adaptations(samples, sizes))
+
+    def _adaptations(self, samples: int, sizes: dict[str, int]) -> float:
+        """Return seconds of one core that adapting takes in one game, roughly: a small network, ten epochs a model."""
+        slow = sum(1 for defence in self.defences if defence.name in NEEDS_TRAINING)
+        return slow * (self.iterations + 2) * 0.002 * (samples + 10 * sizes.get("training_dataset", 0))
+
+    def references(self) -> dict[str, str]:
+        """Return the id of the training dataset by the parameter that names it."""
+        return {} if self.training_dataset is None else {"training_dataset": self.training_dataset}
+
+    def held_out(self) -> int:
+        """Return 0: nothing of the audited dataset is set apart."""
+        return 0
+
+
+def game_of(defence: str, attack: str, repeat: int) -> str:
+    """Return the name of the stage in which a defence answers an attack; ``clean`` is no attack.
+
+    >>> game_of("dent", "gmsa_min", 0)
+    'dent:gmsa_min:0'
+    """
+    return f"{defence}:{attack}:{repeat}"
+
+
+METRICS = [
+    Metric(
+        name="static_accuracy",
+        unit="1",
+        better="higher",
+        description="Accuracy of the static model, without defence or attack.",
+    ),
+    Metric(
+        name="static_robustness",
+        unit="1",
+        better="higher",
+        description="Robust accuracy of the static model under AutoAttack, or PGD where that was not asked for: what a "
+        "defence has to improve on.",
+    ),
+    Metric(
+        name="clean_accuracy",
+        qualifiers=["defence"],
+        unit="1",
+        better="higher",
+        description="Accuracy of the defended model on unperturbed examples.",
+    ),
+    Metric(
+        name="robustness",
+        qualifiers=["defence", "attack"],
+        unit="1",
+        better="higher",
+        description="Share of examples the defended model answers rightly, perturbed by an attack; the mean over "
+        "repeats.",
+    ),
+    Metric(
+        name="robustness_std",
+        qualifiers=["defence", "attack"],
+        unit="1",
+        better="neither",
+        description="Standard deviation (n - 1) of the robustness over repeats.",
+    ),
+    Metric(
+        name="overestimate",
+        qualifiers=["defence"],
+        unit="1",
+        better="lower",
+        description="Robustness under attacks made on the static model (AutoAttack, else PGD) less the lowest under an "
+        "attack that knows the defence, on the same examples: what an evaluation without such attacks makes up.",
+    ),
+    Metric(
+        name="gain_over_static",
+        qualifiers=["defence"],
+        unit="1",
+        better="higher",
+        description="Lowest robustness of the defended model under any attack less that of the static model, on the "
+        "same examples: what the defence is worth.",
+    ),
+    Metric(
+        name="rejection_rate",
+        qualifiers=["defence", "attack"],
+        unit="1",
+        better="neither",
+        description="Share of examples a defence that may reject did reject; they count as answered wrongly.",
+    ),
+]
