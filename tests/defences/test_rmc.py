@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.defences import builders
 from workers.defences.copies import penultimate
-from workers.defences.protocol import OPTIMIZER, DefenceError
+from workers.defences.protocol import OPTIMIZER, DefenceError, Remembering
 from workers.defences.rmc import PRESETS, EarlyStop, Rmc, split
 
 PARAMS = replace(PRESETS["small"], neighbours=60, batch_size=32, epochs=3, attack_steps=3)
@@ -322,3 +322,17 @@ def test_every_pass_ticks_and_a_stopped_round_can_be_taken_back() -> None:
         defence.end_round(POINTS[:1], builders.generator())
     defence.restore({})
     assert torch.equal(play(defence, base, range(1)), expected)
+
+
+def test_between_rounds_it_shows_the_model_the_last_calibration_left() -> None:
+    base, defence = builders.base(), rmc(PARAMS)
+    assert torch.equal(defence.answering(base).logits(POINTS), base.logits(POINTS))
+    play(defence, base, range(2))
+    before = defence.state()
+    shown = defence.answering(base)
+    fresh = rmc(PARAMS)
+    fresh.restore(before)
+    assert torch.equal(fresh.answering(base).logits(POINTS), shown.logits(POINTS))
+    assert not torch.equal(shown.logits(POINTS), base.logits(POINTS))
+    assert isinstance(defence, Remembering)
+    assert builders.same(defence.state(), before)

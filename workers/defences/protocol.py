@@ -5,7 +5,7 @@ A defence turns a base classifier and the unlabelled test points of a round into
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -149,4 +149,13 @@ class Defence(Protocol):
 
         Guarantee: from there on it does bit for bit what the other one would have done, on the same device.
         """
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A defence that can show the classifier it has between rounds: F^(0) of an attack on the next one."""
+
+    def answering(self, base: ImageClassifier) -> Adapted:
+        """Return the classifier in the state it is in, before it has seen the round's points."""
         ...

@@ -200,6 +200,10 @@ class Rmc:
         self._train(moving, pool, torch.cat([trained_on, others]), held_out, generator)
         return frozen_copy(moving.classifier)
 
+    def answering(self, base: ImageClassifier) -> Frozen:
+        """Return the model as the last calibration left it: what the official attack begins a round from."""
+        return frozen_copy(self._load(base).classifier)
+
     def end_round(self, batch: Tensor, generator: torch.Generator) -> None:
         """Calibrate: train on K examples drawn with replacement, from the clean ones (official) or all (paper).
 
