@@ -112,4 +112,40 @@ GLOSSARY: dict[str, str] = {
     "intervals are anytime-valid: they hold whenever the draws end, and are wider for it.",
     "ACE attack": "Changes the input, within the radius, so that the smoothed confidence in the true or in the "
     "predicted class falls or rises. What it reaches is a floor for the worst case, the CCE its ceiling.",
+    "static model": "The model as it was trained, without a defence: what a defence has to improve on.",
+    "test-time defence": "Changes the model while it is being used, to fit the very inputs it is asked about. These "
+    "may be an attacker's, so it is judged by attacks that expect it to adapt (Chen et al. 2021, arXiv:2110.14735).",
+    "adaptive attack": "Made with knowledge of the defence, by simulating it or through its gradient. The lowest "
+    "number under such an attack says what the defence is worth; attacks made on the static model alone do not.",
+    "transferred attack": "Made on the static model, then sent to the defended one. The attacker ignores the defence, "
+    "so what is left is no evidence that it holds.",
+    "AutoAttack": "Three attacks that follow gradients and one that does not, each only on the examples still right "
+    "(Croce and Hein 2020, arXiv:2003.01690). Made for models that do not change while they are attacked.",
+    "PGD": "Projected gradient descent: many small steps up the gradient of the loss, kept within the attack radius "
+    "(Madry et al. 2018, arXiv:1706.06083).",
+    "AutoAttack on the defence": "AutoAttack on the defended model itself, adapting at every step. Its examples are "
+    "grouped differently when the defence answers them, so it tends to make the defence look better than it is.",
+    "FPA": "Fixed point attack: perturbs the inputs, lets a simulated defence adapt to them, attacks the model that "
+    "gives, and so on. The round whose own adapted model does worst is sent (Chen et al. 2021).",
+    "GMSA": "Greedy model space attack: as FPA, and against all models found so far at once, so that no step undoes "
+    "an earlier one. AVG attacks their mean loss, MIN for each example the model that resists most (Chen et al. 2021).",
+    "private randomness": "What a defence draws at random after the attacker has moved. The attacker knows how it is "
+    "drawn and never what; with several repeats the numbers show how much it matters.",
+    "overestimate": "Robustness under attacks made on the static model less the lowest under an adaptive attack, on "
+    "the same examples: what an evaluation without adaptive attacks makes up.",
+    "gain over static": "Lowest robustness of the defended model under any attack less that of the static model, on "
+    "the same examples: what the defence is worth.",
+    "rejection": "Refusing to answer. A rejected example counts as answered wrongly, attacked or not.",
+    "TENT": "Adapts scale and shift of the normalisation layers so that predictions become surer (Wang et al. 2021, "
+    "arXiv:2006.10726). Not made against attackers; here to compare.",
+    "DENT": "As TENT, for each input by itself and from the trained weights each time, with predictions also spread "
+    "over the classes (Wang et al. 2021, arXiv:2105.08714).",
+    "RMC": "Runtime masking and cleansing: trains the model on the training examples closest to each input before it "
+    "answers, and keeps what it learned (Wu et al. 2020).",
+    "DANN": "Trains a network anew to classify the training data in features that do not tell them from the inputs it "
+    "is asked about (Ganin et al. 2016, arXiv:1505.07818).",
+    "TADV": "Trains a network anew on perturbed training data, with private randomness, whatever the inputs (Chen et "
+    "al. 2021).",
+    "URejectron": "Trains a second network to tell training data from the inputs it is asked about, and rejects those "
+    "it can tell (Goldwasser et al. 2020, arXiv:2007.05145).",
 }

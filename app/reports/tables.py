@@ -20,6 +20,7 @@ TITLES: dict[tuple[str, ...], str] = {
     ("attack",): "Other attacks",
     ("radius",): "All examples, by radius",
     ("attack", "radius"): "Under attack",
+    ("defence", "attack"): "Under attack",
 }
 """By the qualifiers of their numbers, what tables are called."""
 ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack", "radius": "radius"}
@@ -38,6 +39,21 @@ VALUES: dict[str, dict[str, str]] = {
         "ace_raise_true": "confidence in the true class raised",
         "ace_lower_predicted": "confidence in the predicted class lowered",
         "ace_raise_predicted": "confidence in the predicted class raised",
+        "transfer_autoattack": "transferred AutoAttack",
+        "transfer_pgd": "transferred PGD",
+        "defence_autoattack": "AutoAttack on the defence",
+        "fpa": "FPA",
+        "gmsa_avg": "GMSA-AVG",
+        "gmsa_min": "GMSA-MIN",
+    },
+    "defence": {
+        "identity": "the static model",
+        "tent": "TENT",
+        "dent": "DENT",
+        "rmc": "RMC",
+        "dann": "DANN",
+        "tadv": "TADV",
+        "urejectron": "URejectron",
     },
 }
 """Names of values that mean something else under another qualifier, by qualifier."""

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from app.contracts.estimates import Result
-from app.reports.narratives import certified_calibration, generic, temperature_attack, uncertainty_span
+from app.reports.narratives import (
+    certified_calibration,
+    generic,
+    temperature_attack,
+    transductive_attack,
+    uncertainty_span,
+)
 from app.reports.schemas import Answer, Comparison, Scale
 
 
@@ -52,6 +58,7 @@ class Comparing(Protocol):
 _NARRATIVES: dict[str, Narrative] = {
     "certified_calibration": certified_calibration,
     "temperature_attack": temperature_attack,
+    "transductive_attack": transductive_attack,
     "uncertainty_span": uncertainty_span,
 }
 

@@ -1,0 +1,106 @@
+"""What a report tells of test-time defences beside its answer: sentences, and how the tables read."""
+
+from typing import Any
+
+from app.reports.schemas import ReportEstimate
+from app.reports.tables import EstimateTable, arrange
+from tests.reports import fabricated_defences
+from tests.reports.fabricated_defences import DENT, RMC, TADV, Games
+from tests.reports.test_transductive_attack import told, without
+
+
+def findings(defences: dict[str, Games] | None = None, **measured: Any) -> str:
+    return " ".join(told(defences, **measured).findings)
+
+
+def test_the_static_model_is_told_first() -> None:
+    said = told({"tadv": TADV}).findings
+    assert said[0].startswith("Without a defence the model is right on 86% (95% interval 83% to 89%) of 1,000 examples")
+    assert said[1].startswith("Under AutoAttack within l_inf 8/255 it keeps 58% (95% interval 55% to 61%)")
+    pgd = findings({"tadv": without(TADV, "transfer_autoattack")})
+    assert "Under PGD within l_inf 8/255 it keeps 58%" in pgd
+
+
+def test_robustness_is_told_under_each_attack_and_the_strongest_named() -> None:
+    said = findings()
+    assert "TADV is right on 85% (95% interval 82% to 88%) of 1,000 examples, unattacked." in said
+    assert "TADV keeps 70% [67%, 73%] under transferred AutoAttack, 69% [66%, 72%] under transferred PGD" in said
+    assert "under GMSA-MIN. The strongest was GMSA-AVG." in said
+
+
+def test_the_overestimate_is_told_on_the_same_examples() -> None:
+    said = findings()
+    assert "On the same 1,000 examples, attacks made on the static model leave TADV 1.5 points [0.3, 2.7] more" in said
+    turned = findings({"tadv": {**TADV, "transfer_autoattack": 0.66}})
+    assert "are no weaker on TADV than those that know it (-2.5 points [-3.7, -1.3])" in turned
+
+
+def test_what_the_attackers_selection_chose_is_told() -> None:
+    said = findings(iterations=3, clean_sent=0.2)
+    assert (
+        "Of the 3 iterations of GMSA-AVG on TADV, the attacker sent the one whose induced model was right least "
+        "often: from 88.5% after the first it fell to 68.5%, most often that of iteration 0, counted from 0 (40% of "
+        "the examples). For 20% none did better than the clean batch, which was sent."
+    ) in said
+    # That of the strongest attack says enough.
+    assert said.count("iterations of") == 1
+    assert "clean batch" not in findings(iterations=3)
+    assert "iterations of" not in findings(iterations=1)
+
+
+def test_repeats_are_told_with_their_spread() -> None:
+    assert (
+        "Over 5 repeats with other private randomness, what TADV keeps varies by a standard deviation of 1.6 points at "
+        "most, under transferred AutoAttack."
+    ) in findings(stds=0.016, asked={"repeats": 5})
+    assert "Each game was played once" in findings()
+    assert "Each game was played once" not in findings(stds=0.016, asked={"repeats": 5})
+
+
+def test_rejections_are_told() -> None:
+    said = findings({"urejectron": TADV}, rejects=0.12)
+    assert "Of the examples URejectron rejects 12% unattacked, 12% under transferred AutoAttack" in said
+    assert "those count as answered wrongly" in said
+    assert "rejects" not in findings({"urejectron": TADV}, rejects=0.0)
+
+
+def test_what_is_not_claimed_is_said() -> None:
+    said = findings(errored=7)
+    assert "Numbers under attack are upper bounds" in said
+    assert "is not told what it draws at random after the attacker has moved, nor the state it is in later" in said
+    assert "Examples came in natural order" in said
+    assert "7 of 1,007 examples gave no finite output" in said
+    other = findings(asked={"state": "leaking", "order": "adversarial"})
+    assert "sees its state before each round" in other
+    assert "Examples came sorted by label within windows of two batches" in other
+
+
+def tables(defences: dict[str, Games], **measured: Any) -> dict[str, EstimateTable]:
+    stored = fabricated_defences.result(defences, **measured)["estimates"]
+    estimates = [
+        ReportEstimate.model_validate(
+            {"name": f"transductive_attack.{name}", "unit": "1", "better": "higher", "description": "", **one}
+        )
+        for name, one in stored.items()
+    ]
+    return {table.title: table for table in arrange(estimates)}
+
+
+def test_robustness_reads_as_defences_by_attacks() -> None:
+    few = {name: without(games, "transfer_pgd") for name, games in (("dent", DENT), ("rmc", RMC))}
+    table = tables(few)["robustness"]
+    assert table.columns == ["transferred AutoAttack", "FPA", "GMSA-AVG", "GMSA-MIN"]
+    assert [row.heading for row in table.rows] == ["DENT", "RMC"]
+    assert [cell.value for cell in table.rows[1].cells if cell] == [0.779, 0.408, 0.425, 0.396]
+
+
+def test_more_attacks_than_fit_a_page_are_rows() -> None:
+    table = tables({"dent": DENT, "rmc": RMC})["robustness"]
+    assert table.columns == ["DENT", "RMC"]
+    assert [row.heading for row in table.rows][-1] == "GMSA-MIN"
+
+
+def test_one_defence_is_said_once() -> None:
+    found = tables({"dent": DENT})
+    assert found["Under attack: defence DENT"].columns == ["robustness", "robustness_std"]
+    assert found["By defence"].columns == ["DENT"]
