@@ -1,0 +1,234 @@
+"""TADV: a network trained adversarially anew, with randomness nobody else has; the test points are not looked at.
+
+Chen et al. (sec. 5) propose it as what survives their attacks: Gamma ignores U', so that all an attacker can do is to
+train networks of his own and attack those. His copy differs from the defender's by its generator alone.
+``variant = "official"`` is the code behind their tables, ``"paper"`` the text. They differ in two things: the former's
+SGD has no Nesterov momentum, and its two losses of a batch are weighted by the share of the other half, which is the
+same but for odd batches.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workers.attacks.losses import cross_entropy
+from workers.attacks.pgd import PGD, Model, Objective, _Run
+from workers.defences.copies import seeded
+from workers.defences.fresh import (
+    AdaptedModel,
+    OneRound,
+    OptimizerName,
+    check_finite,
+    check_sample,
+    descend,
+    make_optimizer,
+    rate_at,
+    shuffled_batches,
+)
+from workers.defences.networks import lenet_like, resnet20
+from workers.defences.pool import augmented
+from workers.defences.protocol import Training
+from workers.defences.registry import Plugin
+from workers.targets.image_classifier import ImageClassifier
+
+Variant = Literal["official", "paper"]
+
+
+@dataclass(frozen=True)
+class TadvParams:
+    """Hyper-parameters; the defaults are the official code's for MNIST.
+
+    Attributes:
+        network: ``lenet`` (MNIST), ``resnet20`` (CIFAR-10), or ``small``: LeNet at a quarter of its width, an eighth
+            of its hidden units.
+        epsilon: Of the attacks trained against, l_inf.
+        step_size: Of those attacks.
+        attack_steps: Of those attacks; they start at a random point or at the image, as a coin says for each batch.
+        epochs: Passes over the training data.
+        batch_size: Examples of a step, half of them attacked.
+        is_augmented: The training images are cropped and flipped.
+        optimizer: Adam, or SGD with momentum 0.9.
+        learning_rate: At the first step.
+        weight_decay: Of the optimiser.
+        milestones: Epochs from which on the rate is a tenth of what it was.
+        variant: See the module.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    network: Literal["lenet", "resnet20", "small"] = "lenet"
+    epsilon: float = 0.3
+    step_size: float = 0.01
+    attack_steps: int = 40
+    epochs: int = 100
+    batch_size: int = 128
+    is_augmented: bool = False
+    optimizer: OptimizerName = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    milestones: tuple[int, ...] = ()
+    variant: Variant = "official"
+
+    def __post_init__(self) -> None:
+        if not (self.epochs >= 1 and self.batch_size >= 2 and self.learning_rate > 0 and self.weight_decay >= 0):
+            raise ValueError(f"not a training: {self}")
+        if not (self.epsilon >= 0 and self.step_size > 0 and self.attack_steps >= 0):
+            raise ValueError(f"not an attack to train against: {self}")
+
+    @property
+    def search(self) -> PGD:
+        """The attack trained against."""
+        return PGD("linf", self.epsilon, self.step_size, self.attack_steps)
+
+
+PRESETS = {
+    "mnist": TadvParams(),
+    "cifar10": TadvParams(
+        network="resnet20",
+        epsilon=8 / 255,
+        step_size=2 / 255,
+        attack_steps=10,
+        epochs=110,
+        is_augmented=True,
+        optimizer="sgd",
+        learning_rate=0.1,
+        weight_decay=5e-4,
+        milestones=(100, 105),
+    ),
+    # Small batches and a higher rate: what robustness a minute can buy grows with the number of steps.
+    "small": TadvParams(network="small", step_size=0.1, attack_steps=7, epochs=8, batch_size=32, learning_rate=4e-3),
+}
+
+
+class Tadv(OneRound):
+    """Trains from scratch at every call; implements :class:`workers.defences.Defence` and ``fresh.Reloading``.
+
+    Nothing of the base is used but its input and its classes, and nothing of the batch. As in the official code the
+    images are not normalised.
+    """
+
+    def __init__(self, params: TadvParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
+        self._params, self._tick = params, tick
+
+    def adapt(
+        self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
+    ) -> AdaptedModel:
+        """Return a network trained on clean and attacked training examples; ``batch`` has no influence on it.
+
+        Raises:
+            DefenceError: There are fewer than two training examples, they do not fit the model, or training diverged.
+        """
+        training = check_sample("TADV", base, training, None)
+        params, device = self._params, base.device
+        is_official = params.variant == "official"
+        with seeded(generator, device), torch.enable_grad():
+            network = self._network(base).to(device)
+            optimizer = make_optimizer(
+                network,
+                params.optimizer,
+                learning_rate=params.learning_rate,
+                weight_decay=params.weight_decay,
+                is_nesterov=params.optimizer == "sgd" and not is_official,
+            )
+            for epoch in range(params.epochs):
+                batches = shuffled_batches(len(training), params.batch_size, generator)
+                for step, chosen in enumerate(batches):
+                    images = training.images[chosen]
+                    images = (augmented(images, generator) if params.is_augmented else images).to(device)
+                    labels = training.labels[chosen].to(device)
+                    loss = self._loss(network, images, labels, generator)
+                    # The official schedule counts the step about to be taken.
+                    progress = epoch + (step + 1) / len(batches)
+                    descend(loss, optimizer, rate_at(progress, params.learning_rate, params.milestones), self._tick)
+        check_finite("TADV", network)
+        return AdaptedModel(network, base)
+
+    def reload(self, base: ImageClassifier, state: Mapping[str, Tensor]) -> AdaptedModel:
+        """Return the adapted model whose ``state()`` this is.
+
+        Raises:
+            ValueError: The state is not that of a model with these hyper-parameters for this base.
+        """
+        with torch.random.fork_rng(devices=[]):
+            return AdaptedModel.from_state(state, self._network(base), base)
+
+    def _loss(self, network: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the loss of a batch whose second half is attacked first."""
+        half = len(images) // 2
+        # In eval mode: the attack must not move running statistics.
+        network.eval()
+        is_random = bool(torch.randint(2, (), generator=generator))
+        starts = random_starts(images[half:], self._params.epsilon, generator) if is_random else None
+        attacked = attack(self._params.search, network, images[half:], labels[half:], starts, self._tick)
+        network.train()
+        self._tick()
+        logits = network(torch.cat([images[:half], attacked]))
+        clean, adversarial = (
+            F.cross_entropy(logits[:half], labels[:half]),
+            F.cross_entropy(logits[half:], labels[half:]),
+        )
+        share = half / len(images) if self._params.variant == "official" else 0.5
+        return (1 - share) * clean + share * adversarial
+
+    def _network(self, base: ImageClassifier) -> nn.Module:
+        if self._params.network == "resnet20":
+            return resnet20(base.input_shape, base.classes)
+        if self._params.network == "small":
+            return lenet_like(base.input_shape, base.classes, channels=(8, 16), hidden=128)
+        return lenet_like(base.input_shape, base.classes)
+
+
+def random_starts(images: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Return a random point of the l_inf ball around each image, in [0, 1], as the official code draws them.
+
+    A Gaussian direction whose largest entry is uniform in [0, epsilon], where Madry et al. draw every pixel uniformly.
+
+    Args:
+        images: (n, channels, height, width) in [0, 1].
+        epsilon: Radius of the ball.
+        generator: On the CPU.
+    """
+    directions = torch.randn(images.shape, generator=generator)
+    lengths = epsilon * torch.rand(len(images), generator=generator) / directions.abs().amax(dim=(1, 2, 3))
+    return (images + (directions * lengths.view(-1, 1, 1, 1)).to(images.device)).clamp(0.0, 1.0)
+
+
+def attack(
+    search: PGD,
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    starts: Tensor | None,
+    tick: Callable[[], None] = lambda: None,
+) -> Tensor:
+    """Return the iterate with the largest cross-entropy for each image, the image itself among them.
+
+    Args:
+        search: Radius, step size and steps.
+        model: In eval mode.
+        images: (n, channels, height, width) in [0, 1].
+        labels: (n,) int64.
+        starts: First iterates, in the ball; None: the images.
+        tick: Called before every forward pass.
+    """
+    objective = Objective(
+        loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
+        criterion=lambda logits, rows: -cross_entropy(logits[:, 0], labels[rows]),
+    )
+    if starts is None:
+        return search.run([model], images, objective, tick=tick).best
+    # The search itself begins at the images or uniformly in the ball; its run can be begun anywhere.
+    everyone = torch.arange(len(images), device=images.device)
+    run = _Run(search, [model], images, everyone, objective, (), tick)
+    run._descend(everyone, images, steps=0)
+    run._descend(everyone, starts, steps=search.steps)
+    assert run.out is not None  # noqa: S101
+    return run.out.best
+
+
+PLUGIN = Plugin(lambda params, tick: Tadv(params, tick=tick), PRESETS)
