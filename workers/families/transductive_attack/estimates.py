@@ -1,0 +1,130 @@
+"""Records to numbers: every estimate of the family with its interval, and the counts they can be recomputed from."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from app.contracts.estimates import Estimate, metric_name
+from app.contracts.families.transductive_attack import TransductiveAttackParams
+from workers.families.protocol import Records
+from workers.families.transductive_attack.sample import (
+    CLEAN,
+    STATIC,
+    STATIC_ATTACKS,
+    Games,
+    Gap,
+    Outcomes,
+    loss_to_static,
+    overestimate,
+)
+from workers.stats.estimating import estimate, mean, proportion, seed_of
+
+Estimates = dict[str, Estimate]
+
+
+def estimate_all(params: TransductiveAttackParams, done: Mapping[str, Records], seed: int) -> Estimates:
+    """Return every estimate of the family.
+
+    Intervals are about the population the examples are drawn from, given what defenders drew in these repeats. What
+    rests on games of which every repeat failed has the value None and n 0; of a game some of whose repeats failed, the
+    others count.
+
+    Args:
+        params: Of the check.
+        done: Records by stage: ``static`` and those of :func:`game_of`.
+        seed: The same seed gives the same intervals.
+    """
+    games = Games(params, done)
+    robust = games.static_robust()
+    found = {
+        "static_accuracy": rate(games.static("correct"), []),
+        "static_robustness": rate(None if robust is None else robust[1], []),
+    }
+    for defence in games.defences:
+        found |= defence_estimates(games, defence, seed)
+    return found
+
+
+def defence_estimates(games: Games, defence: str, seed: int) -> Estimates:
+    """Return what one defence keeps without an attack and under each, and what that is worth."""
+    clean = games.outcomes(defence, CLEAN)
+    found = {metric_name("clean_accuracy", defence=defence): rate(clean, seed_of(seed, f"clean {defence}"))}
+    for attack in games.attacks:
+        outcomes = games.outcomes(defence, attack)
+        named = {"defence": defence, "attack": attack}
+        found[metric_name("robustness", **named)] = rate(outcomes, seed_of(seed, f"robustness {defence} {attack}"))
+        found[metric_name("robustness_std", **named)] = spread(outcomes)
+    found[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
+    found[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
+    if games.is_rejecting(defence):
+        for attack in (CLEAN, *games.attacks):
+            rejected = games.outcomes(defence, attack, "rejected")
+            name = metric_name("rejection_rate", defence=defence, attack=attack)
+            found[name] = rate(rejected, seed_of(seed, f"rejection {defence} {attack}"))
+    return found
+
+
+def rate(outcomes: Outcomes | None, seed: list[int]) -> Estimate:
+    """Return the share of hits: Clopper-Pearson for one repeat, the bootstrap over examples for several.
+
+    Repeats that agree on every example, as a defence without randomness makes them, are one; so a share of none or of
+    all keeps an interval, of which a bootstrap would have nothing left.
+    """
+    if outcomes is None or (outcomes.hits == outcomes.hits[0]).all():
+        return proportion(np.zeros(0, dtype=bool) if outcomes is None else outcomes.hits[0])
+    return mean(outcomes.shares, seed)
+
+
+def spread(outcomes: Outcomes | None) -> Estimate:
+    """Return the standard deviation (n - 1) over repeats; None for fewer than two."""
+    if outcomes is None or len(outcomes) == 0 or len(outcomes.hits) < 2:
+        return estimate(None, None, 0)
+    return estimate(float(outcomes.hits.mean(axis=1).std(ddof=1)), None, len(outcomes))
+
+
+def paired(gap: Gap | None, *, turned: bool = False) -> Estimate:
+    """Return a gap as an estimate; ``turned``, how far the lowest lies above the reference."""
+    if gap is None:
+        return estimate(None, None, 0)
+    value, (low, high) = gap.value, gap.interval
+    if turned:
+        # Subtracted from 0, so that no difference comes out as -0.
+        value, low, high = 0 - value, 0 - high, 0 - low
+    return Estimate(value=value, low=low, high=high, n=gap.n, method="paired")
+
+
+def count(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict[str, int]:
+    """Return the whole numbers behind every rate.
+
+    Of a game, ``n`` examples errored in none of the ``repeats`` that did not fail; ``correct`` and ``rejected`` are
+    over all of these, so a rate is ``correct / (n * repeats)``.
+    """
+    games = Games(params, done)
+    correct = games.static("correct")
+    counts = {
+        "n": done[STATIC].num_rows,
+        "errored": done[STATIC].num_rows - (0 if correct is None else len(correct)),
+        "static_correct": 0 if correct is None else int(correct.hits.sum()),
+    }
+    for attack, column in STATIC_ATTACKS.items():
+        robust = games.static(column)
+        if robust is not None:
+            counts[metric_name("static_robust", attack=attack)] = int(robust.hits.sum())
+    for defence in games.defences:
+        is_rejecting = games.is_rejecting(defence)
+        for attack in (CLEAN, *games.attacks):
+            counts |= _count(games, defence, attack, is_rejecting=is_rejecting)
+    return counts
+
+
+def _count(games: Games, defence: str, attack: str, *, is_rejecting: bool) -> dict[str, int]:
+    outcomes = games.outcomes(defence, attack)
+    counts = {"failed": len(games.failures(defence, attack)), "n": 0, "errored": 0, "repeats": 0, "correct": 0}
+    if outcomes is not None:
+        counts["n"], counts["repeats"] = len(outcomes), len(outcomes.hits)
+        counts["errored"] = max(games.sizes(defence, attack)) - len(outcomes)
+        counts["correct"] = int(outcomes.hits.sum())
+    if is_rejecting:
+        rejected = games.outcomes(defence, attack, "rejected")
+        counts["rejected"] = 0 if rejected is None else int(rejected.hits.sum())
+    return {metric_name(name, defence=defence, attack=attack): number for name, number in counts.items()}
