@@ -1,0 +1,171 @@
+"""Records to the tables and curves behind the figures, as JSON values: no NaN, nothing undefined but null."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.contracts.families.transductive_attack import ADAPTIVE, MODEL_SPACE, TransductiveAttackParams
+from workers.defences.urejectron import THRESHOLDS, errors_among_accepted, rejection_rates
+from workers.families.protocol import Records
+from workers.families.transductive_attack.sample import (
+    CLEAN,
+    Floats,
+    Games,
+    Gap,
+    Outcomes,
+    loss_to_static,
+    overestimate,
+)
+from workers.stats.samples import Sample
+
+
+def make_series(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict[str, Any]:
+    """Return every series of the family.
+
+    Returns:
+        ``robustness``: each defence under each attack, ``clean`` first, and every repeat of it. ``compared``: which
+        attacks ``overestimate`` and ``gain_over_static`` are between, for each defence. ``iterations``: of each attack
+        that simulates a defence, how its iterations did and which were sent. ``rejection``: of each game of a defence
+        that may reject, error among accepted and rejection rate at 100 thresholds.
+    """
+    games = Games(params, done)
+    defences = games.defences
+    attacks = (CLEAN, *games.attacks)
+    simulating = [attack for attack in games.attacks if attack in MODEL_SPACE]
+    iterated = [iterations(games, defence, attack) for defence in defences for attack in simulating]
+    rejecting = [defence for defence in defences if games.is_rejecting(defence)]
+    curves = [rejection(games, defence, attack) for defence in rejecting for attack in attacks]
+    return {
+        "robustness": [_row(games, defence, attack) for defence in defences for attack in attacks],
+        "compared": [_compared(games, defence) for defence in defences],
+        "iterations": [found for found in iterated if found is not None],
+        "rejection": [found for found in curves if found is not None],
+    }
+
+
+def iterations(games: Games, defence: str, attack: str) -> dict[str, Any] | None:
+    """Return how an attack's iterations did in the attacker's simulation, or None where no game has numbers.
+
+    All repeats and examples count, each with its round's scores: the accuracy of the model that an iteration induced.
+    A round that ends at its first success keeps its last score, as who is left alone is hardest to fool; ``n`` counts
+    those that came as far. ``best`` is of the lowest score until then: what the attacker would go by had he stopped
+    there. ``selected`` counts those that were sent an iteration's images.
+
+    Returns:
+        ``points`` by iteration; ``clean_sent``, how often no iteration was good enough; ``n``, examples times repeats;
+        ``clean_score``, of the clean batch where rounds begin with judging it, else null.
+    """
+    samples = games.samples(defence, attack, ["scores", "selected"])
+    rounds: list[list[float]] = []
+    selected: list[int] = []
+    for sample in samples.values():
+        for scores, sent in zip(sample["scores"], sample.floats("selected"), strict=True):
+            # An example without either was not attacked this way.
+            if scores is not None and np.isfinite(sent):
+                rounds.append([float(score) for score in scores])
+                selected.append(int(sent))
+    if not any(rounds):
+        return None
+    table = _table(rounds)
+    # Where the clean batch is judged too its score comes first, and a whole round has one more than iterations.
+    first = int(table.shape[1] > games.params.iterations + 1)
+    attacks = table[:, first:]
+    best = np.fmin.accumulate(attacks, axis=1)
+    points = [
+        {
+            "iteration": number,
+            "score": _mean(attacks[:, number]),
+            "n": sum(len(scores) > first + number for scores in rounds),
+            "best": _mean(best[:, number]),
+            "selected": selected.count(number),
+        }
+        for number in range(attacks.shape[1])
+    ]
+    return {
+        "defence": defence,
+        "attack": attack,
+        "n": len(rounds),
+        "points": points,
+        "clean_sent": sum(sent < 0 for sent in selected),
+        "clean_score": _mean(table[:, 0]) if first else None,
+    }
+
+
+def rejection(games: Games, defence: str, attack: str) -> dict[str, Any] | None:
+    """Return a rejecting defence's curves over the threshold, the mean over repeats; None where it gave no scores.
+
+    ``error_among_accepted`` is wrong answers over accepted examples, 0 where none is (the official code); the answer
+    counts that would be given were the example not rejected.
+    """
+    columns = ["label", "prediction", "rejection_score"]
+    samples = [sample for sample in games.samples(defence, attack, columns).values() if _is_scored(sample)]
+    if not samples:
+        return None
+    rates = [rejection_rates(sample.floats("rejection_score")) for sample in samples]
+    errors = [
+        errors_among_accepted(sample.floats("rejection_score"), sample["prediction"] != sample["label"])
+        for sample in samples
+    ]
+    return {
+        "defence": defence,
+        "attack": attack,
+        "n": samples[0].valid,
+        "thresholds": THRESHOLDS.tolist(),
+        "rejection_rate": np.mean(rates, axis=0).tolist(),
+        "error_among_accepted": np.mean(errors, axis=0).tolist(),
+    }
+
+
+def _row(games: Games, defence: str, attack: str) -> dict[str, Any]:
+    outcomes: Outcomes | None = games.outcomes(defence, attack)
+    has_numbers = outcomes is not None and len(outcomes) > 0
+    return {
+        "defence": defence,
+        "attack": attack,
+        "is_adaptive": attack in ADAPTIVE,
+        "robustness": float(outcomes.hits.mean()) if outcomes is not None and has_numbers else None,
+        "repeats": outcomes.hits.mean(axis=1).tolist() if outcomes is not None and has_numbers else [],
+        "failed": len(games.failures(defence, attack)),
+    }
+
+
+def _compared(games: Games, defence: str) -> dict[str, Any]:
+    return {
+        "defence": defence,
+        "overestimate": _named(overestimate(games, defence)),
+        "gain_over_static": _named(loss_to_static(games, defence)),
+    }
+
+
+def _named(gap: Gap | None) -> dict[str, Any] | None:
+    """Return both sides of a gap; rates are over the examples they share, and may differ from those of either alone."""
+    if gap is None:
+        return None
+    return {
+        "reference": gap.reference,
+        "reference_rate": gap.reference_rate,
+        "lowest": gap.lowest,
+        "lowest_rate": gap.lowest_rate,
+        "n": gap.n,
+    }
+
+
+def _table(rounds: Sequence[Sequence[float]]) -> Floats:
+    """Return ragged rows as one array; shorter ones keep their last value, empty ones are NaN."""
+    found = np.full((len(rounds), max(len(scores) for scores in rounds)), np.nan)
+    for row, scores in enumerate(rounds):
+        found[row, : len(scores)] = scores
+        found[row, len(scores) :] = scores[-1] if scores else np.nan
+    return found
+
+
+def _is_scored(sample: Sample) -> bool:
+    # An operator's defence may score on a scale of its own, on which these thresholds say nothing.
+    scores = sample.floats("rejection_score")
+    return bool(len(scores) and ((scores >= 0) & (scores <= 1)).all())
+
+
+def _mean(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
