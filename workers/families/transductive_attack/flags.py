@@ -1,0 +1,318 @@
+"""Doubts about the numbers, and what they say of a defence: each with what it means and what to do."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from app.contracts.estimates import Estimate, Flag, metric_name
+from app.contracts.families.transductive_attack import (
+    ADAPTIVE,
+    MODEL_SPACE,
+    NEEDS_TRAINING,
+    WHOLE_SAMPLE,
+    TransductiveAttackParams,
+)
+from workers.families.protocol import Records
+from workers.families.transductive_attack.sample import CLEAN, Games, drop, loss_to_static, overestimate
+
+OVERSTATED = 0.02
+"""Robustness that may surely be made up before it is told; in the paper it is 4.8 points of DENT's, 38 of RMC's."""
+
+LOST = 0.05
+"""Accuracy that a defence may cost where nobody attacks."""
+
+WEAKER = 0.01
+"""Share of examples that PGD breaks and AutoAttack does not; restarts and chance explain some in a thousand."""
+
+REASON = 300
+"""Characters of a reason that are told."""
+
+UNADAPTED = "identity"
+"""It does not adapt, so an attack on the static model knows all of it."""
+
+
+def doubt(
+    params: TransductiveAttackParams,
+    done: Mapping[str, Records],
+    estimates: Mapping[str, Estimate],
+    *,
+    randomized: Collection[str] = NEEDS_TRAINING,
+) -> list[Flag]:
+    """Return every flag of a result, the graver ones first.
+
+    Args:
+        params: Of the check.
+        done: Records by stage.
+        estimates: Of the result.
+        randomized: Defences that draw random numbers; of those shipped these are the ones that learn.
+    """
+    games = Games(params, done)
+    found = [
+        *defence_failed(games),
+        *overestimated(games, estimates),
+        *worse_than_static(games, estimates),
+        *no_adaptive_attack(games),
+        *adaptive_weaker_than_transfer(games, estimates),
+        *clean_accuracy_lost(games),
+        *autoattack_weaker_than_pgd(games),
+        *selection_fell_back(games),
+        *varies_between_repeats(games, estimates),
+        *one_repeat(games, randomized),
+        *adversarial_order(games),
+    ]
+    return sorted(found, key=lambda flag: ("error", "warning", "info").index(flag.severity))
+
+
+def defence_failed(games: Games) -> list[Flag]:
+    """Flag every game that has no numbers, with its reason; games of a defence that failed alike are told together."""
+    found = []
+    for defence in games.defences:
+        alike: dict[str, dict[str, list[int]]] = {}
+        for attack in (CLEAN, *games.attacks):
+            for repeat, reason in games.failures(defence, attack).items():
+                alike.setdefault(reason, {}).setdefault(attack, []).append(repeat)
+        for reason, failed in alike.items():
+            told = ", ".join(_game(games, attack, repeats) for attack, repeats in failed.items())
+            flag = _flag(
+                "defence_failed",
+                "error",
+                f"{defence} failed {told}: {reason[:REASON].rstrip('. ')}. These games have no numbers: what rests on "
+                "them alone is null, and where other repeats went through those count, which may flatter a defence "
+                "that fails when it is hard pressed. The other games stand. Mend the defence or its hyper-parameters, "
+                "or give it more time (round_timeout_s), and submit again.",
+            )
+            found.append(flag)
+    return found
+
+
+def overestimated(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
+    """Flag robustness that is surely there under attacks on the static model alone."""
+    found = []
+    for defence in games.defences:
+        gap, low = overestimate(games, defence), estimates[metric_name("overestimate", defence=defence)].low
+        if gap is None or low is None or low <= OVERSTATED:
+            continue
+        flag = _flag(
+            "overestimated",
+            "warning",
+            f"Under {gap.reference}, made on the static model, {defence} keeps {gap.reference_rate:.1%}; under "
+            f"{gap.lowest}, which knows it, {gap.lowest_rate:.1%}. Transfer attacks overstate it by "
+            f"{_points(gap.value)} (at least {_points(low)}): that part is robustness against those who do not know of "
+            "the defence. Quote the lowest number, and compare defences by gain_over_static.",
+        )
+        found.append(flag)
+    return found
+
+
+def worse_than_static(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
+    """Flag a defence that surely does harm: under attack it keeps less than the model without it."""
+    found = []
+    for defence in games.defences:
+        gap, high = loss_to_static(games, defence), estimates[metric_name("gain_over_static", defence=defence)].high
+        if gap is None or high is None or high >= 0:
+            continue
+        flag = _flag(
+            "worse_than_static",
+            "warning",
+            f"Under {gap.lowest} {defence} keeps {gap.lowest_rate:.1%}, the static model under {gap.reference} "
+            f"{gap.reference_rate:.1%}: with the defence the model is {_points(gap.value)} less robust (at least "
+            f"{_points(-high)}). Adapting gives an attacker one more thing to turn. Serve the model without it.",
+        )
+        found.append(flag)
+    return found
+
+
+def no_adaptive_attack(games: Games) -> list[Flag]:
+    """Flag defences of which no number is about an attacker who knows them, and those nobody simulated."""
+    unknown: list[str] = []
+    unsimulated: list[str] = []
+    for defence in games.defences:
+        known = [attack for attack in games.attacks if attack in ADAPTIVE and games.outcomes(defence, attack)]
+        if defence == UNADAPTED or set(known) & set(MODEL_SPACE):
+            continue
+        (unsimulated if known else unknown).append(defence)
+    found = []
+    if unknown:
+        asked = [attack for attack in games.attacks if attack in ADAPTIVE]
+        why = "failed in every repeat" if asked else "was asked for"
+        flag = _flag(
+            "no_adaptive_attack",
+            "warning",
+            f"On {', '.join(unknown)} {'every' if asked else 'no'} attack that knows the defence {why}. The numbers "
+            "say nothing about an attacker who knows it: carried over from the static model, attacks meet another "
+            "model than they were made for. Ask for fpa, gmsa_avg and gmsa_min before relying on any robustness here.",
+        )
+        found.append(flag)
+    if unsimulated:
+        flag = _flag(
+            "defence_not_simulated",
+            "warning",
+            f"On {', '.join(unsimulated)} the only attack that knows the defence is defence_autoattack. It takes the "
+            "batch apart while it runs, so the model it attacks is not the one that answers, and it is known to "
+            "overestimate (DENT: 78.8 % against 59.6 % under gmsa_min). Ask for fpa, gmsa_avg and gmsa_min.",
+        )
+        found.append(flag)
+    return found
+
+
+def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
+    """Note attacks that know a defence and surely do less than one that does not: they were not at their best."""
+    found = []
+    for defence in games.defences:
+        gap, high = overestimate(games, defence), estimates[metric_name("overestimate", defence=defence)].high
+        if defence == UNADAPTED or gap is None or high is None or high >= 0:
+            continue
+        flag = _flag(
+            "adaptive_weaker_than_transfer",
+            "info",
+            f"{gap.lowest}, which knows {defence}, leaves {gap.lowest_rate:.1%}; {gap.reference}, without knowing it, "
+            f"{gap.reference_rate:.1%}. Who knows a defence can do all that others can, so the attack was short of "
+            "steps or iterations, or the defence hardly adapts and AutoAttack outdoes plain PGD. That overestimate is "
+            "negative is no sign of strength; gain_over_static goes by the lowest of all. Raise steps and iterations.",
+        )
+        found.append(flag)
+    return found
+
+
+def clean_accuracy_lost(games: Games) -> list[Flag]:
+    """Flag a defence that costs accuracy where nobody attacks."""
+    found = []
+    static = games.static("correct")
+    for defence in games.defences:
+        clean = games.outcomes(defence, CLEAN)
+        lost = None if static is None or clean is None else drop(static, clean)
+        if lost is None or lost[0] <= LOST or lost[1][0] <= 0:
+            continue
+        rejected = games.outcomes(defence, CLEAN, "rejected") if games.is_rejecting(defence) else None
+        refused = (
+            "" if rejected is None else f" It rejects {rejected.hits.mean():.1%} of the examples; they count as wrong."
+        )
+        flag = _flag(
+            "clean_accuracy_lost",
+            "warning",
+            f"Without an attack the accuracy of {defence} is {_points(lost[0])} below that of the static model (at "
+            f"least {_points(lost[1][0])}).{refused} What is paid on every example has to be weighed against what is "
+            "gained under attack; see that its preset was made for this model and data, and that its batches are as "
+            "large as it needs.",
+        )
+        found.append(flag)
+    return found
+
+
+def autoattack_weaker_than_pgd(games: Games) -> list[Flag]:
+    """Flag examples that withstand AutoAttack on the static model and not PGD: AutoAttack fell short there."""
+    strong, weak = games.static("robust_autoattack"), games.static("robust_pgd")
+    if strong is None or weak is None or len(strong) == 0:
+        return []
+    missed = strong.hits[0] & ~weak.hits[0]
+    share = float(missed.mean())
+    if share == 0:
+        return []
+    worst = float((strong.hits[0] & weak.hits[0]).mean())
+    return [
+        _flag(
+            "autoattack_weaker_than_pgd",
+            "warning" if share > WEAKER else "info",
+            f"{int(missed.sum())} of {len(missed)} examples ({share:.1%}) withstand AutoAttack on the static model and "
+            f"fall to PGD. static_robustness is AutoAttack's and too high by at least these (against the worse of the "
+            f"two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign of gradients "
+            "that mislead it, or of an autoattack_queries set low.",
+        )
+    ]
+
+
+def selection_fell_back(games: Games) -> list[Flag]:
+    """Note how often an attacker found nothing better to send than the clean batch."""
+    found = []
+    for defence in games.defences:
+        told = []
+        for attack in (attack for attack in games.attacks if attack in MODEL_SPACE):
+            read = games.samples(defence, attack, ["selected"]).values()
+            selected = np.concatenate([np.empty(0), *(sample.floats("selected") for sample in read)])
+            selected = selected[np.isfinite(selected)]
+            if (selected < 0).any():
+                told.append(f"{attack} {float((selected < 0).mean()):.1%}")
+        if not told:
+            continue
+        flag = _flag(
+            "selection_fell_back",
+            "info",
+            f"In some rounds no iteration brought the simulated {defence} lower than the clean batch leaves it, and "
+            f"the clean batch was sent, as the authors' code does (share of examples: {', '.join(told)}). These were "
+            "not attacked at all. Where it is often, the attack may be weak rather than the defence strong: raise "
+            "steps, step_size or iterations.",
+        )
+        found.append(flag)
+    return found
+
+
+def varies_between_repeats(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
+    """Note numbers that the defender's randomness moves by more than their intervals, of examples alone, are wide."""
+    told = []
+    for defence in games.defences:
+        for attack in games.attacks:
+            named = {"defence": defence, "attack": attack}
+            outcomes = games.outcomes(defence, attack)
+            std, kept = (estimates[metric_name(name, **named)] for name in ("robustness_std", "robustness"))
+            if outcomes is None or std.value is None or kept.low is None or kept.high is None:
+                continue
+            chance = 2 * std.value / float(np.sqrt(len(outcomes.hits)))
+            if chance > kept.high - kept.low:
+                told.append(f"{defence} under {attack} +-{_points(chance)}")
+    if not told:
+        return []
+    return [
+        _flag(
+            "varies_between_repeats",
+            "info",
+            "Intervals are about other examples, given what the defender drew in these repeats. Here what it draws "
+            f"matters more than they are wide (two standard errors of the mean over repeats: {', '.join(told)}). Raise "
+            "repeats, and state robustness_std beside the mean.",
+        )
+    ]
+
+
+def one_repeat(games: Games, randomized: Collection[str]) -> list[Flag]:
+    """Note defences that draw random numbers and were played once."""
+    once = [defence for defence in games.defences if defence in randomized]
+    if games.params.repeats > 1 or not once:
+        return []
+    return [
+        _flag(
+            "one_repeat_of_a_randomised_defence",
+            "info",
+            f"The answers of {', '.join(once)} depend on what the defender draws, and each game was played once. How "
+            "much the numbers vary with that is not known and in no interval (the paper found a standard deviation of "
+            "1.6 to 2.1 points for RMC). Set repeats to 3 or more before comparing defences.",
+        )
+    ]
+
+
+def adversarial_order(games: Games) -> list[Flag]:
+    """Note that examples came sorted by label, for the defences that adapt batch by batch."""
+    moved = [defence for defence in games.defences if defence not in (*WHOLE_SAMPLE, UNADAPTED)]
+    if games.params.order != "adversarial" or not moved:
+        return []
+    return [
+        _flag(
+            "adversarial_order",
+            "info",
+            "Examples came sorted by label within windows of two batches, as an attacker who decides the order would "
+            f"send them, so batches of {', '.join(moved)} hold few classes; without an attack too. Compare these "
+            "numbers with the natural order's of a second check: what differs is the price of trusting the order.",
+        )
+    ]
+
+
+def _flag(code: str, severity: Literal["info", "warning", "error"], message: str) -> Flag:
+    return Flag(code=code, severity=severity, message=message)
+
+
+def _game(games: Games, attack: str, repeats: Iterable[int]) -> str:
+    under = "without an attack" if attack == CLEAN else f"under {attack}"
+    return under if games.params.repeats == 1 else f"{under} (repeat {', '.join(str(repeat) for repeat in repeats)})"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.1f} points"
