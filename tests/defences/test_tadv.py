@@ -143,7 +143,7 @@ def test_an_attackers_copy_differs_by_its_generator_alone() -> None:
         {"batch_size": 20},
         {"is_augmented": True},
         {"optimizer": "sgd"},
-        {"learning_rate": 1e-3},
+        {"learning_rate": 2e-3},
         {"weight_decay": 0.1},
         {"milestones": (0,)},
         {"network": "resnet20"},

@@ -100,8 +100,9 @@ PRESETS = {
         weight_decay=5e-4,
         milestones=(100, 105),
     ),
-    # Small batches and a higher rate: what robustness a minute can buy grows with the number of steps.
-    "small": TadvParams(network="small", step_size=0.1, attack_steps=7, epochs=8, batch_size=32, learning_rate=4e-3),
+    # Small batches: what robustness a minute can buy grows with the number of steps. At four times the rate a training
+    # on MNIST ended at chance: from where all answers are equal no attack has a gradient to start from.
+    "small": TadvParams(network="small", step_size=0.1, attack_steps=7, epochs=8, batch_size=32),
 }
 
 
