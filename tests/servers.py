@@ -231,14 +231,21 @@ class Process:
                 self.wait()
 
 
-def local_worker(environment: dict[str, str], log: Path) -> Process:
+def local_worker(environment: dict[str, str], log: Path, *, module: str = "workers.local") -> Process:
     """Start an embedded worker."""
-    return Process(["-m", "workers.local"], environment, log)
+    return Process(["-m", module], environment, log)
 
 
-def celery_worker(environment: dict[str, str], log: Path, *, queues: str = "gpu", beat: bool = False) -> Process:
+def celery_worker(
+    environment: dict[str, str],
+    log: Path,
+    *,
+    module: str = "workers.celery_app",
+    queues: str = "gpu",
+    beat: bool = False,
+) -> Process:
     """Start a Celery worker of the distributed set-up; with ``beat`` it is the scheduler."""
-    arguments = ["-m", "celery", "-A", "workers.celery_app", "worker", "-P", "solo", "-Q", queues, "-l", "info"]
+    arguments = ["-m", "celery", "-A", module, "worker", "-P", "solo", "-Q", queues, "-l", "info"]
     name = f"{uuid4().hex[:8]}@%h"
     return Process(
         [*arguments, "-n", name, "--without-gossip", "--without-mingle", *(["-B"] if beat else [])], environment, log

@@ -13,6 +13,7 @@ from app.core.database import Database, connect
 from app.core.lifecycle import count_work, count_workers, reap
 from app.core.queue import Bell
 from app.core.retention import sweep_old
+from app.core.saves import has_due_discards
 from app.core.settings import get_settings
 from app.core.storage import open_store
 from workers.celery_app import app
@@ -79,7 +80,8 @@ def housekeep() -> None:
         reap(_database(), max_attempts=settings.max_attempts)
         sweep_old(_database())
         with _database().read() as session:
-            wanted = min(count_work(session), count_workers(session))
+            # The scheduler may have no store; whoever is rung deletes what is discarded, with or without other work.
+            wanted = min(max(count_work(session), has_due_discards(session)), count_workers(session))
     except SQLAlchemyError as error:
         log.warning("the database does not answer; the next sweep tries again: %s", error)
         return

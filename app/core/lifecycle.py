@@ -13,6 +13,7 @@ from app.contracts.problems import StoredProblem
 from app.contracts.states import TERMINAL, ModelState, RunState
 from app.core.database import Database, epoch_now
 from app.core.events import record_event
+from app.core.saves import drop_saves
 from app.core.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow, WorkerRow
 from app.core.tables.base import utc_now
 from app.core.transitions import claim, heartbeat, holds, is_free, lock, move
@@ -154,6 +155,7 @@ def close_shard(session: Session, shard_id: str, token: str | None, state: RunSt
     if not move(session, ShardRow, state, *mine, token=None, lease_until=None, **values):
         return False
     audit_id, check_id = owner
+    drop_saves(session, ShardRow.id == shard_id)
     _count_closed(session, check_id, 1)
     _record_progress(session, audit_id, check_id)
     _settle_cancelled(session, audit_id)
@@ -245,6 +247,7 @@ def cancel_audit(session: Session, audit_id: str) -> bool:
         move(session, CheckRow, RunState.CANCELLING, CheckRow.id == check_id)
         record_event(session, audit_id, "check", {"check": check_id, "state": RunState.CANCELLING})
         waiting = move(session, ShardRow, RunState.CANCELLED, ShardRow.check_id == check_id, sources={RunState.QUEUED})
+        drop_saves(session, ShardRow.check_id == check_id)
         _count_closed(session, check_id, waiting)
     _settle_cancelled(session, audit_id)
     return True
@@ -263,7 +266,10 @@ def _settle_cancelled(session: Session, audit_id: str) -> None:
 
 
 def retry_audit(session: Session, audit_id: str) -> bool:
-    """Queue a failed audit's failed shards again; those that succeeded keep their records. False when not failed."""
+    """Queue a failed audit's failed shards again, from their beginning; those that succeeded keep their records.
+
+    False when the audit has not failed.
+    """
     if lock(session, AuditRow, audit_id) is None:
         return False
     if not move(session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.FAILED}, error=None):
@@ -297,7 +303,7 @@ def retry_audit(session: Session, audit_id: str) -> bool:
 
 
 def give_back(session: Session, shard_id: str, token: str, *, counts: bool, **values: Any) -> bool:
-    """Queue a shard again: its worker stops (the attempt does not count) or stumbled (it does)."""
+    """Queue a shard again with what it saved: its worker stops (the attempt does not count) or stumbled (it does)."""
     if not counts:
         values["attempts"] = ShardRow.attempts - 1
     return bool(

@@ -45,6 +45,22 @@ class ArtifactStore(Protocol):
         """Store bytes and return their digest."""
         ...
 
+    def put_passing(self, data: bytes, digest: str) -> None:
+        """Store bytes that are replaced soon and read seldom, without a copy in this machine's cache.
+
+        Only for bytes nobody else can be storing under the same ``digest``: a process killed here may leave part of
+        them, which :meth:`delete` removes too.
+        """
+        ...
+
+    def read_passing(self, digest: str) -> bytes:
+        """Return such bytes, verified, without a copy in this machine's cache.
+
+        Raises:
+            ArtifactMissingError: There is no such file, or it holds something else.
+        """
+        ...
+
     def local_path(self, digest: str) -> Path:
         """Return a path on this machine with the bytes; never write to it.
 
@@ -66,6 +82,17 @@ def digest_of(path: Path) -> str:
     """Return ``sha256:<hex>`` of a file, read in chunks."""
     with path.open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of_bytes(data: bytes) -> str:
+    """Return ``sha256:<hex>`` of bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def _verified(data: bytes, digest: str) -> bytes:
+    if digest_of_bytes(data) != digest:
+        raise ArtifactMissingError(f"{digest}: the stored bytes have another digest")
+    return data
 
 
 def _key(digest: str) -> str:
@@ -101,12 +128,27 @@ class LocalStore:
 
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""
-        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        digest = digest_of_bytes(data)
         with temporary_file(self.staging()) as path:
             path.write_bytes(data)
             self.prepare(path, digest)
             self.put_file(path, digest)
         return digest
+
+    def put_passing(self, data: bytes, digest: str) -> None:
+        """Write the file and rename it; see :class:`ArtifactStore`."""
+        path = self._half_written(digest)
+        path.write_bytes(data)
+        self.prepare(path, digest)
+        self.put_file(path, digest)
+
+    def read_passing(self, digest: str) -> bytes:
+        """Read the file; see :class:`ArtifactStore`."""
+        return _verified(self.local_path(digest).read_bytes(), digest)
+
+    def _half_written(self, digest: str) -> Path:
+        # By its digest, so that whoever deletes that finds it.
+        return self.staging() / _key(digest).rpartition("/")[2]
 
     def local_path(self, digest: str) -> Path:
         """Return the path of the bytes; see :class:`ArtifactStore`."""
@@ -123,6 +165,7 @@ class LocalStore:
     def delete(self, digest: str) -> None:
         """Remove the bytes, if they are there."""
         (self._root / _key(digest)).unlink(missing_ok=True)
+        self._half_written(digest).unlink(missing_ok=True)
 
 
 class RemoteStore:
@@ -155,11 +198,25 @@ class RemoteStore:
 
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""
-        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        digest = digest_of_bytes(data)
         with temporary_file(self.staging()) as path:
             path.write_bytes(data)
             self.put_file(path, digest)
         return digest
+
+    def put_passing(self, data: bytes, digest: str) -> None:
+        """Upload the bytes; see :class:`ArtifactStore`."""
+        remote = self._remote(digest)
+        self._fs.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
+        self._fs.pipe_file(remote, data)
+
+    def read_passing(self, digest: str) -> bytes:
+        """Download the bytes; see :class:`ArtifactStore`."""
+        try:
+            data = self._fs.cat_file(self._remote(digest))
+        except FileNotFoundError as error:
+            raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
+        return _verified(data, digest)
 
     def local_path(self, digest: str) -> Path:
         """Return a cached copy of the bytes, fetched and verified the first time; see :class:`ArtifactStore`."""

@@ -87,3 +87,39 @@ def test_another_machine_fetches_and_verifies(tmp_path: Path) -> None:
 def test_the_settings_choose_the_store(tmp_path: Path) -> None:
     assert isinstance(open_store(Settings(home=tmp_path)), LocalStore)
     assert isinstance(open_store(Settings(home=tmp_path, artifacts_url="memory://bucket")), RemoteStore)
+
+
+def test_passing_bytes_come_back_verified(store: ArtifactStore) -> None:
+    store.put_passing(BYTES, DIGEST)
+    assert store.read_passing(DIGEST) == BYTES
+    assert not left_in_staging(store)
+    store.delete(DIGEST)
+    with pytest.raises(ArtifactMissingError):
+        store.read_passing(DIGEST)
+    other = "sha256:" + "0" * 64
+    store.put_passing(BYTES, other)
+    with pytest.raises(ArtifactMissingError, match="another digest"):
+        store.read_passing(other)
+
+
+def test_passing_bytes_fill_no_cache(tmp_path: Path) -> None:
+    store = RemoteStore(f"memory://{tmp_path.name}-passing", tmp_path / "cache")
+    store.put_passing(BYTES, DIGEST)
+    store.read_passing(DIGEST)
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_bytes_a_killed_process_had_begun_to_write_are_deleted_by_their_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "artifacts")
+
+    def die(path: Path, digest: str) -> bool:
+        raise SystemExit
+
+    monkeypatch.setattr(store, "prepare", die)
+    with pytest.raises(SystemExit):
+        store.put_passing(BYTES, DIGEST)
+    assert left_in_staging(store)
+    store.delete(DIGEST)
+    assert not left_in_staging(store)

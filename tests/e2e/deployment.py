@@ -78,12 +78,12 @@ class Deployment:
         self.processes.append(process)
         return process
 
-    def add_worker(self) -> Process:
-        """Start one more worker."""
+    def add_worker(self, **module: str) -> Process:
+        """Start one more worker, of another ``module`` than the product's if one is given."""
         log = self.home / f"worker-{len(self.processes)}.log"
         start = celery_worker if self.is_distributed else local_worker
         before = self.workers_alive()
-        process = self._start(start(self.environment, log))
+        process = self._start(start(self.environment, log, **module))
         eventually(lambda: self.workers_alive() > before, what="the worker telling it is there")
         return process
 

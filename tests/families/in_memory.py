@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from app.contracts.estimates import Result
-from workers.families.protocol import SAMPLE, AnyFamily, Batch, Records, Shard
+from workers.families.protocol import SAMPLE, AnyFamily, Batch, Records, Saved, Shard
 
 Data = tuple[Tensor, Tensor]
 
@@ -42,12 +42,23 @@ class Context:
     autocast: torch.dtype | None = None
     ticks: int = 0
     told: int = 0
+    further: Mapping[str, Data] = field(default_factory=dict)
+    kept: Saved | None = None
+    saves: int = 0
 
     def batches(self) -> Iterator[Batch]:
         images, labels = self.data
         for start in range(self.shard.start, self.shard.stop, self.batch_size):
             stop = min(start + self.batch_size, self.shard.stop)
             yield Batch([1000 + i for i in range(start, stop)], images[start:stop], labels[start:stop])
+
+    def together(self) -> Batch:
+        images, labels = self.data
+        start, stop = self.shard.start, self.shard.stop
+        return Batch([1000 + i for i in range(start, stop)], images[start:stop], labels[start:stop])
+
+    def examples_of(self, parameter: str) -> Data:
+        return self.further[parameter]
 
     def tick(self) -> None:
         self.ticks += 1
@@ -67,6 +78,15 @@ class Context:
 
     def records(self, stage: str) -> Records:
         return self.done[stage]
+
+    def saved(self) -> Saved | None:
+        return self.kept
+
+    def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
+        """Keep every state, whether forced or not: a test may resume at any of them."""
+        self.tick()
+        self.saves += 1
+        self.kept = Saved({name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}, notes or {})
 
 
 def run_check(

@@ -106,6 +106,23 @@ class TextExample:
     label: int
 
 
+class Saved(Mapping[str, Tensor]):
+    """What a shard had saved: tensors by name, on the CPU, and ``notes``, the strings saved with them."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
+        self._tensors = dict(tensors)
+        self.notes = dict(notes)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
 class RunContext(Protocol):
     """What a shard is given. Every method may raise :class:`Interrupted`; let it through."""
 
@@ -131,6 +148,17 @@ class RunContext(Protocol):
 
     def batches(self) -> Iterator[Batch]:
         """Yield the shard's batches in order; looks for cancellation before each and counts each as progress after."""
+        ...
+
+    def together(self) -> Batch:
+        """Return all of the shard's examples as one batch, for methods that see them together; progress is yours."""
+        ...
+
+    def examples_of(self, parameter: str) -> tuple[Tensor, Tensor]:
+        """Return the images (n, channels, height, width) and labels (n,) of the further dataset a parameter names.
+
+        On the CPU, in [0, 1], at the model's size and channels; all of them.
+        """
         ...
 
     def tick(self) -> None:
@@ -163,6 +191,36 @@ class RunContext(Protocol):
 
     def records(self, stage: str) -> Records:
         """Return the records of a finished stage of this check."""
+        ...
+
+    def saved(self) -> Saved | None:
+        """Return what this shard saved last, or None when it begins at its beginning. Ask once, before anything else.
+
+        A shard may be begun again: its worker died, was frozen beyond its lease, was asked to stop, or an error came
+        that nobody foresaw. The next attempt begins from the save; one that fails there too without having saved again
+        is followed by an attempt that begins anew, since the state itself may be to blame. Only what the same code
+        saved for the same shard comes back. A shard of a failed audit that is retried begins anew.
+        """
+        ...
+
+    def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
+        """Keep a state from which the shard can go on; it replaces the one before and goes when the shard ends.
+
+        Call it after every round, however short: a call soon after the last save only looks for cancellation, as
+        :meth:`tick` does. A worker asked to stop saves what it is given here, then interrupts. A save that cannot be
+        stored is logged and the shard goes on.
+
+        The records must not depend on where a shard was resumed: save everything that persists between rounds,
+        generators too (``generator.get_state()``), and the rows of the examples that are done.
+
+        Args:
+            state: Tensors by name, on any device; copied here, so that they may change afterwards.
+            notes: Strings by name, for what is no tensor: the reason an attack failed, a summary as JSON.
+            force: Save now, however young the last save is: after a round whose repetition would cost minutes.
+
+        Raises:
+            Interrupted: The shard was cancelled or lost, and nothing is stored; or the worker is asked to stop.
+        """
         ...
 
 

@@ -49,10 +49,10 @@ class Claim:
     ) -> None:
         self.row_id = row_id
         self.token = token
-        self._database = database
+        self.database = database
         self._settings = settings
         self._table = table
-        self._is_stopping = is_stopping
+        self.is_stopping = is_stopping
         self._on_beat = on_beat
         self._ended = threading.Event()
         self._lost = False
@@ -76,11 +76,8 @@ class Claim:
         Raises:
             Interrupted: The shard was cancelled, its lease lost, or the process is stopping.
         """
-        if self._lost:
-            raise LeaseLost(self.row_id)
-        if self._cancelled:
-            raise ShardCancelled(self.row_id)
-        if self._is_stopping():
+        self._insist()
+        if self.is_stopping():
             raise ShuttingDown(self.row_id)
 
     def look(self) -> None:
@@ -88,13 +85,28 @@ class Claim:
         self._watch()
         self.tick()
 
+    def confirm(self) -> None:
+        """Ask the database whether to go on, as :meth:`look`; a process that is stopping may still store what it has.
+
+        Raises:
+            Interrupted: The shard was cancelled or its lease lost.
+        """
+        self._watch()
+        self._insist()
+
+    def _insist(self) -> None:
+        if self._lost:
+            raise LeaseLost(self.row_id)
+        if self._cancelled:
+            raise ShardCancelled(self.row_id)
+
     def progress(self, done: int) -> None:
         """Tell how many of the shard's examples are done; stored at most every second."""
         if time.monotonic() - self._reported_at < PROGRESS_S:
             return
         self._reported_at = time.monotonic()
         try:
-            with self._database.write() as session:
+            with self.database.write() as session:
                 if not report_progress(session, self.row_id, self.token, done, lease_s=self._settings.lease_s):
                     self._lost = True
         except SQLAlchemyError as error:
@@ -110,7 +122,7 @@ class Claim:
 
     def _beat(self) -> None:
         try:
-            with self._database.write() as session:
+            with self.database.write() as session:
                 if not heartbeat(session, self._table, self.row_id, self.token, lease_s=self._settings.lease_s):
                     self._lost = True
                 self._on_beat(session)
@@ -125,7 +137,7 @@ class Claim:
         elif self._table is not CheckRow:
             return
         try:
-            with self._database.read() as session:
+            with self.database.read() as session:
                 state = session.scalar(query)
         except SQLAlchemyError as error:
             log.warning("cannot look after %s: %s", self.row_id, error)

@@ -1,6 +1,7 @@
 """What a family sees while it runs one shard."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,13 +9,16 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from app.core.storage import digest_of_bytes
 from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TextDataset
 from workers.data.sampling import stratified_sample
-from workers.families.protocol import Batch, Records, Shard, TextExample
+from workers.families.protocol import Batch, Records, Saved, Shard, TextExample
 from workers.runtime.claims import Claim
+from workers.runtime.code import code_version
 from workers.runtime.resources import Resources
+from workers.runtime.saving import Saving
 from workers.runtime.seeds import derive_seed, example_generators
 from workers.runtime.stored import StoredRecords
 from workers.targets.endpoint import EndpointClassifier
@@ -34,8 +38,11 @@ class ShardJob:
         further_datasets: Other datasets by the parameter naming them.
         earlier: Artifacts of the records of the stages before this one.
         sent: Texts this check's other shards have sent through a text model so far.
+        saved: The shard's save, if it has one.
+        may_resume: Whether this attempt may begin from it.
     """
 
+    shard_id: str
     check_id: str
     kind: str
     params: dict[str, object]
@@ -52,6 +59,22 @@ class ShardJob:
     further_datasets: dict[str, DatasetRow]
     earlier: dict[str, list[str]]
     sent: int
+    saved: str | None
+    may_resume: bool
+
+    def belongs_to(self) -> str:
+        """Return a digest of all that a state inside this shard depends on, the code that runs it included."""
+        rows: list[tuple[str, ModelRow | DatasetRow]] = [("model", self.model), ("source", self.source)]
+        rows += [*sorted(self.further_models.items()), *sorted(self.further_datasets.items())]
+        facts = {
+            "shard": [self.shard_id, self.shard.stage, self.shard.start, self.shard.stop],
+            "kind": self.kind,
+            "params": self.params,
+            "sample": [self.seed, self.samples, self.batch_size],
+            "resources": [[name, row.digest, row.manifest] for name, row in rows],
+            "code": code_version(),
+        }
+        return digest_of_bytes(json.dumps(facts, sort_keys=True).encode())
 
 
 class ShardContext:
@@ -63,6 +86,9 @@ class ShardContext:
         self._claim = claim
         self._earlier = StoredRecords(job.earlier, resources)
         self._asked: tuple[ScoringService, Meters] | None = None
+        self._saving = Saving(
+            resources.store, claim, belongs_to=job.belongs_to(), digest=job.saved, may_resume=job.may_resume
+        )
 
     @property
     def classifier(self) -> ImageClassifier:
@@ -110,19 +136,34 @@ class ShardContext:
         for first in range(0, len(positions), self._job.batch_size):
             self._claim.look()
             chosen = positions[first : first + self._job.batch_size]
-            ids = [int(position) for position in chosen]
-            yield Batch(
-                example_ids=ids,
-                images=self._fitted(self.dataset.images(ids)).to(self.device),
-                labels=torch.as_tensor(self.dataset.labels[chosen], dtype=torch.int64, device=self.device),
-            )
-            if first + len(ids) < len(positions):
+            yield self._batch(chosen)
+            if first + len(chosen) < len(positions):
                 # The last batch is told with the shard's end.
-                self._claim.progress(first + len(ids))
+                self._claim.progress(first + len(chosen))
+
+    def together(self) -> Batch:
+        """Return all of the shard's examples as one batch."""
+        self._claim.look()
+        return self._batch(self.positions())
+
+    def _batch(self, positions: NDArray[np.int64]) -> Batch:
+        ids = [int(position) for position in positions]
+        images = self.dataset.images(ids)
+        return Batch(
+            example_ids=ids,
+            images=(self._fitted(images) if self._job.is_further_source else images).to(self.device),
+            labels=torch.as_tensor(self.dataset.labels[positions], dtype=torch.int64, device=self.device),
+        )
+
+    def examples_of(self, parameter: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return images and labels of a further dataset, brought to the model's shape."""
+        dataset = self._resources.dataset(self._job.further_datasets[parameter], self.classifier.input_shape[0])
+        images = self._fitted(dataset.images(list(range(len(dataset.labels)))))
+        return images, torch.as_tensor(dataset.labels, dtype=torch.int64)
 
     def _fitted(self, images: torch.Tensor) -> torch.Tensor:
         size = self.classifier.input_shape[1:]
-        if not self._job.is_further_source or images.shape[2:] == size:
+        if images.shape[2:] == size:
             return images
         return F.interpolate(images, size, mode="bilinear", align_corners=False, antialias=True).clamp(0, 1)
 
@@ -202,3 +243,17 @@ class ShardContext:
     def records(self, stage: str) -> Records:
         """Return the records of a finished stage of this check."""
         return self._earlier[stage]
+
+    def saved(self) -> Saved | None:
+        """Return what this shard saved last; see :class:`workers.families.protocol.RunContext`."""
+        return self._saving.read()
+
+    def save(
+        self, state: Mapping[str, torch.Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False
+    ) -> None:
+        """Keep a state from which the shard can go on; see :class:`workers.families.protocol.RunContext`."""
+        self._saving.write(state, notes or {}, force=force)
+
+    def spent_s(self) -> float:
+        """Return the seconds the shard has taken, with those of earlier attempts up to what this one resumed."""
+        return self._saving.spent_s()

@@ -16,6 +16,7 @@ from app.contracts.states import RunState
 from app.core.database import Database
 from app.core.lifecycle import close_shard, give_back
 from app.core.records import to_parquet
+from app.core.saves import may_resume, sweep_discards
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.errors import WorkError
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 
 def run_shard(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
     """Run a claimed shard to one of its ends: succeeded, failed, cancelled, or queued again."""
-    started = time.monotonic()
     with database.read() as session:
         attempts = session.get_one(ShardRow, claim.row_id).attempts
     try:
@@ -50,7 +50,7 @@ def run_shard(database: Database, resources: Resources, settings: Settings, clai
             error=None,
             queries=asked and asked[0],
             forward_passes=asked and asked[1],
-            seconds=time.monotonic() - started,
+            seconds=context.spent_s(),
         )
     except ShardCancelled:
         end = _ending(RunState.CANCELLED)
@@ -73,26 +73,25 @@ def run_shard(database: Database, resources: Resources, settings: Settings, clai
             end = _queued_again(counts=True, error=problem)
     if not store_patiently(database, lambda session: end(session, claim), patience_s=settings.lease_s):
         log.warning("%s is no longer ours; nothing is written", claim.row_id)
+        return
+    sweep_discards(database, resources.store)
 
 
 def read_job(database: Database, shard_id: str) -> ShardJob:
     """Return everything the database says about a shard."""
     with database.read() as session:
-        shard, check, audit, stage = (
-            session.execute(
-                select(ShardRow, CheckRow, AuditRow, StageRow)
-                .join(CheckRow, CheckRow.id == ShardRow.check_id)
-                .join(AuditRow, AuditRow.id == CheckRow.audit_id)
-                .join(StageRow, (StageRow.check_id == ShardRow.check_id) & (StageRow.name == ShardRow.stage))
-                .where(ShardRow.id == shard_id)
-            )
-            .one()
-            ._tuple()
-        )
+        shard, check, audit, stage = session.execute(
+            select(ShardRow, CheckRow, AuditRow, StageRow)
+            .join(CheckRow, CheckRow.id == ShardRow.check_id)
+            .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+            .join(StageRow, (StageRow.check_id == ShardRow.check_id) & (StageRow.name == ShardRow.stage))
+            .where(ShardRow.id == shard_id)
+        ).one()
         references = parse_manifest(params_contract(check.kind), check.params).references()
         source = audit.dataset_id if stage.source in (SAMPLE, HELD_OUT) else references[stage.source]
         others = select(func.coalesce(func.sum(ShardRow.forward_passes), 0)).where(ShardRow.check_id == check.id)
         return ShardJob(
+            shard_id=shard.id,
             check_id=check.id,
             kind=check.kind,
             params=check.params,
@@ -117,6 +116,8 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             },
             earlier=_earlier(session, check.id, stage),
             sent=int(session.scalar(others) or 0),
+            saved=shard.saved_digest,
+            may_resume=may_resume(shard),
         )
 
 

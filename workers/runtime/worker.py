@@ -14,6 +14,7 @@ from app.core.database import Database
 from app.core.ids import new_id
 from app.core.lifecycle import claim_check, claim_model, claim_shard, count_workers, reap
 from app.core.retention import sweep_old
+from app.core.saves import sweep_discards
 from app.core.settings import Settings
 from app.core.storage import ArtifactStore
 from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
@@ -21,6 +22,7 @@ from app.core.tables.base import utc_now
 from workers.runtime.advancing import advance
 from workers.runtime.checking import check_model
 from workers.runtime.claims import Claim
+from workers.runtime.code import code_version
 from workers.runtime.device import describe, prepare
 from workers.runtime.resources import Resources
 from workers.runtime.running import run_shard
@@ -56,6 +58,8 @@ class Worker:
         self._ring = ring
         self._swept_at = float("-inf")
         self.device = prepare(settings)
+        # Before anybody can replace the sources under this process.
+        code_version()
         self.resources = Resources(store, self.device, settings)
         self.id = new_id("wrk")
         self.name = f"{socket.gethostname()}:{os.getpid()}"
@@ -105,7 +109,10 @@ class Worker:
             self._ring(min(opened - 1, others))
 
     def sweep(self) -> None:
-        """Take back expired leases and tell that this worker is alive; at most every ``reap_s`` seconds."""
+        """Take back expired leases, delete what is discarded, tell that this worker is alive.
+
+        At most every ``reap_s`` seconds.
+        """
         if time.monotonic() - self._swept_at < self._settings.reap_s:
             return
         self._swept_at = time.monotonic()
@@ -113,6 +120,7 @@ class Worker:
             self._tell_alive(session)
         taken = reap(self._database, max_attempts=self._settings.max_attempts)
         sweep_old(self._database)
+        sweep_discards(self._database, self.resources.store)
         if taken:
             log.warning("took back %d expired leases", taken)
 

@@ -3,6 +3,7 @@
 from app.core.tables.access import IdempotencyRow, KeyRow, ProjectRow
 from app.core.tables.audits import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 from app.core.tables.base import Base
+from app.core.tables.files import DiscardRow
 from app.core.tables.resources import DatasetRow, ModelRow
 from app.core.tables.workers import WorkerRow
 
@@ -11,6 +12,7 @@ __all__ = [
     "Base",
     "CheckRow",
     "DatasetRow",
+    "DiscardRow",
     "EventRow",
     "IdempotencyRow",
     "KeyRow",

@@ -97,6 +97,9 @@ class ShardRow(Leased, Base):
     queries: Mapped[int | None] = mapped_column(BigInteger)
     forward_passes: Mapped[int | None] = mapped_column(BigInteger)
     """Scores asked for, and those the model computed: the rest came from a cache. Null where nothing was asked."""
+    saved_digest: Mapped[str | None]
+    saved_attempt: Mapped[int | None]
+    """The state its family saved last, and in which attempt; null in a shard that has ended. See app.core.saves."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 

@@ -1,0 +1,28 @@
+"""Which code this process runs."""
+
+import hashlib
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@lru_cache(maxsize=1)
+def code_version() -> str:
+    """Return a digest of Seatrial's sources and the versions of what computes beside them: torch, numpy, plug-ins.
+
+    Read once, as early as a process can: sources replaced under a running process are not the ones it runs.
+    """
+    found = hashlib.sha256(f"torch {torch.__version__}, numpy {np.__version__}".encode())
+    groups = [group for group in entry_points().groups if group.startswith("seatrial.")]
+    plugins = {(point.value, point.dist and point.dist.version) for g in groups for point in entry_points(group=g)}
+    found.update(repr(sorted(plugins, key=repr)).encode())
+    for package in ("app", "workers"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            found.update(f"\n{path.relative_to(ROOT).as_posix()}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()

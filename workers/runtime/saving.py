@@ -1,0 +1,147 @@
+"""Keeping what a family has reached inside a shard, for whoever has to begin the shard again."""
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+
+from safetensors.torch import load, save
+from sqlalchemy.exc import SQLAlchemyError
+from torch import Tensor
+
+from app.core.saves import announce_save, delete_file, point_at_save
+from app.core.storage import ArtifactMissingError, ArtifactStore, digest_of_bytes
+from workers.families.protocol import Saved
+from workers.runtime.claims import Claim
+
+log = logging.getLogger(__name__)
+
+FORMAT = "seatrial-save/1"
+"""Changes when the bytes, or what they mean, do."""
+
+SAVE_S = 5.0
+"""Seconds between two saves. A shard whose worker dies waits for its lease anyway (60 s), so a few seconds of work
+beside that are little, and a family may call after every round, however short."""
+
+SAVE_SHARE = 20
+"""Saving takes at most one part in so many of the time, however large the state and slow the store."""
+
+
+class Saving:
+    """The save of one claimed shard: read where an attempt begins, replaced while it goes on.
+
+    Args:
+        store: Where the bytes are.
+        claim: The shard; no longer ours, nothing is written.
+        belongs_to: Digest of all a state depends on (check, shard, code): one that belongs to something else is not
+            resumed.
+        digest: The shard's save, if it has one.
+        may_resume: Whether this attempt may begin from it.
+    """
+
+    def __init__(
+        self, store: ArtifactStore, claim: Claim, *, belongs_to: str, digest: str | None, may_resume: bool
+    ) -> None:
+        self._store = store
+        self._claim = claim
+        self._belongs_to = belongs_to
+        self._digest = digest
+        self._may_resume = may_resume
+        self._began_at = time.monotonic()
+        self._due_at = self._began_at + SAVE_S
+
+    def spent_s(self) -> float:
+        """Return the seconds the shard has taken, with those of earlier attempts up to what this one resumed."""
+        return time.monotonic() - self._began_at
+
+    def read(self) -> Saved | None:
+        """Return what was saved last, or None: nothing, or nothing that fits; then begin anew."""
+        self._claim.tick()
+        if self._digest is None or not self._may_resume:
+            return None
+        try:
+            data = self._store.read_passing(self._digest)
+        except ArtifactMissingError as error:
+            log.warning("%s begins anew, its save cannot be read: %s", self._claim.row_id, error)
+            return None
+        header = _header(data)
+        if (header.get("format"), header.get("belongs_to")) != (FORMAT, self._belongs_to):
+            log.warning("%s begins anew: it was saved by other code", self._claim.row_id)
+            return None
+        self._began_at = time.monotonic() - float(header["seconds"])
+        return Saved(load(data), json.loads(header["notes"]))
+
+    def write(self, state: Mapping[str, Tensor], notes: Mapping[str, str], *, force: bool) -> None:
+        """Replace the save; skipped while the last one is young, unless forced or the process is stopping.
+
+        A store or a database that does not answer costs the save, not the shard.
+
+        Raises:
+            Interrupted: The shard was cancelled or lost, and then nothing is written; or the process is stopping, and
+                then the state is saved first.
+        """
+        began_at = time.monotonic()
+        if began_at < self._due_at and not force and not self._claim.is_stopping():
+            self._claim.tick()
+            return
+        self._claim.confirm()
+        self._replace(self._bytes(state, notes))
+        ended_at = time.monotonic()
+        self._due_at = ended_at + max(SAVE_S, SAVE_SHARE * (ended_at - began_at))
+        self._claim.tick()
+
+    def _bytes(self, state: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
+        # Copied: safetensors takes neither tensors that share memory nor such that are not contiguous.
+        tensors = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in state.items()}
+        return save(
+            tensors,
+            metadata={
+                "format": FORMAT,
+                "belongs_to": self._belongs_to,
+                "notes": json.dumps(dict(notes)),
+                "seconds": repr(self.spent_s()),
+                # Makes this save a file of its own: equal states of two shards, or of two claims on one, would
+                # otherwise be one file, which either might delete under the other.
+                "nonce": secrets.token_hex(16),
+            },
+        )
+
+    def _replace(self, data: bytes) -> None:
+        claim, digest = self._claim, digest_of_bytes(data)
+        try:
+            with claim.database.write() as session:
+                announce_save(session, digest)
+            is_stored = self._put(data, digest) and self._point_at(digest)
+        except SQLAlchemyError as error:
+            # Whether the row names the file now is for the database to say; a sweep deletes the one it does not name.
+            log.warning("%s is not saved: %s", claim.row_id, error)
+            return
+        unnamed = self._digest if is_stored else digest
+        if unnamed is not None:
+            delete_file(claim.database, self._store, unnamed)
+        if not is_stored:
+            claim.confirm()
+            log.warning("%s is not saved", claim.row_id)
+            return
+        self._digest, self._may_resume = digest, True
+
+    def _point_at(self, digest: str) -> bool:
+        with self._claim.database.write() as session:
+            return point_at_save(session, self._claim.row_id, self._claim.token, digest)
+
+    def _put(self, data: bytes, digest: str) -> bool:
+        try:
+            self._store.put_passing(data, digest)
+        except Exception as error:
+            # Every kind of store has errors of its own; a full disk must not end what has run for hours.
+            log.warning("%s is not saved: %s", self._claim.row_id, error)
+            return False
+        return True
+
+
+def _header(data: bytes) -> dict[str, str]:
+    """Return the metadata of a safetensors file: 8 bytes of length, then JSON."""
+    length = int.from_bytes(data[:8], "little")
+    header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + length])
+    return header.get("__metadata__", {})
