@@ -67,15 +67,17 @@ def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow
     """
     if further.task != model.task:
         raise TaskMismatchError(f"The model does {model.task}, {further.id} is for {further.task}.", pointer=pointer)
-    if model.task == IMAGES:
+    is_learnt_from = pointer.endswith("/training_dataset")
+    if model.task == IMAGES and not is_learnt_from:
         return
     _check_labels(model, further, pointer)
     if further.digest == dataset.digest:
-        raise InvalidRequestError(
-            f"{further.id} is the dataset that is attacked: leave this out to have validation examples set apart from "
-            "it.",
-            pointer=pointer,
+        remedy = (
+            "a defence that has learnt from its test points shows nothing; name examples of another split."
+            if is_learnt_from
+            else "leave this out to have validation examples set apart from it."
         )
+        raise InvalidRequestError(f"{further.id} is the dataset that is attacked: {remedy}", pointer=pointer)
 
 
 def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:

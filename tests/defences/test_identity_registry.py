@@ -56,7 +56,9 @@ def test_changes_replace_what_the_preset_says() -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(DefenceError, match=r"no defence is called 'rcm'.*dent, identity.*rmc, tent"):
+    with pytest.raises(
+        DefenceError, match=r"no defence is called 'rcm'.*dann, dent, identity, rmc, tadv, tent, urejectron"
+    ):
         find_plugin("rcm")
 
 

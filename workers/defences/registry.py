@@ -16,7 +16,7 @@ GROUP = "seatrial.defences"
 
 SHIPPED = tuple(
     EntryPoint(name=name, value=f"workers.defences.{name}:PLUGIN", group=GROUP)
-    for name in ("identity", "tent", "dent", "rmc")
+    for name in ("identity", "tent", "dent", "rmc", "dann", "tadv", "urejectron")
 )
 
 

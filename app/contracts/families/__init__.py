@@ -5,14 +5,15 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from app.contracts.estimates import Metric
-from app.contracts.families import certified_calibration, temperature_attack, uncertainty_span
+from app.contracts.families import certified_calibration, temperature_attack, transductive_attack, uncertainty_span
 from app.contracts.families.certified_calibration import CertifiedCalibrationParams
 from app.contracts.families.costs import Passes
 from app.contracts.families.temperature_attack import TemperatureAttackParams
+from app.contracts.families.transductive_attack import TransductiveAttackParams
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from app.contracts.targets import IMAGES, SINGLE_LABEL_TEXTS
 
-AnyParams = UncertaintySpanParams | TemperatureAttackParams | CertifiedCalibrationParams
+AnyParams = UncertaintySpanParams | TemperatureAttackParams | CertifiedCalibrationParams | TransductiveAttackParams
 
 CheckParams = Annotated[AnyParams, Field(discriminator="kind")]
 """Body of a check."""
@@ -21,6 +22,7 @@ METRICS: dict[str, list[Metric]] = {
     "uncertainty_span": uncertainty_span.METRICS,
     "temperature_attack": temperature_attack.METRICS,
     "certified_calibration": certified_calibration.METRICS,
+    "transductive_attack": transductive_attack.METRICS,
 }
 """Every metric a family publishes, by family."""
 
@@ -28,10 +30,11 @@ TASKS: dict[str, tuple[str, ...]] = {
     "uncertainty_span": (IMAGES,),
     "temperature_attack": SINGLE_LABEL_TEXTS,
     "certified_calibration": (IMAGES,),
+    "transductive_attack": (IMAGES,),
 }
 """What the models a family audits do."""
 
-GRADIENT_FAMILIES = frozenset({"uncertainty_span"})
+GRADIENT_FAMILIES = frozenset({"uncertainty_span", "certified_calibration", "transductive_attack"})
 """Families that need the model's weights: an endpoint will not do."""
 
 
@@ -60,6 +63,7 @@ _PARAMS: dict[str, type[AnyParams]] = {
     "uncertainty_span": UncertaintySpanParams,
     "temperature_attack": TemperatureAttackParams,
     "certified_calibration": CertifiedCalibrationParams,
+    "transductive_attack": TransductiveAttackParams,
 }
 
 

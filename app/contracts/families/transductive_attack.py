@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
@@ -78,8 +79,14 @@ class TransductiveAttackParams(Request):
     autoattack_queries: int = Field(
         default=5000, ge=0, le=100_000, description="Of its Square attack; 0 leaves it out."
     )
+    round_timeout_s: Real = Field(
+        default=3600.0, ge=1, le=86_400, description="Seconds an iteration or a round may take; beyond, a game fails."
+    )
     training_dataset: str | None = Field(
-        default=None, pattern=r"^dat_", description="Labelled examples defences may learn from."
+        default=None,
+        pattern=r"^dat_",
+        validate_default=True,
+        description="Labelled examples defences may learn from; not the audited ones.",
     )
 
     @field_validator("epsilon")
@@ -110,7 +117,9 @@ class TransductiveAttackParams(Request):
     def _training_is_there(cls, training_dataset: str | None, info: ValidationInfo) -> str | None:
         wanting = [one.name for one in info.data.get("defences", []) if one.name in NEEDS_TRAINING]
         if training_dataset is None and wanting:
-            raise ValueError(f"{', '.join(wanting)} learn from labelled examples: name a training_dataset")
+            # By this kind a refusal points at the field that is not there.
+            told = "{names} learn from labelled examples: name a training_dataset"
+            raise PydanticCustomError("missing", told, {"names": ", ".join(wanting)})
         return training_dataset
 
     def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
@@ -155,9 +164,9 @@ def game_of(defence: str, attack: str, repeat: int) -> str:
     """Return the name of the stage in which a defence answers an attack; ``clean`` is no attack.
 
     >>> game_of("dent", "gmsa_min", 0)
-    'dent:gmsa_min:0'
+    'dent.gmsa_min.0'
     """
-    return f"{defence}:{attack}:{repeat}"
+    return f"{defence}.{attack}.{repeat}"
 
 
 METRICS = [

@@ -1,0 +1,137 @@
+"""Whole checks in memory: the static model, then every game, and what they come to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
+from tests.defences import builders
+from tests.families.in_memory import Context, run_check
+from workers.errors import PreflightError
+from workers.families.protocol import DataInfo, Shard, TargetInfo
+from workers.families.transductive_attack import family
+from workers.families.transductive_attack.family import FAMILY
+
+POINTS, LABELS = builders.points(40), builders.labels(1200, 40)
+
+
+def parameters(*defences: Any, **changes: Any) -> TransductiveAttackParams:
+    small = {
+        "kind": "transductive_attack",
+        "defences": [one if isinstance(one, dict) else {"name": one} for one in defences],
+        "attacks": ["transfer_pgd", "fpa", "gmsa_min"],
+        "epsilon": 0.15,
+        "step_size": 0.05,
+        "steps": 4,
+        "iterations": 1,
+        "autoattack_queries": 20,
+    }
+    return TransductiveAttackParams.model_validate(small | changes)
+
+
+def check(params: TransductiveAttackParams, model: Any = None, **more: Any) -> Any:
+    return run_check(FAMILY, params, model or builders.base(), (POINTS, LABELS), **more)
+
+
+def test_the_identity_gives_the_static_model_s_numbers_exactly() -> None:
+    params = parameters({"name": "identity", "changes": {"batch_size": 16}})
+    result, done = check(params)
+    values = {name: one.value for name, one in result.estimates.items()}
+    assert values["clean_accuracy[defence=identity]"] == values["static_accuracy"]
+    assert values["robustness[defence=identity,attack=transfer_pgd]"] == values["static_robustness"]
+    assert (
+        done["static"]["robust_pgd"].to_pylist() == done[game_of("identity", "transfer_pgd", 0)]["correct"].to_pylist()
+    )
+    assert values["overestimate[defence=identity]"] >= 0
+    assert values["static_robustness"] < values["static_accuracy"]
+
+
+def test_no_cut_changes_a_record() -> None:
+    params = parameters({"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["transfer_pgd", "fpa"])
+    whole = check(params, batch_size=20)[1]
+    cut = check(params, batch_size=20, shards=2)[1]
+    assert {name: table.equals(cut[name]) for name, table in whole.items()} == dict.fromkeys(whole, True)
+
+
+def test_without_iterations_the_fixed_point_attack_is_the_transfer() -> None:
+    params = parameters(
+        {"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["transfer_pgd", "fpa"], iterations=0
+    )
+    # DENT's own attack maximises the wrong confidence; the identity is attacked by the PGD that is also transferred.
+    done = check(parameters({"name": "identity"}, attacks=["transfer_pgd", "fpa"], iterations=0))[1]
+    sent, attacked = (done[game_of("identity", attack, 0)] for attack in ("transfer_pgd", "fpa"))
+    assert sent["prediction"].equals(attacked["prediction"])
+    assert set(check(params)[1]) == {"static", *(game_of("dent", one, 0) for one in ("clean", "transfer_pgd", "fpa"))}
+
+
+def test_a_defence_that_cannot_work_fails_its_games_and_no_other() -> None:
+    """DENT wants batch norm; a linear model has none."""
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    with torch.no_grad():
+        linear[1].weight.copy_(torch.randn(10, 64, generator=builders.generator()))
+    result, done = check(parameters("dent", "identity"), builders.classifier(linear))
+    failed = done[game_of("dent", "fpa", 0)]["failed"].to_pylist()
+    assert len(set(failed)) == 1
+    assert "BatchNorm2d" in failed[0]
+    assert result.estimates["robustness[defence=dent,attack=fpa]"].value is None
+    assert result.estimates["robustness[defence=identity,attack=fpa]"].value is not None
+    assert any(flag.code == "defence_failed" for flag in result.flags)
+
+
+def test_a_round_that_takes_too_long_fails_its_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10**9, 100))
+    monkeypatch.setattr(family.time, "monotonic", lambda: float(next(clock)))
+    params = parameters({"name": "dent", "changes": {"batch_size": 20}}, attacks=["transfer_pgd"], round_timeout_s=50)
+    (reason,) = set(check(params)[1][game_of("dent", "clean", 0)]["failed"].to_pylist())
+    assert reason == "a round took longer than round_timeout_s, 50 s"
+
+
+@pytest.mark.parametrize(
+    ("defence", "told"),
+    [
+        ({"name": "nobody"}, "known are"),
+        ({"name": "dent", "preset": "imagenet"}, "imagenet"),
+        ({"name": "dent", "changes": {"stepps": 3}}, "stepps"),
+    ],
+    ids=["name", "preset", "change"],
+)
+def test_a_defence_that_is_not_there_is_refused_where_it_stands(defence: dict[str, Any], told: str) -> None:
+    target, data = TargetInfo(10, None, (1, 8, 8)), DataInfo(40, 10, 0.9)
+    with pytest.raises(PreflightError) as refused:
+        FAMILY.preflight(target, data, parameters("identity", defence))
+    assert refused.value.problem.field == "defences/1"
+    assert told in refused.value.problem.detail
+
+
+def test_a_game_begun_again_ends_the_same() -> None:
+    """A worker killed between two saves: the shard goes on from what the context kept."""
+    params = parameters({"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["fpa"])
+    name, data = game_of("dent", "fpa", 0), (POINTS, LABELS)
+    done = check(params)[1]
+
+    shard = Shard(name, 0, 40)
+    for kill_at in (1, 3, 6):
+        context = Dying(builders.base(), data, shard, 40, 40, {}, done, dies_at=kill_at)
+        with pytest.raises(KilledError):
+            FAMILY.run(params, shard, context)
+        again = Context(builders.base(), data, shard, 40, 40, {}, done, kept=context.kept)
+        assert FAMILY.run(params, shard, again).equals(done[name])
+
+
+class KilledError(BaseException):
+    """No ``Exception``, so that nothing catches it."""
+
+
+@dataclass
+class Dying(Context):
+    """A context whose worker is killed after some save."""
+
+    dies_at: int = 0
+
+    def save(self, state: Any, notes: Any = None, *, force: bool = False) -> None:
+        super().save(state, notes, force=force)
+        if self.saves == self.dies_at:
+            raise KilledError

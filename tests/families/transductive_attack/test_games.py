@@ -1,0 +1,197 @@
+"""Games of real defences on a small real model: what the identity leaves alone, order, memory, going on."""
+
+import copy
+import hashlib
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.defences import builders
+from workers.attacks.gradients import RowModel
+from workers.attacks.model_space import CLEAN, ModelSpaceAttack, RaiseCrossEntropy
+from workers.attacks.pgd import PGD
+from workers.defences.dent import PRESETS as DENT
+from workers.defences.dent import Dent
+from workers.defences.identity import Identity, IdentityParams
+from workers.defences.protocol import Adapted, Training, Traits
+from workers.defences.rmc import PRESETS as RMC
+from workers.defences.rmc import Rmc
+from workers.families.transductive_attack.games import Answers, Game, Position
+
+POINTS = builders.points(24)
+LABELS = builders.labels(1200, 24)
+IDS = list(range(500, 524))
+SEARCH = PGD("linf", 0.15, 0.05, 4, random_start=True)
+SMALL_RMC = replace(RMC["small"], neighbours=40, adversarial_passes=1, attack_steps=2, epochs=3)
+
+
+def seed(purpose: str, number: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{purpose} {number}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:4], "big"))
+
+
+def starts(iteration: int, ids: list[int]) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(1000 * iteration + example_id) for example_id in ids]
+
+
+def attack(method: str = "fpa", iterations: int = 2, **more) -> ModelSpaceAttack:
+    return ModelSpaceAttack(method, RaiseCrossEntropy(SEARCH), iterations, **more)
+
+
+def game(defence, chosen: ModelSpaceAttack | None = None, *, training: Training | None = None, **more) -> Game:
+    return Game(defence, builders.base(), training, seed, starts, attack=chosen, **more)
+
+
+def play(played: Game, points=POINTS, position: Position | None = None) -> Answers:
+    *_, last = played.play(points, LABELS[: len(points)], IDS[: len(points)], position)
+    return last.answers
+
+
+def same(first: Answers, second: Answers) -> bool:
+    return all(
+        torch.equal(torch.nan_to_num(value, -9.0) if value.is_floating_point() else value, other)
+        for (value, other) in (
+            (a, torch.nan_to_num(b, -9.0) if b.is_floating_point() else b)
+            for a, b in zip(vars(first).values(), vars(second).values(), strict=True)
+        )
+    )
+
+
+def transferred() -> torch.Tensor:
+    base = builders.base()
+    found = RaiseCrossEntropy(SEARCH)(
+        [RowModel(lambda images, rows: base.logits(images))],
+        "sum",
+        POINTS,
+        LABELS,
+        generators=starts(0, IDS),
+        tick=lambda: None,
+    )
+    return found.images
+
+
+def test_the_identity_answers_as_the_static_model_does() -> None:
+    answers = play(game(Identity(IdentityParams(batch_size=10))))
+    predictions = builders.base().logits(POINTS).argmax(1)
+    assert torch.equal(answers.prediction, predictions)
+    assert torch.equal(answers.correct, predictions == LABELS)
+    assert set(answers.selected.tolist()) == {CLEAN}
+    assert not answers.rejected.any()
+
+
+def test_without_iterations_the_fixed_point_attack_is_the_transfer_attack() -> None:
+    sent = transferred()
+    direct = play(game(Identity(IdentityParams(batch_size=10))), sent)
+    attacked = play(game(Identity(IdentityParams(batch_size=10)), attack(iterations=0)))
+    assert torch.equal(attacked.prediction, direct.prediction)
+    assert attacked.correct.float().mean() < 0.9
+    dent = replace(DENT["small"], batch_size=8, steps=2)
+    assert torch.equal(play(game(Dent(dent), attack(iterations=0))).prediction, play(game(Dent(dent)), sent).prediction)
+
+
+@pytest.mark.parametrize("method", ["fpa", "gmsa_avg", "gmsa_min"])
+def test_against_the_identity_every_attack_ends_no_better_than_the_static_model(method: str) -> None:
+    answers = play(game(Identity(IdentityParams(batch_size=12)), attack(method, start_at="clean")))
+    static = builders.base().logits(transferred()).argmax(1) == LABELS
+    assert answers.correct.sum() <= static.sum()
+    scores = answers.scores
+    assert scores.shape == (24, 3)
+    assert ((scores >= 0) & (scores <= 1)).all()
+
+
+def defences():
+    yield "dent", lambda: Dent(replace(DENT["small"], batch_size=10, steps=2)), None, 2
+    yield "rmc", lambda: Rmc(SMALL_RMC), builders.training(60), 1
+
+
+@pytest.mark.parametrize(
+    ("make", "training", "iterations", "points"),
+    [(make, training, iterations, 20 if name == "dent" else 3) for name, make, training, iterations in defences()],
+    ids=["dent", "rmc"],
+)
+def test_a_game_goes_on_from_wherever_it_was(make, training, iterations: int, points: int) -> None:
+    chosen = attack("gmsa_avg", iterations)
+    positions = [
+        copy.deepcopy(position.tensors())
+        for position in game(make(), chosen, training=training).play(POINTS[:points], LABELS[:points], IDS[:points])
+    ]
+    final = Position.read(positions[-1]).answers
+    for tensors in positions[::2]:
+        begun = Position.read(tensors)
+        rest = list(game(make(), chosen, training=training).play(POINTS[:points], LABELS[:points], IDS[:points], begun))
+        assert same(rest[-1].answers if rest else begun.answers, final)
+
+
+def test_the_defender_s_randomness_is_not_the_attacker_s() -> None:
+    asked: list[str] = []
+
+    def watched(purpose: str, number: int) -> torch.Generator:
+        asked.append(purpose)
+        return seed(purpose, number)
+
+    played = game(Rmc(SMALL_RMC), attack(iterations=1), training=builders.training(60))
+    list(replace(played, seed=watched).play(POINTS[:2], LABELS[:2], IDS[:2]))
+    attacker = {purpose for purpose in asked if purpose.startswith("simulation")}
+    defender = {purpose for purpose in asked if purpose.startswith("defender")}
+    assert attacker
+    assert defender
+    assert attacker | defender == set(asked)
+
+
+def test_memory_makes_a_later_answer_depend_on_the_rounds_before() -> None:
+    both = play(game(Rmc(replace(SMALL_RMC, learning_rate=0.05)), training=builders.training(60)), POINTS[:6])
+    reversed_points = torch.flip(POINTS[:6], [0])
+    other = play(game(Rmc(replace(SMALL_RMC, learning_rate=0.05)), training=builders.training(60)), reversed_points)
+    assert both.prediction.tolist() != other.prediction.flip(0).tolist() or not torch.equal(both.correct, other.correct)
+
+
+def test_rounds_follow_the_labels_within_windows_when_the_order_is_adversarial() -> None:
+    plain = game(Identity(IdentityParams(batch_size=4))).rounds(LABELS)
+    assert [row.tolist() for row in plain] == [list(range(start, start + 4)) for start in range(0, 24, 4)]
+    labels = torch.tensor([3, 1, 2, 0, 1, 0, 9, 9, 5, 4, 0, 1])
+    rounds = game(Identity(IdentityParams(batch_size=2)), sorts=True).rounds(labels)
+    assert [labels[torch.from_numpy(row)].tolist() for row in rounds] == [
+        [0, 1],
+        [2, 3],
+        [0, 1],
+        [9, 9],
+        [0, 1],
+        [4, 5],
+    ]
+    assert sorted(int(one) for row in rounds for one in row) == list(range(12))
+
+
+class Spying:
+    """A defence with memory that tells in which state it was asked to adapt."""
+
+    traits = Traits(is_stateful=True, is_one_round=False, is_randomized=False, is_differentiable=True)
+    batch_size = 6
+
+    def __init__(self) -> None:
+        self.rounds = torch.zeros(1)
+        self.seen: list[float] = []
+
+    def adapt(self, base, training, batch, generator) -> Adapted:
+        self.seen.append(float(self.rounds))
+        return Identity(IdentityParams()).adapt(base, training, batch, generator)
+
+    def end_round(self, batch, generator) -> None:
+        # The defender and the simulation move differently, so that their states can be told apart.
+        self.rounds = self.rounds + float(torch.rand(1, generator=generator))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"rounds": self.rounds.clone()}
+
+    def restore(self, state) -> None:
+        self.rounds = state.get("rounds", torch.zeros(1)).clone()
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_a_leaking_state_is_what_the_attacker_begins_from(leaks: bool) -> None:
+    defence = Spying()
+    played = game(defence, attack(iterations=0), leaks=leaks)
+    answered = [defence.seen[-1] for position in played.play(POINTS[:12], LABELS[:12], IDS[:12]) if not position.done]
+    # Of the second round: the simulation's model first, the defender's last.
+    induced = defence.seen[len(defence.seen) // 2]
+    assert (induced == answered[1]) is leaks

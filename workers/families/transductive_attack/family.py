@@ -1,0 +1,266 @@
+"""The family as the runtime sees it: the static model first, then a stage per game."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from app.contracts.estimates import Result
+from app.contracts.families.transductive_attack import (
+    MODEL_SPACE,
+    AttackName,
+    DefenceParams,
+    TransductiveAttackParams,
+    game_of,
+)
+from workers.attacks.carlini_wagner import RaiseWrongConfidence
+from workers.attacks.model_space import ModelSpaceAttack, Perturb, RaiseCrossEntropy
+from workers.defences.protocol import Defence, DefenceError, Training
+from workers.defences.registry import make_defence
+from workers.errors import PreflightError
+from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.transductive_attack.estimates import count, estimate_all
+from workers.families.transductive_attack.figures import draw
+from workers.families.transductive_attack.flags import doubt
+from workers.families.transductive_attack.games import Answers, Game, OverdueError, Position
+from workers.families.transductive_attack.series import make_series
+from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_search
+from workers.targets.image_classifier import ImageClassifier
+
+STATIC = "static"
+CLEAN: Literal["clean"] = "clean"
+WHOLE = 2**31
+"""A grain that no sample reaches: the stage is one shard."""
+FALLS_BACK: dict[str, Literal["one", "clean"]] = {"rmc": "one"}
+"""What the official attack on a defence must lie below; ``clean`` for others that adapt batch by batch."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A game's name, taken apart."""
+
+    defence: DefenceParams
+    attack: AttackName | Literal["clean"]
+    repeat: int
+
+
+class TransductiveAttack:
+    """Attack defences that adapt at test time, with and without knowledge of them."""
+
+    def preflight(self, target: TargetInfo, data: DataInfo, params: TransductiveAttackParams) -> None:
+        """Refuse a target with one class, or a defence that cannot be had.
+
+        Raises:
+            PreflightError: Fewer than two classes, or no such defence, preset or hyper-parameter.
+        """
+        if target.classes < 2:
+            raise PreflightError(
+                "too-few-classes",
+                "The model has too few classes",
+                f"an attack needs at least 2 classes, the model has {target.classes}",
+                field="model",
+            )
+        for number, defence in enumerate(params.defences):
+            try:
+                build(defence)
+            except DefenceError as error:
+                raise PreflightError(
+                    "defence-refused", "A defence cannot be had", str(error), field=f"defences/{number}"
+                ) from error
+
+    def next_stage(self, params: TransductiveAttackParams, done: Mapping[str, Records]) -> Stage | None:
+        """Return ``static`` first, then each defence's games: without an attack, then under each."""
+        if STATIC not in done:
+            return Stage(STATIC)
+        for match in matches(params):
+            name = game_of(match.defence.name, match.attack, match.repeat)
+            if name not in done:
+                return Stage(name, grain=grain_of(build(match.defence), params))
+        return None
+
+    def run(self, params: TransductiveAttackParams, shard: Shard, context: RunContext) -> Records:
+        """Attack the static model batch by batch, or play one game."""
+        if shard.stage == STATIC:
+            tables = [attack_static(params, context, batch) for batch in context.batches()]
+            return pa.concat_tables(tables).combine_chunks()
+        for match in matches(params):
+            if game_of(match.defence.name, match.attack, match.repeat) == shard.stage:
+                return play(params, match, context)
+        raise ValueError(f"no such stage: {shard.stage}")
+
+    def reduce(
+        self,
+        params: TransductiveAttackParams,
+        done: Mapping[str, Records],
+        seed: int,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Result:
+        """Turn records into estimates, series, flags and counts."""
+        tick()
+        found = estimate_all(params, done, seed)
+        result = Result(estimates=found, series=make_series(params, done), counts=count(params, done))
+        randomized = [one.name for one in params.defences if build(one).traits.is_randomized]
+        result.flags = doubt(params, done, found, randomized=randomized)
+        return result
+
+    def figures(self, params: TransductiveAttackParams, result: Result) -> Mapping[str, str]:
+        """Draw the result: SVG text by name."""
+        return draw(params, result)
+
+
+def matches(params: TransductiveAttackParams) -> list[Match]:
+    """Return every game, in the order played."""
+    return [
+        Match(defence, attack, repeat)
+        for defence in params.defences
+        for repeat in range(params.repeats)
+        for attack in (CLEAN, *params.attacks)
+    ]
+
+
+def build(defence: DefenceParams, tick: Callable[[], None] = lambda: None) -> Defence:
+    """Return a defence as the parameters have it.
+
+    Raises:
+        DefenceError: There is no such defence, preset or hyper-parameter.
+    """
+    return make_defence(defence.name, defence.preset, defence.changes, tick=tick)
+
+
+def grain_of(defence: Defence, params: TransductiveAttackParams) -> int:
+    """Return how many examples of a game must stay together: a round or window, or all where rounds follow on."""
+    if defence.traits.is_one_round or defence.traits.is_stateful:
+        return WHOLE
+    return defence.batch_size * (2 if params.order == "adversarial" else 1)
+
+
+class Deadline:
+    """Ends a round that takes too long; the defence calls it, before every pass."""
+
+    def __init__(self, limit_s: float, tick: Callable[[], None]) -> None:
+        self._limit_s, self._tick = limit_s, tick
+        self.begin()
+
+    def begin(self) -> None:
+        """Give the next round its time."""
+        self._until = time.monotonic() + self._limit_s
+
+    def __call__(self) -> None:
+        """Look for cancellation, and at the clock.
+
+        Raises:
+            OverdueError: The time is over.
+        """
+        self._tick()
+        if time.monotonic() > self._until:
+            raise OverdueError(f"a round took longer than round_timeout_s, {self._limit_s:g} s")
+
+
+def play(params: TransductiveAttackParams, match: Match, context: RunContext) -> Records:
+    """Play one game, going on from where it was saved; one that fails is recorded with its reason."""
+    batch = context.together()
+    images, labels, ids = batch.images, batch.labels.cpu(), batch.example_ids
+    if match.attack.startswith("transfer_"):
+        images = _transferred(context, match.attack.removeprefix("transfer_"), batch)
+    deadline = Deadline(params.round_timeout_s, context.tick)
+    saved = context.saved()
+    begun = None if saved is None else Position.read(saved)
+    answers = Answers.none(len(labels), params.iterations + 1) if begun is None else begun.answers
+    failed = None
+    try:
+        game = _game(params, match, context, deadline)
+        for now in game.play(images, labels, ids, begun):
+            context.save(now.tensors())
+            context.progress(min(len(labels), now.round * max(1, game.defence.batch_size)))
+            deadline.begin()
+            answers = now.answers
+        if bool(answers.unsound.any()):
+            failed = f"{int(answers.unsound.sum())} of {len(labels)} answers are not finite"
+    except Exception as error:
+        # A defence may be anybody's code and fail in any way; the other games go on.
+        failed = str(error) if isinstance(error, DefenceError) else f"{type(error).__name__}: {error}"
+    return _to_records(batch, answers, failed, is_attack=match.attack in MODEL_SPACE)
+
+
+def _game(params: TransductiveAttackParams, match: Match, context: RunContext, tick: Callable[[], None]) -> Game:
+    defence = build(match.defence, tick)
+    base = context.classifier
+    if not isinstance(base, ImageClassifier):
+        raise DefenceError("defences adapt the weights of a model, and this one has none")
+    scope = f"{match.defence.name} {match.repeat}"
+
+    def seed(purpose: str, number: int) -> torch.Generator:
+        return torch.Generator().manual_seed(context.seed(f"{scope} {purpose}", number))
+
+    traits = defence.traits
+    if match.attack == "defence_autoattack" and (traits.is_stateful or not traits.is_differentiable):
+        raise DefenceError(f"{match.defence.name} has memory or no gradient: AutoAttack cannot be run on it itself")
+    return Game(
+        defence,
+        base,
+        _training(params, context),
+        seed,
+        lambda iteration, examples: context.generators(f"start {iteration}", examples),
+        tick=context.tick,
+        attack=_attack(params, match, defence),
+        on_module=make_autoattack(params) if match.attack == "defence_autoattack" else None,
+        leaks=params.state == "leaking",
+        sorts=params.order == "adversarial",
+    )
+
+
+def _attack(params: TransductiveAttackParams, match: Match, defence: Defence) -> ModelSpaceAttack | None:
+    if match.attack not in ("fpa", "gmsa_avg", "gmsa_min"):
+        return None
+    search = make_search(params)
+    perturb: Perturb = RaiseWrongConfidence(search) if match.defence.name == "dent" else RaiseCrossEntropy(search)
+    is_whole = defence.traits.is_one_round
+    return ModelSpaceAttack(
+        match.attack,
+        perturb,
+        params.iterations,
+        start_at="above_one" if is_whole else FALLS_BACK.get(match.defence.name, "clean"),
+        stop_at_first_success=not is_whole and defence.batch_size == 1,
+    )
+
+
+def _training(params: TransductiveAttackParams, context: RunContext) -> Training | None:
+    if params.training_dataset is None:
+        return None
+    return Training(*context.examples_of("training_dataset"))
+
+
+def _transferred(context: RunContext, attack: str, batch: Batch) -> Tensor:
+    """Return the images of a batch as an attack on the static model left them."""
+    table = context.records(STATIC).select(["example_id", f"image_{attack}"])
+    by_id = dict(zip(table["example_id"].to_pylist(), table[f"image_{attack}"].to_pylist(), strict=True))
+    images = from_bytes([by_id[example_id] for example_id in batch.example_ids], tuple(batch.images.shape[1:]))
+    return images.to(batch.images.device)
+
+
+def _to_records(batch: Batch, answers: Answers, failed: str | None, *, is_attack: bool) -> pa.Table:
+    n = len(batch.example_ids)
+    lost, finite = [failed is not None] * n, answers.rejection_score.isfinite()
+    scores = [[value for value in row if value == value] for row in answers.scores.tolist()]
+    return pa.table(
+        {
+            "example_id": pa.array(batch.example_ids, pa.int64()),
+            "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
+            "errored": pa.array([False] * n, pa.bool_()),
+            "correct": pa.array(answers.correct.numpy(), mask=torch.tensor(lost).numpy()),
+            "prediction": pa.array(answers.prediction.numpy(), mask=torch.tensor(lost).numpy()),
+            "rejected": pa.array(answers.rejected.numpy(), mask=torch.tensor(lost).numpy()),
+            "rejection_score": pa.array(answers.rejection_score.numpy(), mask=(~finite).numpy()),
+            "selected": pa.array(answers.selected.numpy() if is_attack and failed is None else [None] * n, pa.int64()),
+            "scores": pa.array(scores if is_attack and failed is None else [None] * n, pa.list_(pa.float64())),
+            "failed": pa.array([failed] * n, pa.string()),
+        }
+    )
+
+
+FAMILY: Family[TransductiveAttackParams] = TransductiveAttack()

@@ -1,0 +1,268 @@
+"""One game: an attacker and a defender, round by round, and what the defender answered.
+
+In a round the attacker sees the points, simulates the defence as the attack says, and sends perturbed points; the
+defender adapts to those with randomness drawn afterwards, answers, and the round ends. Attacker and defender share
+nothing but the code, the base and the training data (Chen et al., sec. 3: non-leaking, private randomness), unless the
+state leaks: then the attacker begins each round from the state the defender is in.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from workers.attacks.autoattack.ensemble import AutoAttack
+from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
+from workers.defences.copies import Frozen
+from workers.defences.protocol import OPTIMIZER, Adapted, Defence, DefenceError, Remembering, Training
+from workers.defences.urejectron import RejectingModel
+from workers.targets.image_classifier import ImageClassifier
+
+State: TypeAlias = dict[str, Tensor]
+Ints = NDArray[np.int64]
+
+Seed = Callable[[str, int], torch.Generator]
+"""(what for, number) to a CPU generator, each time as new."""
+
+
+@dataclass
+class Answers:
+    """What the defender said, in the order of the examples; grows round by round.
+
+    Attributes:
+        prediction: (n,) int64 class answered, -1 before.
+        correct: (n,) bool.
+        unsound: (n,) bool, the answer was not finite.
+        rejected: (n,) bool, the defender refused to answer.
+        rejection_score: (n,) float64, NaN where the defence never rejects.
+        selected: (n,) int64 iteration whose images were sent, or ``CLEAN``.
+        scores: (n, attacks) float64 accuracy of each model that the example's round induced, NaN where there was none.
+    """
+
+    prediction: Tensor
+    correct: Tensor
+    unsound: Tensor
+    rejected: Tensor
+    rejection_score: Tensor
+    selected: Tensor
+    scores: Tensor
+
+    @classmethod
+    def none(cls, examples: int, attacks: int) -> "Answers":
+        """Return the answers to no example."""
+        never = torch.zeros(examples, dtype=torch.bool)
+        nothing = torch.full((examples,), torch.nan, dtype=torch.float64)
+        return cls(
+            prediction=torch.full((examples,), -1, dtype=torch.int64),
+            correct=never.clone(),
+            unsound=never.clone(),
+            rejected=never.clone(),
+            rejection_score=nothing,
+            selected=torch.full((examples,), CLEAN, dtype=torch.int64),
+            scores=torch.full((examples, attacks), torch.nan, dtype=torch.float64),
+        )
+
+
+@dataclass
+class Position:
+    """Where a game is: all it needs to go on, as tensors.
+
+    Attributes:
+        round: The round being played.
+        answers: So far.
+        defender: State of the defender before this round.
+        attacker: State of the attacker's simulation before this round.
+        done: Iterations of the attack in this round.
+    """
+
+    round: int
+    answers: Answers
+    defender: State = field(default_factory=dict)
+    attacker: State = field(default_factory=dict)
+    done: list[Iteration] = field(default_factory=list)
+
+    def tensors(self) -> State:
+        """Return it as tensors by name."""
+        found = {"round": torch.tensor(self.round)}
+        found |= {f"answers.{name}": value for name, value in vars(self.answers).items()}
+        found |= {f"defender.{name}": value for name, value in self.defender.items()}
+        found |= {f"attacker.{name}": value for name, value in self.attacker.items()}
+        for number, iteration in enumerate(self.done):
+            found |= {f"done.{number:03d}.{name}": value.cpu() for name, value in vars(iteration).items()}
+        return found
+
+    @classmethod
+    def read(cls, tensors: Mapping[str, Tensor]) -> "Position":
+        """Return the position that :meth:`tensors` wrote down."""
+
+        def within(prefix: str) -> State:
+            return {name.removeprefix(prefix): v for name, v in tensors.items() if name.startswith(prefix)}
+
+        numbers = sorted({name.split(".")[1] for name in tensors if name.startswith("done.")})
+        return cls(
+            round=int(tensors["round"]),
+            answers=Answers(**within("answers.")),
+            defender=within("defender."),
+            attacker=within("attacker."),
+            done=[Iteration(**within(f"done.{number}.")) for number in numbers],
+        )
+
+
+@dataclass(frozen=True)
+class Game:
+    """A defence against an attack; what it is played with never changes.
+
+    Attributes:
+        defence: Plays defender and simulation in turn, going back to the state of whose turn it is.
+        base: The static model.
+        training: Labelled examples the defence may learn from.
+        seed: Of all randomness but the attacks' own. The defender's is for other purposes than the simulation's.
+        starts: Iteration and example ids to the generators of an attack's random starts.
+        tick: Called before every forward pass; may raise.
+        attack: A model space attack; None for points that are perturbed already, or not at all.
+        on_module: AutoAttack on the defence itself, adapting at every pass; None for another attack.
+        leaks: Whether the attacker begins a round from the defender's state.
+        sorts: Whether examples come sorted by label within windows of two rounds.
+    """
+
+    defence: Defence
+    base: ImageClassifier
+    training: Training | None
+    seed: Seed
+    starts: Callable[[int, list[int]], Sequence[torch.Generator]]
+    tick: Callable[[], None] = lambda: None
+    attack: ModelSpaceAttack | None = None
+    on_module: AutoAttack | None = None
+    leaks: bool = False
+    sorts: bool = False
+
+    def play(
+        self, images: Tensor, labels: Tensor, example_ids: Sequence[int], position: Position | None = None
+    ) -> Iterator[Position]:
+        """Yield the position after every iteration of the attack and every round; the last one has all answers.
+
+        Guarantee: continued from any position it yields, it ends with the same answers, bit for bit on one device.
+
+        Args:
+            images: (n, channels, height, width): what the attacker starts from, or sends where it made them before.
+            labels: (n,) int64, on the CPU.
+            example_ids: Of the examples; random starts follow them.
+            position: Where to go on; None: at the beginning.
+
+        Raises:
+            DefenceError: The defence cannot work on this model or data.
+        """
+        rounds = self.rounds(labels)
+        attacks = 0 if self.attack is None else self.attack.iterations + 1
+        now = position or Position(0, Answers.none(len(labels), attacks))
+        while now.round < len(rounds):
+            at = torch.from_numpy(rounds[now.round])
+            points, truth = images[at].to(self.base.device), labels[at]
+            sent = points
+            if self.attack is not None:
+                yield from self._attack(now, points, truth, [example_ids[int(row)] for row in at])
+                sent = self.attack.sent(now.done, points).to(self.base.device)
+                self._note_attack(now, at)
+                self._follow(now, sent)
+            elif self.on_module is not None:
+                sent = self._break_module(points, truth, [example_ids[int(row)] for row in at])
+            self._answer(now, at, sent, truth)
+            now.round, now.done = now.round + 1, []
+            yield now
+
+    def rounds(self, labels: Tensor) -> list[Ints]:
+        """Return the positions of the examples of each round, in the order they come."""
+        order = np.arange(len(labels), dtype=np.int64)
+        size = len(labels) if self.defence.traits.is_one_round else self.defence.batch_size
+        if self.sorts:
+            values = labels.numpy()
+            windows = [order[start : start + 2 * size] for start in range(0, len(order), 2 * size)]
+            order = np.concatenate([window[np.argsort(values[window], kind="stable")] for window in windows])
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    def _attack(self, now: Position, points: Tensor, truth: Tensor, ids: list[int]) -> Iterator[Position]:
+        """Play the attacker's turn of a round; yield after every iteration."""
+        attack = self.attack
+        assert attack is not None  # noqa: S101
+        state = now.defender if self.leaks else now.attacker
+        # The official simulation goes back to its weights and begins with a new optimiser.
+        before = {name: value for name, value in state.items() if not name.startswith(OPTIMIZER)}
+
+        def induce(images: Tensor, iteration: int) -> Adapted:
+            self.defence.restore(before)
+            randomness = self.seed(f"simulation {now.round}", iteration)
+            return self.defence.adapt(self.base, self.training, images.to(self.base.device), randomness)
+
+        first = self._first(before, points, induce)
+        labels = truth.to(points.device)
+        iterations = attack.attack_iterations(
+            first, induce, points, labels, generators=lambda i: self.starts(i, ids), done=now.done, tick=self.tick
+        )
+        for iteration in iterations:
+            now.done.append(iteration)
+            yield now
+
+    def _first(self, before: State, points: Tensor, induce: Callable[[Tensor, int], Adapted]) -> Adapted:
+        """Return F^(0): what stands before the round; of a defence made for its points, what the clean ones give."""
+        if self.defence.traits.is_one_round:
+            return induce(points, CLEAN)
+        self.defence.restore(before)
+        return self.defence.answering(self.base) if isinstance(self.defence, Remembering) else Frozen(self.base)
+
+    def _note_attack(self, now: Position, at: Tensor) -> None:
+        attack = self.attack
+        assert attack is not None  # noqa: S101
+        now.answers.selected[at] = attack.selected(now.done)
+        for iteration in now.done:
+            if iteration.number != CLEAN:
+                now.answers.scores[at, iteration.number] = iteration.accuracy
+
+    def _follow(self, now: Position, sent: Tensor) -> None:
+        """Let the attacker's simulation live through the round it has decided."""
+        if not self.defence.traits.is_stateful:
+            return
+        self.defence.restore({name: value for name, value in now.attacker.items() if not name.startswith(OPTIMIZER)})
+        self.defence.adapt(self.base, self.training, sent, self.seed("simulation chosen", now.round))
+        self.defence.end_round(sent, self.seed("simulation end", now.round))
+        now.attacker = self.defence.state()
+
+    def _break_module(self, points: Tensor, truth: Tensor, ids: list[int]) -> Tensor:
+        """Return the points perturbed by AutoAttack on the module that adapts to whatever batch it is given."""
+        ensemble = self.on_module
+        assert ensemble is not None  # noqa: S101
+
+        def module(images: Tensor) -> Tensor:
+            self.defence.restore({})
+            adapted = self.defence.adapt(self.base, self.training, images.detach(), self.seed("module", 0))
+            return adapted.logits(images)
+
+        own = [self.seed("module start", example_id) for example_id in ids]
+        return ensemble.run(module, points, truth.to(points.device), generators=own, tick=self.tick).images
+
+    def _answer(self, now: Position, at: Tensor, sent: Tensor, truth: Tensor) -> None:
+        """Play the defender's turn."""
+        self.defence.restore(now.defender)
+        adapted = self.defence.adapt(self.base, self.training, sent, self.seed("defender", now.round))
+        self.tick()
+        with torch.no_grad():
+            logits = adapted.logits(sent).cpu()
+            scores = adapted.rejection_scores(sent).double().cpu() if isinstance(adapted, RejectingModel) else None
+        answers, finite = now.answers, logits.isfinite().all(1)
+        answers.prediction[at] = logits.argmax(1).where(finite, -1)
+        answers.unsound[at] = ~finite
+        answers.correct[at] = finite & (logits.argmax(1) == truth)
+        if scores is not None and isinstance(adapted, RejectingModel):
+            answers.rejection_score[at] = scores
+            answers.rejected[at] = scores > adapted.threshold
+            answers.correct[at] &= ~answers.rejected[at]
+        if self.defence.traits.is_stateful:
+            self.defence.end_round(sent, self.seed("defender end", now.round))
+            now.defender = self.defence.state()
+
+
+class OverdueError(DefenceError):
+    """A defence took longer to answer a round than the check allows."""

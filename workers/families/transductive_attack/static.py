@@ -1,0 +1,86 @@
+"""The stage ``static``: the model without a defence, under the attacks that are then sent to every defence."""
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from app.contracts.families.transductive_attack import TransductiveAttackParams
+from workers.attacks.autoattack.ensemble import STANDARD, AutoAttack
+from workers.attacks.gradients import RowModel
+from workers.attacks.memory import forward
+from workers.attacks.model_space import RaiseCrossEntropy
+from workers.attacks.pgd import PGD
+from workers.attacks.robust_accuracy import is_wrong
+from workers.families.protocol import Batch, RunContext
+
+
+def make_search(params: TransductiveAttackParams) -> PGD:
+    """Return the check's PGD."""
+    return PGD(params.norm, params.epsilon, params.step_size, params.steps, random_start=True)
+
+
+def make_autoattack(params: TransductiveAttackParams) -> AutoAttack:
+    """Return the check's AutoAttack, without Square where it has no queries."""
+    attacks = STANDARD if params.autoattack_queries else tuple(name for name in STANDARD if name != "square")
+    return AutoAttack(params.norm, params.epsilon, attacks, queries=max(1, params.autoattack_queries))
+
+
+def attack_static(params: TransductiveAttackParams, context: RunContext, batch: Batch) -> pa.Table:
+    """Attack one batch and return its ``static`` records.
+
+    The perturbed images are in them, as float32 bytes: defences are sent exactly these.
+    """
+    model = context.classifier.logits
+    clean = forward(model, batch.images)
+    errored = ~clean.isfinite().all(1)
+    missing: list[None] = [None] * len(batch.example_ids)
+    columns: dict[str, pa.Array] = {}
+    if "transfer_autoattack" in params.attacks:
+        found = make_autoattack(params).run(
+            model,
+            batch.images,
+            batch.labels,
+            generators=context.generators("autoattack", batch.example_ids),
+            tick=context.tick,
+        )
+        errored |= found.unsound
+        columns["robust_autoattack"] = pa.array(found.robust.cpu().numpy())
+        columns["broken_by"] = pa.array(list(found.broken_by), pa.string())
+        columns["image_autoattack"] = to_bytes(found.images)
+    if "transfer_pgd" in params.attacks:
+        # As the first iteration of every model space attack: with T = 0 these are transfers, to the bit.
+        sent = RaiseCrossEntropy(make_search(params))(
+            [RowModel(lambda images, rows: model(images))],
+            "sum",
+            batch.images,
+            batch.labels,
+            generators=context.generators("start 0", batch.example_ids),
+            tick=context.tick,
+        )
+        errored |= sent.unsound
+        wrong = is_wrong(forward(model, sent.images), batch.labels)
+        columns["robust_pgd"] = pa.array((~wrong).cpu().numpy())
+        columns["image_pgd"] = to_bytes(sent.images)
+    rows = {
+        "example_id": pa.array(batch.example_ids, pa.int64()),
+        "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
+        "errored": pa.array(errored.cpu().numpy(), pa.bool_()),
+        "correct": pa.array((~is_wrong(clean, batch.labels)).cpu().numpy()),
+        "robust_autoattack": pa.array(missing, pa.bool_()),
+        "robust_pgd": pa.array(missing, pa.bool_()),
+        "broken_by": pa.array(missing, pa.string()),
+        "image_autoattack": pa.array(missing, pa.large_binary()),
+        "image_pgd": pa.array(missing, pa.large_binary()),
+    }
+    return pa.table(rows | columns)
+
+
+def to_bytes(images: Tensor) -> pa.Array:
+    """Return images (n, ...) as float32 bytes."""
+    return pa.array([image.tobytes() for image in images.float().cpu().numpy()], pa.large_binary())
+
+
+def from_bytes(values: list[bytes], shape: tuple[int, ...]) -> Tensor:
+    """Return what :func:`to_bytes` was given (n, *shape)."""
+    return torch.from_numpy(np.stack([np.frombuffer(value, np.float32).reshape(shape) for value in values]))
