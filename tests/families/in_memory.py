@@ -42,6 +42,7 @@ class Context:
     autocast: torch.dtype | None = None
     ticks: int = 0
     told: int = 0
+    further: Mapping[str, Data] = field(default_factory=dict)
     kept: Saved | None = None
     saves: int = 0
 
@@ -50,6 +51,14 @@ class Context:
         for start in range(self.shard.start, self.shard.stop, self.batch_size):
             stop = min(start + self.batch_size, self.shard.stop)
             yield Batch([1000 + i for i in range(start, stop)], images[start:stop], labels[start:stop])
+
+    def together(self) -> Batch:
+        images, labels = self.data
+        start, stop = self.shard.start, self.shard.stop
+        return Batch([1000 + i for i in range(start, stop)], images[start:stop], labels[start:stop])
+
+    def examples_of(self, parameter: str) -> Data:
+        return self.further[parameter]
 
     def tick(self) -> None:
         self.ticks += 1

@@ -150,6 +150,17 @@ class RunContext(Protocol):
         """Yield the shard's batches in order; looks for cancellation before each and counts each as progress after."""
         ...
 
+    def together(self) -> Batch:
+        """Return all of the shard's examples as one batch, for methods that see them together; progress is yours."""
+        ...
+
+    def examples_of(self, parameter: str) -> tuple[Tensor, Tensor]:
+        """Return the images (n, channels, height, width) and labels (n,) of the further dataset a parameter names.
+
+        On the CPU, in [0, 1], at the model's size and channels; all of them.
+        """
+        ...
+
     def tick(self) -> None:
         """Look for cancellation (cheap: call it at every gradient step)."""
         ...
