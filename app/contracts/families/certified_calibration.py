@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families.costs import Passes
+from app.contracts.families.rules import all_different
 
 AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
 """The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
@@ -100,19 +101,12 @@ class CertifiedCalibrationParams(Request):
                 raise ValueError(f"radii must ascend and differ in six digits: {after!r} follows {before!r}")
         return radii
 
+    _named_once = field_validator("solvers", "ace_attacks")(all_different)
+
     @field_validator("solvers")
     @classmethod
     def _exact_always(cls, solvers: list[Solver]) -> list[Solver]:
-        if len(set(solvers)) != len(solvers):
-            raise ValueError("solvers must differ from each other")
         return ["exact", *[solver for solver in solvers if solver != "exact"]]
-
-    @field_validator("ace_attacks")
-    @classmethod
-    def _attacks_differ(cls, attacks: list[AceAttack]) -> list[AceAttack]:
-        if len(set(attacks)) != len(attacks):
-            raise ValueError("attacks must differ from each other")
-        return attacks
 
     @field_validator("attack_radius")
     @classmethod

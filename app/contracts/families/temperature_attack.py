@@ -2,11 +2,12 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families.costs import Passes
+from app.contracts.families.rules import all_different
 
 Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
 """TextAttack's attack recipes, by its own short names."""
@@ -110,12 +111,7 @@ class TemperatureAttackParams(Request):
             raise ValueError(f"{AS_SERVED} is always run: leave it out, arms are what it is compared with")
         return names
 
-    @field_validator("recipes", "arms")
-    @classmethod
-    def _names_differ(cls, names: list[str], info: ValidationInfo) -> list[str]:
-        if len(set(names)) != len(names):
-            raise ValueError(f"{info.field_name} must differ from each other")
-        return names
+    _names_differ = field_validator("recipes", "arms")(all_different)
 
     @model_validator(mode="after")
     def _transfer_has_a_source(self) -> Self:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families.costs import Passes
+from app.contracts.families.rules import all_different, fits_its_norm
 
 AttackName = Literal["transfer_autoattack", "transfer_pgd", "defence_autoattack", "fpa", "gmsa_avg", "gmsa_min"]
 
@@ -89,12 +90,8 @@ class TransductiveAttackParams(Request):
         description="Labelled examples defences may learn from; not the audited ones.",
     )
 
-    @field_validator("epsilon")
-    @classmethod
-    def _epsilon_fits_its_norm(cls, epsilon: float, info: ValidationInfo) -> float:
-        if info.data.get("norm") == "linf" and epsilon > 1:
-            raise ValueError(f"epsilon must be at most 1 in linf on pixels in [0, 1], got {epsilon:g}")
-        return epsilon
+    _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
+    _attacks_differ = field_validator("attacks")(all_different)
 
     @field_validator("defences")
     @classmethod
@@ -104,13 +101,6 @@ class TransductiveAttackParams(Request):
             if names.count(name) > 1:
                 raise ValueError(f"{name} stands twice: submit one check for each way to set it")
         return defences
-
-    @field_validator("attacks")
-    @classmethod
-    def _attacks_differ(cls, attacks: list[AttackName]) -> list[AttackName]:
-        if len(set(attacks)) != len(attacks):
-            raise ValueError("attacks must differ from each other")
-        return attacks
 
     @field_validator("training_dataset")
     @classmethod

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families.costs import Passes
+from app.contracts.families.rules import all_different, fits_its_norm
 
 SpecificAttack = Literal[
     "ace",
@@ -93,12 +94,8 @@ class UncertaintySpanParams(Request):
 
     # Rules between fields stand at the later one, so that a refusal points at a field. `info.data` lacks a field that
     # was refused itself.
-    @field_validator("epsilon")
-    @classmethod
-    def _epsilon_fits_its_norm(cls, epsilon: float, info: ValidationInfo) -> float:
-        if info.data.get("norm") == "linf" and epsilon > 1:
-            raise ValueError(f"epsilon must be at most 1 in linf on pixels in [0, 1], got {epsilon:g}")
-        return epsilon
+    _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
+    _attacks_differ = field_validator("attacks")(all_different)
 
     @field_validator("restarts")
     @classmethod
@@ -106,13 +103,6 @@ class UncertaintySpanParams(Request):
         if restarts > 1 and not info.data.get("random_start", True):
             raise ValueError("restarts above 1 repeat the same attack unless random_start is true")
         return restarts
-
-    @field_validator("attacks")
-    @classmethod
-    def _attacks_differ(cls, attacks: list[SpecificAttack]) -> list[SpecificAttack]:
-        if len(set(attacks)) != len(attacks):
-            raise ValueError("attacks must differ from each other")
-        return attacks
 
     @model_validator(mode="after")
     def _say_the_step_size(self) -> Self:

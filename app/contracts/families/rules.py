@@ -1,0 +1,29 @@
+"""Rules several families' parameters share; a refusal names the field it is raised for."""
+
+from typing import TypeVar
+
+from pydantic import ValidationInfo
+
+T = TypeVar("T")
+
+
+def all_different(values: list[T], info: ValidationInfo) -> list[T]:
+    """Return a list none of whose members stands twice.
+
+    Raises:
+        ValueError: One does.
+    """
+    if len(set(values)) != len(values):
+        raise ValueError(f"{info.field_name} must differ from each other")
+    return values
+
+
+def fits_its_norm(epsilon: float, info: ValidationInfo) -> float:
+    """Return a radius that the ball's norm leaves room for; the field ``norm`` must come before it.
+
+    Raises:
+        ValueError: It is above 1 in l_inf, where pixels are in [0, 1].
+    """
+    if info.data.get("norm") == "linf" and epsilon > 1:
+        raise ValueError(f"epsilon must be at most 1 in linf on pixels in [0, 1], got {epsilon:g}")
+    return epsilon
