@@ -24,6 +24,7 @@ from app.reports.narratives.certificates import (
     known_at,
     number_of,
 )
+from app.reports.narratives.figures import describe
 from app.reports.numbers import percent, points, radius
 from app.reports.schemas import Answer, Scale, Standing
 from app.reports.tables import value_words
@@ -95,10 +96,7 @@ def question(params: Mapping[str, Any]) -> str:
 
 def describe_figure(name: str) -> str:
     """Return what a figure shows, for those who do not see it."""
-    for part, description in _FIGURES.items():
-        if part in name:
-            return description
-    return f"Figure: {name.replace('_', ' ')}."
+    return describe(name, _FIGURES)
 
 
 def terms(params: Mapping[str, Any]) -> list[str]:

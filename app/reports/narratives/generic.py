@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.contracts.estimates import Result
+from app.reports.narratives.figures import describe
 from app.reports.schemas import Answer, Scale
 
 
@@ -41,7 +42,7 @@ def scale(result: Result, classes: int | None) -> Scale | None:
 
 def describe_figure(name: str) -> str:
     """Return the figure's name as words."""
-    return f"Figure: {name.replace('_', ' ')}."
+    return describe(name, {})
 
 
 def terms(params: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.contracts.estimates import Estimate, Flag, Result
 from app.reports.adversarial_texts import comparisons as comparisons
+from app.reports.narratives.figures import describe
 from app.reports.narratives.illusion_gap import (
     SERVED,
     SMALL_GAP,
@@ -87,10 +88,7 @@ def question(params: Mapping[str, Any]) -> str:
 
 def describe_figure(name: str) -> str:
     """Return what a figure shows, for those who do not see it."""
-    for part, description in _FIGURES.items():
-        if part in name:
-            return description
-    return f"Figure: {name.replace('_', ' ')}."
+    return describe(name, _FIGURES)
 
 
 def terms(params: Mapping[str, Any]) -> list[str]:

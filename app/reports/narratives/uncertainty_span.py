@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.contracts.estimates import Estimate, Flag, Result
+from app.reports.narratives.figures import describe
 from app.reports.numbers import radius
 from app.reports.schemas import Answer, Scale
 
@@ -55,10 +56,7 @@ def question(params: Mapping[str, Any]) -> str:
 
 def describe_figure(name: str) -> str:
     """Return what a figure shows, for those who do not see it."""
-    for part, description in _FIGURES.items():
-        if part in name:
-            return description
-    return f"Figure: {name.replace('_', ' ')}."
+    return describe(name, _FIGURES)
 
 
 def terms(params: Mapping[str, Any]) -> list[str]:
