@@ -19,7 +19,7 @@ from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
 from workers.defences.copies import Frozen
 from workers.defences.protocol import OPTIMIZER, Adapted, Defence, DefenceError, Remembering, Training
-from workers.defences.urejectron import RejectingModel
+from workers.defences.urejectron import Rejecting
 from workers.targets.image_classifier import ImageClassifier
 
 State: TypeAlias = dict[str, Tensor]
@@ -223,7 +223,7 @@ class Game:
 
     def _follow(self, now: Position, sent: Tensor) -> None:
         """Let the attacker's simulation live through the round it has decided."""
-        if not self.defence.traits.is_stateful:
+        if self.leaks or not self.defence.traits.is_stateful:
             return
         self.defence.restore({name: value for name, value in now.attacker.items() if not name.startswith(OPTIMIZER)})
         self.defence.adapt(self.base, self.training, sent, self.seed("simulation chosen", now.round))
@@ -250,12 +250,12 @@ class Game:
         self.tick()
         with torch.no_grad():
             logits = adapted.logits(sent).cpu()
-            scores = adapted.rejection_scores(sent).double().cpu() if isinstance(adapted, RejectingModel) else None
+            scores = adapted.rejection_scores(sent).double().cpu() if isinstance(adapted, Rejecting) else None
         answers, finite = now.answers, logits.isfinite().all(1)
         answers.prediction[at] = logits.argmax(1).where(finite, -1)
         answers.unsound[at] = ~finite
         answers.correct[at] = finite & (logits.argmax(1) == truth)
-        if scores is not None and isinstance(adapted, RejectingModel):
+        if scores is not None and isinstance(adapted, Rejecting):
             answers.rejection_score[at] = scores
             answers.rejected[at] = scores > adapted.threshold
             answers.correct[at] &= ~answers.rejected[at]
