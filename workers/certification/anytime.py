@@ -121,7 +121,6 @@ class ConfidenceSequence:
         lower: (batch,) the largest lower bound so far, 0 before the first look. Valid because all hold at once.
         upper: (batch,) the smallest upper bound so far and never below ``lower``, 1 before the first look.
         stopped_at: (batch,) the last look, -1 before the first.
-        settled: (batch,) bool, every decision is made, or there are no further draws.
     """
 
     def __init__(self, schedule: Schedule, batch: int, probabilities: ArrayLike) -> None:
@@ -143,7 +142,6 @@ class ConfidenceSequence:
         self.lower: Floats = np.zeros(batch)
         self.upper: Floats = np.ones(batch)
         self.stopped_at: Ints = np.full(batch, -1, dtype=np.int64)
-        self.settled: Bools = np.zeros(batch, dtype=np.bool_)
 
     def look(self, index: int, rows: Sequence[int] | NDArray[np.int64], hits: ArrayLike) -> Bools:
         """Take in the hits of some examples at a look; return which of them are settled now (rows,).
@@ -175,5 +173,5 @@ class ConfidenceSequence:
         is_decided = (lower[:, None] >= self._needed) | (np.minimum(upper, best)[:, None] < self._needed)
         settled = np.asarray(np.all(is_decided, axis=1))
         self.lower[which], self.upper[which] = lower, upper
-        self.stopped_at[which], self.settled[which] = index, settled
+        self.stopped_at[which] = index
         return settled
