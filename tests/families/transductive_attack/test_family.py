@@ -56,6 +56,15 @@ def test_no_cut_changes_a_record() -> None:
     assert {name: table.equals(cut[name]) for name, table in whole.items()} == dict.fromkeys(whole, True)
 
 
+def test_what_is_drawn_in_a_round_depends_on_no_cut() -> None:
+    """Dropout while DENT adapts draws from the round's generator."""
+    dent = {"name": "dent", "changes": {"batch_size": 10, "steps": 2, "learning_rate": 0.1}}
+    params = parameters(dent, attacks=["transfer_pgd"])
+    base = builders.base(dropout=0.5)
+    whole, cut = check(params, base, batch_size=20)[1], check(params, base, batch_size=20, shards=2)[1]
+    assert {name: table.equals(cut[name]) for name, table in whole.items()} == dict.fromkeys(whole, True)
+
+
 def test_without_iterations_the_fixed_point_attack_is_the_transfer() -> None:
     params = parameters(
         {"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["transfer_pgd", "fpa"], iterations=0

@@ -89,7 +89,7 @@ class TransductiveAttack:
             return pa.concat_tables(tables).combine_chunks()
         for match in matches(params):
             if game_of(match.defence.name, match.attack, match.repeat) == shard.stage:
-                return play(params, match, context)
+                return play(params, match, context, first=shard.start)
         raise ValueError(f"no such stage: {shard.stage}")
 
     def reduce(
@@ -161,8 +161,15 @@ class Deadline:
             raise OverdueError(f"a round took longer than round_timeout_s, {self._limit_s:g} s")
 
 
-def play(params: TransductiveAttackParams, match: Match, context: RunContext) -> Records:
-    """Play one game, going on from where it was saved; one that fails is recorded with its reason."""
+def play(params: TransductiveAttackParams, match: Match, context: RunContext, *, first: int = 0) -> Records:
+    """Play one game, going on from where it was saved; one that fails is recorded with its reason.
+
+    Args:
+        params: Of the check.
+        match: Which game.
+        context: Of the shard.
+        first: Position of the shard's first example in the stage.
+    """
     batch = context.together()
     images, labels, ids = batch.images, batch.labels.cpu(), batch.example_ids
     if match.attack.startswith("transfer_"):
@@ -173,7 +180,7 @@ def play(params: TransductiveAttackParams, match: Match, context: RunContext) ->
     answers = Answers.none(len(labels), params.iterations + 1) if begun is None else begun.answers
     failed = None
     try:
-        game = _game(params, match, context, deadline)
+        game = _game(params, match, context, deadline, first)
         for now in game.play(images, labels, ids, begun):
             context.save(now.tensors())
             context.progress(min(len(labels), now.round * max(1, game.defence.batch_size)))
@@ -187,7 +194,9 @@ def play(params: TransductiveAttackParams, match: Match, context: RunContext) ->
     return _to_records(batch, answers, failed, is_attack=match.attack in MODEL_SPACE)
 
 
-def _game(params: TransductiveAttackParams, match: Match, context: RunContext, tick: Callable[[], None]) -> Game:
+def _game(
+    params: TransductiveAttackParams, match: Match, context: RunContext, tick: Callable[[], None], first: int
+) -> Game:
     defence = build(match.defence, tick)
     base = context.classifier
     if not isinstance(base, ImageClassifier):
@@ -211,6 +220,7 @@ def _game(params: TransductiveAttackParams, match: Match, context: RunContext, t
         on_module=make_autoattack(params) if match.attack == "defence_autoattack" else None,
         leaks=params.state == "leaking",
         sorts=params.order == "adversarial",
+        first_round=first // defence.batch_size,
     )
 
 

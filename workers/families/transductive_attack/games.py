@@ -127,6 +127,8 @@ class Game:
         on_module: AutoAttack on the defence itself, adapting at every pass; None for another attack.
         leaks: Whether the attacker begins a round from the defender's state.
         sorts: Whether examples come sorted by label within windows of two rounds.
+        first_round: Number of the first round played here, for defences without memory whose rounds are cut into
+            shards: what is drawn in a round depends on its number in the whole game.
     """
 
     defence: Defence
@@ -139,6 +141,7 @@ class Game:
     on_module: AutoAttack | None = None
     leaks: bool = False
     sorts: bool = False
+    first_round: int = 0
 
     def play(
         self, images: Tensor, labels: Tensor, example_ids: Sequence[int], position: Position | None = None
@@ -184,6 +187,9 @@ class Game:
             order = np.concatenate([window[np.argsort(values[window], kind="stable")] for window in windows])
         return [order[start : start + size] for start in range(0, len(order), size)]
 
+    def _number(self, now: Position) -> int:
+        return self.first_round + now.round
+
     def _attack(self, now: Position, points: Tensor, truth: Tensor, ids: list[int]) -> Iterator[Position]:
         """Play the attacker's turn of a round; yield after every iteration."""
         attack = self.attack
@@ -194,7 +200,7 @@ class Game:
 
         def induce(images: Tensor, iteration: int) -> Adapted:
             self.defence.restore(before)
-            randomness = self.seed(f"simulation {now.round}", iteration)
+            randomness = self.seed(f"simulation {self._number(now)}", iteration)
             return self.defence.adapt(self.base, self.training, images.to(self.base.device), randomness)
 
         first = self._first(before, points, induce)
@@ -226,8 +232,8 @@ class Game:
         if self.leaks or not self.defence.traits.is_stateful:
             return
         self.defence.restore({name: value for name, value in now.attacker.items() if not name.startswith(OPTIMIZER)})
-        self.defence.adapt(self.base, self.training, sent, self.seed("simulation chosen", now.round))
-        self.defence.end_round(sent, self.seed("simulation end", now.round))
+        self.defence.adapt(self.base, self.training, sent, self.seed("simulation chosen", self._number(now)))
+        self.defence.end_round(sent, self.seed("simulation end", self._number(now)))
         now.attacker = self.defence.state()
 
     def _break_module(self, points: Tensor, truth: Tensor, ids: list[int]) -> Tensor:
@@ -246,7 +252,7 @@ class Game:
     def _answer(self, now: Position, at: Tensor, sent: Tensor, truth: Tensor) -> None:
         """Play the defender's turn."""
         self.defence.restore(now.defender)
-        adapted = self.defence.adapt(self.base, self.training, sent, self.seed("defender", now.round))
+        adapted = self.defence.adapt(self.base, self.training, sent, self.seed("defender", self._number(now)))
         self.tick()
         with torch.no_grad():
             logits = adapted.logits(sent).cpu()
@@ -260,7 +266,7 @@ class Game:
             answers.rejected[at] = scores > adapted.threshold
             answers.correct[at] &= ~answers.rejected[at]
         if self.defence.traits.is_stateful:
-            self.defence.end_round(sent, self.seed("defender end", now.round))
+            self.defence.end_round(sent, self.seed("defender end", self._number(now)))
             now.defender = self.defence.state()
 
 
