@@ -1,5 +1,6 @@
 """What every family reports: estimates with intervals, series, flags, counts."""
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -56,3 +57,15 @@ def metric_name(name: str, **qualifiers: object) -> str:
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in qualifiers.items()
     )
     return f"{name}[{inside}]" if inside else name
+
+
+def split_name(name: str) -> tuple[str, dict[str, str]]:
+    """Return a metric's name without its family, and its qualifiers.
+
+    >>> split_name("uncertainty_span.s_ece[arm=over]")
+    ('s_ece', {'arm': 'over'})
+    """
+    base, _, inside = name.partition("[")
+    # A value may hold commas of its own: `recipe=textfooler (variant: a, b)`.
+    pairs = (pair.partition("=") for pair in re.split(r",(?=\s*\w+=)", inside.removesuffix("]")) if pair)
+    return base.rpartition(".")[2], {key: value for key, _, value in pairs}

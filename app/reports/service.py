@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 from sqlalchemy.orm import Session
 
-from app.contracts.estimates import Metric, Result
+from app.contracts.estimates import Metric, Result, split_name
 from app.contracts.families import METRICS, params_contract
 from app.contracts.meters import meters_of
 from app.contracts.problems import StoredProblem
@@ -30,7 +30,6 @@ from app.reports.schemas import (
     ReportTerm,
     Standing,
 )
-from app.reports.tables import split_name
 from app.reports.words import enumerate_words
 
 _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")

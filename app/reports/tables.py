@@ -7,10 +7,10 @@ examples than those beside them, and numbers that guarantee nothing beside some 
 """
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from app.contracts.estimates import split_name
 from app.reports.numbers import radius
 from app.reports.schemas import ReportEstimate
 from app.reports.words import words
@@ -109,18 +109,6 @@ class EstimateTable:
     def is_said(self, row: Row, column: int) -> bool:
         """Return whether it is said elsewhere what the number in a cell rests on."""
         return bool(self.basis or row.basis or (self.column_bases and self.column_bases[column]))
-
-
-def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """Return a metric's name without its family, and its qualifiers.
-
-    >>> split_name("uncertainty_span.s_ece[arm=over]")
-    ('s_ece', {'arm': 'over'})
-    """
-    base, _, inside = name.partition("[")
-    # A value may hold commas of its own: `recipe=textfooler (variant: a, b)`.
-    pairs = (pair.partition("=") for pair in re.split(r",(?=\w+=)", inside.removesuffix("]")) if pair)
-    return base.rpartition(".")[2], {key: value for key, _, value in pairs}
 
 
 def arrange(estimates: list[ReportEstimate]) -> list[EstimateTable]:

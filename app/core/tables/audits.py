@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.tables.base import Base, Leased, utc_now
@@ -23,6 +23,10 @@ class AuditRow(Base):
     spec: Mapped[dict[str, Any]]
     spec_digest: Mapped[str]
     state: Mapped[str] = mapped_column(default="queued")
+    policy: Mapped[dict[str, Any] | None]
+    """What it is to be judged by when it has ended: ``source`` and ``document``; null without a gate."""
+    baseline: Mapped[str | None]
+    """Id of an audit, or name of a baseline, to compare it with then; null for the policy's."""
     verdict: Mapped[str | None]
     error: Mapped[dict[str, Any] | None]
     estimated_s: Mapped[float | None] = mapped_column(Float)
@@ -36,6 +40,13 @@ class AuditRow(Base):
         Index("ix_audits_project_id_state_id", "project_id", "state", "id"),
         Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
         Index("ix_audits_state", "state"),
+        # The audits still to be judged: few, and looked for often.
+        Index(
+            "ix_audits_unjudged",
+            "state",
+            sqlite_where=text("policy IS NOT NULL AND verdict IS NULL"),
+            postgresql_where=text("policy IS NOT NULL AND verdict IS NULL"),
+        ),
     )
 
 

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.contracts.estimates import Estimate, Result, metric_name
+from app.contracts.estimates import Estimate, Result, metric_name, split_name
 from app.contracts.families.certified_calibration import CertifiedCalibrationParams
 from app.reports.numbers import percent, points
 from app.reports.numbers import radius as told_radius
-from app.reports.tables import split_name
 
 
 @dataclass(frozen=True)

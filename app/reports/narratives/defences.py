@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.contracts.estimates import Estimate, Flag, Result, metric_name
+from app.contracts.estimates import Estimate, Flag, Result, metric_name, split_name
 from app.contracts.families.transductive_attack import ADAPTIVE, MODEL_SPACE, TRANSFERS, TransductiveAttackParams
 from app.reports.narratives.certificates import defined, number_of
 from app.reports.numbers import points, radius
-from app.reports.tables import split_name, value_words
+from app.reports.tables import value_words
 from app.reports.words import enumerate_words
 
 CLEAN = "clean"

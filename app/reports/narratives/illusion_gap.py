@@ -1,7 +1,6 @@
 """What a result of temperature_attack holds: accuracies by arm and recipe, the gap between them, what it may be."""
 
-from app.contracts.estimates import Estimate, Result
-from app.reports.tables import split_name
+from app.contracts.estimates import Estimate, Result, split_name
 
 SERVED = "as_served"
 """The arm that shows the model as it is."""
