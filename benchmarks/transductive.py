@@ -240,14 +240,14 @@ def transfers(
         return sent, {name: model.logits(inputs).argmax(1) == labels for name, inputs in sent.items()}
 
 
-def make_defence(name: str) -> Defence:
+def make_defence(name: str, arguments: argparse.Namespace) -> Defence:
     """Return a defender at the preset ``small``, cut down where games have to train it dozens of times."""
     if name == "rmc":
         return Rmc(replace(RMC["small"], neighbours=100))
     if name == "dann":
         return Memoised(Dann(replace(DANN["small"], epochs=60)), looks_at_points=True)
     if name == "tadv":
-        return Memoised(Tadv(replace(TADV["small"], epochs=2)), looks_at_points=False)
+        return Memoised(Tadv(replace(TADV["small"], epochs=arguments.tadv_epochs)), looks_at_points=False)
     return Dent(DENT["small"]) if name == "dent" else Identity()
 
 
@@ -255,7 +255,7 @@ def play(name: str, base: Base, arguments: argparse.Namespace) -> Played:
     """Play every game of a defence of a base."""
     training, _, _ = load(arguments)
     count = min(len(base.labels), {"rmc": arguments.rmc_examples, "dent": arguments.dent_examples}.get(name, 10**9))
-    labels, defence = base.labels[:count], make_defence(name)
+    labels, defence = base.labels[:count], make_defence(name, arguments)
     if name == "rmc":
         training = Training(training.images[: arguments.rmc_training], training.labels[: arguments.rmc_training])
     played = Played(base.name, name, {}, {})
@@ -309,6 +309,7 @@ def main() -> None:
     parser.add_argument("--rmc-training", type=int, default=2000, help="training examples RMC may look among")
     parser.add_argument("--epsilon", type=float, default=0.3)
     parser.add_argument("--epochs", type=int, default=4, help="of adversarial training")
+    parser.add_argument("--tadv-epochs", type=int, default=TADV["small"].epochs, help="of each of TADV's networks")
     parser.add_argument("--steps", type=int, default=40, help="of PGD against one model")
     parser.add_argument("--autoattack-steps", type=int, default=50)
     parser.add_argument("--queries", type=int, default=200, help="of AutoAttack's Square")
