@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from tests.defences.builders import base, generator, images, labels, points, same, training
 from workers.defences.copies import Frozen
-from workers.defences.protocol import Training
+from workers.defences.protocol import Rejecting, Training
 from workers.defences.urejectron import (
     PRESETS,
     THRESHOLDS,
-    Rejecting,
     URejectron,
     URejectronParams,
     accepted_errors,

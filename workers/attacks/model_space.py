@@ -20,11 +20,10 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from workers.attacks.answers import ask
 from workers.attacks.gradients import Combine, Loss, RowModel, joined
 from workers.attacks.losses import cross_entropy
-from workers.attacks.memory import halving
 from workers.attacks.pgd import PGD, Objective
-from workers.attacks.robust_accuracy import is_wrong
 from workers.defences.protocol import Adapted
 
 Method = Literal["fpa", "gmsa_avg", "gmsa_min"]
@@ -119,7 +118,8 @@ class Iteration:
     Attributes:
         perturbed: (n, ...) V^(i); the images themselves where the clean batch was judged.
         attacked: (k,) int64, the j of the F^(j) it was made against; empty for the clean batch.
-        correct: (n,) bool, F^(i+1), the model it induced, classifies the perturbed image right, with finite outputs.
+        correct: (n,) bool, F^(i+1), the model it induced, classifies the perturbed image right, with finite outputs,
+            and does not reject it.
         losses: (n,) float64, cross-entropy of F^(i+1) there; inf where its output is not finite.
         unsound: (n,) bool, some output of an attacked or of the induced model was not finite.
     """
@@ -297,24 +297,14 @@ class ModelSpaceAttack:
         self, model: Adapted, found: Found, attacked: Tensor, labels: Tensor, tick: Callable[[], None]
     ) -> Iteration:
         """Return the iteration that made ``found`` against ``attacked`` and induced ``model``."""
-
-        def piece(start: int, stop: int) -> Tensor:
-            tick()
-            rows = torch.arange(start, stop, device=model.device)
-            with torch.no_grad():
-                return model.logits(found.images[start:stop].to(model.device), rows).to(found.images.device)
-
-        answers: list[Tensor] = []
-        for first in range(0, len(labels), self.batch_size):
-            answers += halving(piece, first, min(first + self.batch_size, len(labels)))
-        logits = torch.cat(answers)
-        is_finite = logits.isfinite().all(1)
+        answered = ask(model, found.images, batch_size=self.batch_size, tick=tick)
+        unsound = answered.unsound
         return Iteration(
             perturbed=found.images,
             attacked=attacked,
-            correct=~is_wrong(logits, labels),
-            losses=cross_entropy(logits.double(), labels).where(is_finite, torch.inf),
-            unsound=found.unsound | ~is_finite,
+            correct=answered.is_right(labels),
+            losses=cross_entropy(answered.logits.double(), labels).where(~unsound, torch.inf),
+            unsound=found.unsound | unsound,
         )
 
 

@@ -94,6 +94,24 @@ class Adapted(Protocol):
         ...
 
 
+@runtime_checkable
+class Rejecting(Adapted, Protocol):
+    """An adapted classifier that may refuse: a point whose rejection score is above the threshold has no answer.
+
+    Whether a refusal counts for the defender or against it is the game's to say; ``logits`` are there all the same.
+    ``isinstance`` tells these from other adapted classifiers, an operator's own among them.
+    """
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a point is rejected."""
+        ...
+
+    def rejection_scores(self, images: Tensor) -> Tensor:
+        """Return (b,) in [0, 1], on ``device``; differentiable with respect to ``images`` (b, ...) in [0, 1]."""
+        ...
+
+
 class Defence(Protocol):
     """A test-time defence; one instance is one defender and defends one base classifier.
 

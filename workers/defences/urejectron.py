@@ -8,7 +8,7 @@ and perturbed points in a round (the paper's x~: equal halves, the clean ones fi
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from workers.defences.fresh import (
     shuffled_batches,
 )
 from workers.defences.networks import lenet_like, resnet18
-from workers.defences.protocol import Adapted, Training
+from workers.defences.protocol import Training
 from workers.defences.registry import Plugin
 from workers.targets.image_classifier import ImageClassifier
 
@@ -38,24 +38,6 @@ DOMAINS: Final = ["training", "test"]
 THRESHOLDS: Final = np.linspace(0.0, 1.0, 100)
 """Where the official code draws its curves."""
 THRESHOLDS.setflags(write=False)
-
-
-@runtime_checkable
-class Rejecting(Adapted, Protocol):
-    """An adapted classifier that may refuse: a point whose rejection score is above the threshold has no answer.
-
-    Whether a refusal counts for the defender or against it is the game's to say; ``logits`` are there all the same.
-    ``isinstance`` tells these from other adapted classifiers, an operator's own among them.
-    """
-
-    @property
-    def threshold(self) -> float:
-        """The score above which a point is rejected."""
-        ...
-
-    def rejection_scores(self, images: Tensor) -> Tensor:
-        """Return (b,) in [0, 1], on ``device``; differentiable with respect to ``images`` (b, ...) in [0, 1]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -151,7 +133,7 @@ class URejectron(OneRound):
 
 
 class RejectingModel(Frozen):
-    """The base beside a discriminator; implements :class:`Rejecting`.
+    """The base beside a discriminator; implements :class:`workers.defences.protocol.Rejecting`.
 
     Args:
         base: It answers; nobody may change it afterwards.

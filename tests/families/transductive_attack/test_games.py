@@ -11,6 +11,7 @@ from tests.defences import builders
 from workers.attacks.gradients import RowModel
 from workers.attacks.model_space import CLEAN, ModelSpaceAttack, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
+from workers.defences.copies import Frozen
 from workers.defences.dent import PRESETS as DENT
 from workers.defences.dent import Dent
 from workers.defences.identity import Identity, IdentityParams
@@ -195,3 +196,25 @@ def test_a_leaking_state_is_what_the_attacker_begins_from(leaks: bool) -> None:
     # Of the second round: the simulation's model first, the defender's last.
     induced = defence.seen[len(defence.seen) // 2]
     assert (induced == answered[1]) is leaks
+
+
+class Choosing(Frozen):
+    """Gives every other image a rejection score of 1 and one image none."""
+
+    threshold = 0.5
+
+    def rejection_scores(self, images: torch.Tensor) -> torch.Tensor:
+        scores = (torch.arange(len(images)) % 2).float()
+        scores[2] = torch.nan
+        return scores
+
+
+def test_a_rejection_is_no_right_answer_and_a_score_that_is_no_number_is_none_either(monkeypatch) -> None:
+    monkeypatch.setattr(Identity, "adapt", lambda self, base, *_: Choosing(base))
+    answers = play(game(Identity(IdentityParams(batch_size=6))))
+    lost = torch.arange(24) % 6 == 2
+    assert torch.equal(answers.rejected, torch.arange(24) % 2 == 1)
+    assert torch.equal(answers.unsound, lost)
+    assert set(answers.prediction[lost].tolist()) == {-1}
+    static = builders.base().logits(POINTS).argmax(1) == LABELS
+    assert torch.equal(answers.correct, static & ~answers.rejected & ~lost)

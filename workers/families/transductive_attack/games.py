@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from workers.attacks.answers import ask
 from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
 from workers.defences.copies import Frozen
 from workers.defences.protocol import OPTIMIZER, Adapted, Defence, DefenceError, Remembering, Training
-from workers.defences.urejectron import Rejecting
 from workers.targets.image_classifier import ImageClassifier
 
 State: TypeAlias = dict[str, Tensor]
@@ -253,18 +253,14 @@ class Game:
         """Play the defender's turn."""
         self.defence.restore(now.defender)
         adapted = self.defence.adapt(self.base, self.training, sent, self.seed("defender", self._number(now)))
-        self.tick()
-        with torch.no_grad():
-            logits = adapted.logits(sent).cpu()
-            scores = adapted.rejection_scores(sent).double().cpu() if isinstance(adapted, Rejecting) else None
-        answers, finite = now.answers, logits.isfinite().all(1)
-        answers.prediction[at] = logits.argmax(1).where(finite, -1)
-        answers.unsound[at] = ~finite
-        answers.correct[at] = finite & (logits.argmax(1) == truth)
-        if scores is not None and isinstance(adapted, Rejecting):
-            answers.rejection_score[at] = scores
-            answers.rejected[at] = scores > adapted.threshold
-            answers.correct[at] &= ~answers.rejected[at]
+        answered = ask(adapted, sent.cpu(), tick=self.tick)
+        answers = now.answers
+        answers.unsound[at] = answered.unsound
+        answers.prediction[at] = answered.logits.argmax(1).where(~answered.unsound, -1)
+        answers.correct[at] = answered.is_right(truth)
+        answers.rejected[at] = answered.rejected
+        if answered.rejection_scores is not None:
+            answers.rejection_score[at] = answered.rejection_scores
         if self.defence.traits.is_stateful:
             self.defence.end_round(sent, self.seed("defender end", self._number(now)))
             now.defender = self.defence.state()
