@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -43,10 +43,20 @@ class OneRound:
         """Do nothing."""
 
 
+@runtime_checkable
+class Storable(Adapted, Protocol):
+    """An adapted model that can be stored; a :class:`Reloading` defence makes it from its state again."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return copies of all that makes it what it is, on the CPU."""
+        ...
+
+
+@runtime_checkable
 class Reloading(Protocol):
     """What a defence can do besides adapting when what it adapts is worth storing: training takes minutes to hours.
 
-    Its adapted models have a ``state()``.
+    Its adapted models are :class:`Storable`. A game that goes on where it was stopped reloads them.
     """
 
     def reload(self, base: ImageClassifier, state: Mapping[str, Tensor]) -> Adapted:

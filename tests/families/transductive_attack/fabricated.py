@@ -112,8 +112,24 @@ def _static(params, ids, label, difficulty, rates, missing) -> pa.Table:
         "broken_by": pa.nulls(len(ids), pa.string()),
         "image_autoattack": pa.array([b"image"] * len(ids), pa.large_binary()),
         "image_pgd": pa.nulls(len(ids), pa.large_binary()),
+        **_signs(params, len(ids), missing),
     }
     return pa.table(columns)
+
+
+def _signs(params, n, missing) -> dict[str, pa.Array]:
+    """A model without a sign that AutoAttack is weak on it."""
+    sound = {
+        "answers_right": np.full(n, 5),
+        "answers_apart": np.zeros(n),
+        "is_probability": np.zeros(n, dtype=bool),
+        "runs_backward": np.zeros(n, dtype=bool),
+        "zero_gradient": np.zeros(n, dtype=bool),
+        "classes": np.full(n, CLASSES),
+    }
+    if "transfer_autoattack" not in params.attacks:
+        return {name: pa.nulls(n, pa.array(values).type) for name, values in sound.items()}
+    return {name: pa.array(values, mask=missing) for name, values in sound.items()}
 
 
 def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, missing, failed) -> pa.Table:
@@ -138,6 +154,7 @@ def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, m
             "rejection_score": pa.array(score) if rejects else pa.nulls(n, pa.float64()),
             "selected": pa.nulls(n, pa.int64()) if selected is None else pa.array(selected),
             "scores": pa.nulls(n, pa.list_(pa.float64())) if scores is None else pa.array(scores),
+            "clean_score": pa.nulls(n, pa.float64()),
             "failed": pa.array([failed] * n, pa.string()),
         }
     )

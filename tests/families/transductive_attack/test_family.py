@@ -56,6 +56,20 @@ def test_no_cut_changes_a_record() -> None:
     assert {name: table.equals(cut[name]) for name, table in whole.items()} == dict.fromkeys(whole, True)
 
 
+def test_records_hold_what_was_sent_and_every_score() -> None:
+    params = parameters({"name": "dent", "changes": {"batch_size": 20, "steps": 2}}, attacks=["transfer_pgd", "fpa"])
+    result, done = check(params)
+    rows = done[game_of("dent", "fpa", 0)].to_pylist()
+    assert {len(row["scores"]) for row in rows} == {params.iterations + 1}
+    for row in rows:
+        best = min([row["clean_score"], *row["scores"]])
+        assert (row["scores"][row["selected"]] if row["selected"] >= 0 else row["clean_score"]) == best
+    (curve,) = result.series["iterations"]
+    assert curve["clean_score"] == pytest.approx(sum(row["clean_score"] for row in rows) / 40)
+    sent = done[game_of("dent", "transfer_pgd", 0)]
+    assert all(sent[name].null_count == 40 for name in ("scores", "selected", "clean_score"))
+
+
 def test_what_is_drawn_in_a_round_depends_on_no_cut() -> None:
     """Dropout while DENT adapts draws from the round's generator."""
     dent = {"name": "dent", "changes": {"batch_size": 10, "steps": 2, "learning_rate": 0.1}}

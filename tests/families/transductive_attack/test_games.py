@@ -18,6 +18,8 @@ from workers.defences.identity import Identity, IdentityParams
 from workers.defences.protocol import Adapted, Training, Traits
 from workers.defences.rmc import PRESETS as RMC
 from workers.defences.rmc import Rmc
+from workers.defences.tadv import PRESETS as TADV
+from workers.defences.tadv import Tadv
 from workers.families.transductive_attack.games import Answers, Game, Position
 
 POINTS = builders.points(24)
@@ -196,6 +198,60 @@ def test_a_leaking_state_is_what_the_attacker_begins_from(leaks: bool) -> None:
     # Of the second round: the simulation's model first, the defender's last.
     induced = defence.seen[len(defence.seen) // 2]
     assert (induced == answered[1]) is leaks
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_what_an_optimiser_remembers_serves_the_first_simulation_alone_unless_it_is_seen(leaks: bool) -> None:
+    class Moving(Spying):
+        has_moments: list[bool]
+
+        def restore(self, state) -> None:
+            self.remembers = "optimizer.step" in state
+            super().restore(state)
+
+        def state(self) -> dict[str, torch.Tensor]:
+            return super().state() | {"optimizer.step": torch.ones(())}
+
+        def adapt(self, base, training, batch, generator) -> Adapted:
+            self.has_moments.append(self.remembers)
+            return super().adapt(base, training, batch, generator)
+
+    defence = Moving()
+    defence.has_moments = []
+    play(game(defence, attack(iterations=2), leaks=leaks), POINTS[:12])
+    # A round: three simulations, the one that is lived through unless the state is seen, and the defender.
+    second = defence.has_moments[len(defence.has_moments) // 2 :]
+    assert second == ([True, True, True, True] if leaks else [True, False, False, False, True])
+
+
+@pytest.mark.parametrize("method", ["fpa", "gmsa_avg"])
+def test_a_game_that_goes_on_trains_no_network_again(method: str) -> None:
+    trained: list[int] = []
+
+    class Watched(Tadv):
+        def adapt(self, base, training, batch, generator) -> Adapted:
+            trained.append(len(batch))
+            return super().adapt(base, training, batch, generator)
+
+    params = replace(TADV["small"], epochs=1, attack_steps=1)
+    tadv, chosen = Watched(params), attack(method, 2)
+    played = game(tadv, chosen, training=builders.training(100))
+    positions = [copy.deepcopy(position.tensors()) for position in played.play(POINTS[:8], LABELS[:8], IDS[:8])]
+    # F^(0), three simulations, and the defender's.
+    assert len(trained) == 5
+    assert not [name for name in positions[-1] if name.startswith("models.")]
+    trained.clear()
+    assert same(play(played, POINTS[:8], Position.read(positions[1])), Position.read(positions[-1]).answers)
+    assert len(trained) == 2
+
+
+def test_what_the_clean_round_left_right_is_kept_where_an_attack_has_to_get_below_it() -> None:
+    identity = Identity(IdentityParams(batch_size=12))
+    judged = play(game(identity, attack(iterations=1, start_at="clean")))
+    static = builders.base().logits(POINTS).argmax(1) == LABELS
+    assert judged.clean_score[:12].tolist() == pytest.approx([float(static[:12].double().mean())] * 12)
+    assert judged.clean_score[12:].tolist() == pytest.approx([float(static[12:].double().mean())] * 12)
+    assert play(game(identity, attack(iterations=1))).clean_score.isnan().all()
 
 
 class Choosing(Frozen):

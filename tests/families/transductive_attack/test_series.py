@@ -26,7 +26,14 @@ def made(done):
     return make_series(PARAMS, done)
 
 
-def played(scores: list, selected: list, *, errored: tuple[int, ...] = (), **changes: object) -> Games:
+def played(
+    scores: list,
+    selected: list,
+    *,
+    errored: tuple[int, ...] = (),
+    clean_score: list | None = None,
+    **changes: object,
+) -> Games:
     """One game of so many examples."""
     params = parameters(defences=["rmc"], attacks=["gmsa_min"], **changes)
     n = len(scores)
@@ -36,6 +43,7 @@ def played(scores: list, selected: list, *, errored: tuple[int, ...] = (), **cha
     columns = {
         "scores": pa.array(scores, pa.list_(pa.float64())),
         "selected": pa.array(selected, pa.int64()),
+        "clean_score": pa.array(clean_score or [None] * n, pa.float64()),
         "errored": pa.array(np.isin(np.arange(n), errored)),
     }
     return Games(params, tables | {game_of("rmc", "gmsa_min", 0): replaced(stage.take(order), **columns)})
@@ -119,14 +127,13 @@ def test_rounds_that_ended_early_keep_their_last_score() -> None:
     assert (found["clean_sent"], found["n"]) == (1, 3)
 
 
-def test_a_clean_batch_that_was_judged_is_no_iteration() -> None:
-    games = played([[0.9, 0.5, 0.4], [0.7, 0.8, 0.75], [0.2]], [1, -1, -1], iterations=1)
+def test_what_an_attack_had_to_get_below_is_told_and_no_iteration() -> None:
+    games = played(
+        [[0.5, 0.4], [0.8, 0.75], [0.2]], [1, -1, 0], iterations=1, clean_score=[0.9, 0.7, None], errored=(2,)
+    )
     found = iterations(games, "rmc", "gmsa_min")
-    assert found["clean_score"] == pytest.approx(0.6)
-    assert [point["score"] for point in found["points"]] == pytest.approx([0.5, 0.45])
-    assert [point["best"] for point in found["points"]] == pytest.approx([0.5, (0.4 + 0.75 + 0.2) / 3])
-    assert [point["n"] for point in found["points"]] == [2, 2]
-    assert [point["selected"] for point in found["points"]] == [0, 1]
+    assert found["clean_score"] == pytest.approx(0.8)
+    assert [point["score"] for point in found["points"]] == pytest.approx([0.65, 0.575])
 
 
 @pytest.mark.parametrize("scores", [[None, None], [[], []]], ids=["null", "empty"])

@@ -255,19 +255,20 @@ def _transferred(context: RunContext, attack: str, batch: Batch) -> Tensor:
 
 def _to_records(batch: Batch, answers: Answers, failed: str | None, *, is_attack: bool) -> pa.Table:
     n = len(batch.example_ids)
-    lost, finite = [failed is not None] * n, answers.rejection_score.isfinite()
+    lost, finite = torch.full((n,), failed is not None), answers.rejection_score.isfinite()
     scores = [[value for value in row if value == value] for row in answers.scores.tolist()]
     return pa.table(
         {
             "example_id": pa.array(batch.example_ids, pa.int64()),
             "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
             "errored": pa.array([False] * n, pa.bool_()),
-            "correct": pa.array(answers.correct.numpy(), mask=torch.tensor(lost).numpy()),
-            "prediction": pa.array(answers.prediction.numpy(), mask=torch.tensor(lost).numpy()),
-            "rejected": pa.array(answers.rejected.numpy(), mask=torch.tensor(lost).numpy()),
+            "correct": pa.array(answers.correct.numpy(), mask=lost.numpy()),
+            "prediction": pa.array(answers.prediction.numpy(), mask=lost.numpy()),
+            "rejected": pa.array(answers.rejected.numpy(), mask=lost.numpy()),
             "rejection_score": pa.array(answers.rejection_score.numpy(), mask=(~finite).numpy()),
             "selected": pa.array(answers.selected.numpy() if is_attack and failed is None else [None] * n, pa.int64()),
             "scores": pa.array(scores if is_attack and failed is None else [None] * n, pa.list_(pa.float64())),
+            "clean_score": pa.array(answers.clean_score.numpy(), mask=(lost | ~answers.clean_score.isfinite()).numpy()),
             "failed": pa.array([failed] * n, pa.string()),
         }
     )

@@ -19,6 +19,7 @@ from workers.attacks.answers import ask
 from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
 from workers.defences.copies import Frozen
+from workers.defences.fresh import Reloading, Storable
 from workers.defences.protocol import OPTIMIZER, Adapted, Defence, DefenceError, Remembering, Training
 from workers.targets.image_classifier import ImageClassifier
 
@@ -41,6 +42,7 @@ class Answers:
         rejection_score: (n,) float64, NaN where the defence never rejects.
         selected: (n,) int64 iteration whose images were sent, or ``CLEAN``.
         scores: (n, attacks) float64 accuracy of each model that the example's round induced, NaN where there was none.
+        clean_score: (n,) float64 that of the model the clean round induced, where an attack has to get below it.
     """
 
     prediction: Tensor
@@ -50,6 +52,7 @@ class Answers:
     rejection_score: Tensor
     selected: Tensor
     scores: Tensor
+    clean_score: Tensor
 
     @classmethod
     def none(cls, examples: int, attacks: int) -> "Answers":
@@ -61,9 +64,10 @@ class Answers:
             correct=never.clone(),
             unsound=never.clone(),
             rejected=never.clone(),
-            rejection_score=nothing,
+            rejection_score=nothing.clone(),
             selected=torch.full((examples,), CLEAN, dtype=torch.int64),
             scores=torch.full((examples, attacks), torch.nan, dtype=torch.float64),
+            clean_score=nothing.clone(),
         )
 
 
@@ -77,6 +81,7 @@ class Position:
         defender: State of the defender before this round.
         attacker: State of the attacker's simulation before this round.
         done: Iterations of the attack in this round.
+        models: Of a defence that trains for minutes to hours, the models that iterations induced in this round.
     """
 
     round: int
@@ -84,6 +89,7 @@ class Position:
     defender: State = field(default_factory=dict)
     attacker: State = field(default_factory=dict)
     done: list[Iteration] = field(default_factory=list)
+    models: dict[int, State] = field(default_factory=dict)
 
     def tensors(self) -> State:
         """Return it as tensors by name."""
@@ -93,6 +99,8 @@ class Position:
         found |= {f"attacker.{name}": value for name, value in self.attacker.items()}
         for number, iteration in enumerate(self.done):
             found |= {f"done.{number:03d}.{name}": value.cpu() for name, value in vars(iteration).items()}
+        for number, model in self.models.items():
+            found |= {f"models.{number}.{name}": value for name, value in model.items()}
         return found
 
     @classmethod
@@ -102,13 +110,16 @@ class Position:
         def within(prefix: str) -> State:
             return {name.removeprefix(prefix): v for name, v in tensors.items() if name.startswith(prefix)}
 
-        numbers = sorted({name.split(".")[1] for name in tensors if name.startswith("done.")})
+        def numbers(prefix: str) -> list[str]:
+            return sorted({name.split(".")[1] for name in tensors if name.startswith(prefix)})
+
         return cls(
             round=int(tensors["round"]),
             answers=Answers(**within("answers.")),
             defender=within("defender."),
             attacker=within("attacker."),
-            done=[Iteration(**within(f"done.{number}.")) for number in numbers],
+            done=[Iteration(**within(f"done.{number}.")) for number in numbers("done.")],
+            models={int(number): within(f"models.{number}.") for number in numbers("models.")},
         )
 
 
@@ -174,7 +185,7 @@ class Game:
             elif self.on_module is not None:
                 sent = self._break_module(points, truth, [example_ids[int(row)] for row in at])
             self._answer(now, at, sent, truth)
-            now.round, now.done = now.round + 1, []
+            now.round, now.done, now.models = now.round + 1, [], {}
             yield now
 
     def rounds(self, labels: Tensor) -> list[Ints]:
@@ -195,15 +206,21 @@ class Game:
         attack = self.attack
         assert attack is not None  # noqa: S101
         state = now.defender if self.leaks else now.attacker
-        # The official simulation goes back to its weights and begins with a new optimiser.
-        before = {name: value for name, value in state.items() if not name.startswith(OPTIMIZER)}
 
         def induce(images: Tensor, iteration: int) -> Adapted:
-            self.defence.restore(before)
+            kept = now.models.get(iteration)
+            if kept is not None and isinstance(self.defence, Reloading):
+                return self.defence.reload(self.base, kept)
+            # The official simulation adapts, then goes back to its weights with a new optimiser: what it remembers of
+            # the last round serves the first iteration alone. Who sees the defender's state uses all of it.
+            self.defence.restore(state if iteration <= 0 or self.leaks else _forgetting(state))
             randomness = self.seed(f"simulation {self._number(now)}", iteration)
-            return self.defence.adapt(self.base, self.training, images.to(self.base.device), randomness)
+            adapted = self.defence.adapt(self.base, self.training, images.to(self.base.device), randomness)
+            if isinstance(self.defence, Reloading) and isinstance(adapted, Storable):
+                now.models[iteration] = adapted.state()
+            return adapted
 
-        first = self._first(before, points, induce)
+        first = self._first(state, points, induce)
         labels = truth.to(points.device)
         iterations = attack.attack_iterations(
             first, induce, points, labels, generators=lambda i: self.starts(i, ids), done=now.done, tick=self.tick
@@ -224,14 +241,16 @@ class Game:
         assert attack is not None  # noqa: S101
         now.answers.selected[at] = attack.selected(now.done)
         for iteration in now.done:
-            if iteration.number != CLEAN:
+            if iteration.number == CLEAN:
+                now.answers.clean_score[at] = iteration.accuracy
+            else:
                 now.answers.scores[at, iteration.number] = iteration.accuracy
 
     def _follow(self, now: Position, sent: Tensor) -> None:
         """Let the attacker's simulation live through the round it has decided."""
         if self.leaks or not self.defence.traits.is_stateful:
             return
-        self.defence.restore({name: value for name, value in now.attacker.items() if not name.startswith(OPTIMIZER)})
+        self.defence.restore(_forgetting(now.attacker))
         self.defence.adapt(self.base, self.training, sent, self.seed("simulation chosen", self._number(now)))
         self.defence.end_round(sent, self.seed("simulation end", self._number(now)))
         now.attacker = self.defence.state()
@@ -264,6 +283,11 @@ class Game:
         if self.defence.traits.is_stateful:
             self.defence.end_round(sent, self.seed("defender end", self._number(now)))
             now.defender = self.defence.state()
+
+
+def _forgetting(state: State) -> State:
+    """Return the state with a new optimiser."""
+    return {name: value for name, value in state.items() if not name.startswith(OPTIMIZER)}
 
 
 class OverdueError(DefenceError):

@@ -56,7 +56,7 @@ def iterations(games: Games, defence: str, attack: str) -> dict[str, Any] | None
         ``points`` by iteration; ``clean_sent``, how often no iteration was good enough; ``n``, examples times repeats;
         ``clean_score``, of the clean batch where rounds begin with judging it, else null.
     """
-    samples = games.samples(defence, attack, ["scores", "selected"])
+    samples = games.samples(defence, attack, ["scores", "clean_score", "selected"])
     rounds: list[list[float]] = []
     selected: list[int] = []
     for sample in samples.values():
@@ -67,16 +67,13 @@ def iterations(games: Games, defence: str, attack: str) -> dict[str, Any] | None
                 selected.append(int(sent))
     if not any(rounds):
         return None
-    table = _table(rounds)
-    # Where the clean batch is judged too its score comes first, and a whole round has one more than iterations.
-    first = int(table.shape[1] > games.params.iterations + 1)
-    attacks = table[:, first:]
+    attacks = _table(rounds)
     best = np.fmin.accumulate(attacks, axis=1)
     points = [
         {
             "iteration": number,
             "score": _mean(attacks[:, number]),
-            "n": sum(len(scores) > first + number for scores in rounds),
+            "n": sum(len(scores) > number for scores in rounds),
             "best": _mean(best[:, number]),
             "selected": selected.count(number),
         }
@@ -88,7 +85,7 @@ def iterations(games: Games, defence: str, attack: str) -> dict[str, Any] | None
         "n": len(rounds),
         "points": points,
         "clean_sent": sum(sent < 0 for sent in selected),
-        "clean_score": _mean(table[:, 0]) if first else None,
+        "clean_score": _mean(np.concatenate([sample.floats("clean_score") for sample in samples.values()])),
     }
 
 
