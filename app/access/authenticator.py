@@ -46,7 +46,10 @@ class Authenticator:
         """Return who holds this secret; None when nobody (any more) does."""
         if secret is None:
             return self._operator() if self._is_keyless else None
-        digest = digest_of_secret(secret)
+        return self.identify_digest(digest_of_secret(secret))
+
+    def identify_digest(self, digest: str) -> Principal | None:
+        """Return who holds the secret with this digest; None when nobody (any more) does."""
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return self._operator()
         with self._database.read() as session:

@@ -1,6 +1,6 @@
 """The rows. ``state`` columns are written by :mod:`app.core.transitions` alone."""
 
-from app.core.tables.access import IdempotencyRow, KeyRow, ProjectRow
+from app.core.tables.access import IdempotencyRow, KeyRow, ProjectRow, SessionRow
 from app.core.tables.audits import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 from app.core.tables.base import Base
 from app.core.tables.files import DiscardRow
@@ -24,6 +24,7 @@ __all__ = [
     "ModelRow",
     "PolicyRow",
     "ProjectRow",
+    "SessionRow",
     "ShardRow",
     "StageRow",
     "WebhookRow",

@@ -1,4 +1,4 @@
-"""Projects, API keys, idempotent responses."""
+"""Projects, API keys, console sessions, idempotent responses."""
 
 from datetime import datetime
 from typing import Any
@@ -32,6 +32,20 @@ class KeyRow(Base):
     scope: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     revoked_at: Mapped[datetime | None]
+
+
+class SessionRow(Base):
+    """Somebody who logged in to the console with a key; only the SHA-256 of the cookie is kept."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    key_digest: Mapped[str]
+    """Of the key, in :class:`KeyRow` or the operator's settings: the session is worth what the key is worth now."""
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    expires_at: Mapped[datetime]
+
+    __table_args__ = (Index("ix_sessions_expires_at", "expires_at"),)
 
 
 class IdempotencyRow(Base):
