@@ -100,6 +100,7 @@ def run_check(
     further: Data | None = None,
     models: Mapping[str, Model] | None = None,
     autocast: torch.dtype | None = None,
+    data_of: Mapping[str, Data] | None = None,
 ) -> tuple[Result, dict[str, Records]]:
     """Run every stage in shards of whole grains and reduce."""
     done: dict[str, Records] = {}
@@ -114,7 +115,11 @@ def run_check(
             family.run(
                 params,
                 piece,
-                Context(model, source, piece, batch_size, count, models or {}, done, autocast=autocast),
+                Context(
+                    *(model, source, piece, batch_size, count, models or {}, done),
+                    autocast=autocast,
+                    further=data_of or {},
+                ),
             )
             for piece in pieces
         ]

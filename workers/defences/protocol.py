@@ -56,12 +56,15 @@ class Traits:
         is_one_round: It adapts to the whole sample at once; otherwise batch by batch.
         is_randomized: The same batch with another generator may give another classifier.
         is_differentiable: Its answers have a gradient with respect to the images once adapted.
+        sees_clean_half: What it adapts to are the round's clean points and then the perturbed ones, as in the
+            evaluation it was published with (URejectron's x~). Its classifiers have no parameters per example.
     """
 
     is_stateful: bool
     is_one_round: bool
     is_randomized: bool
     is_differentiable: bool
+    sees_clean_half: bool = False
 
 
 class Adapted(Protocol):

@@ -2,12 +2,12 @@
 
 Goldwasser et al., "Beyond Perturbations: Learning Guarantees with Arbitrary Adversarial Test Examples" (NeurIPS 2020),
 with one discriminator (T = 1), as Chen et al. (sec. 5) evaluate it on GTSRB. A network h learns to tell the training
-data (class 0) from the points of the round (class 1); a point is rejected if and only if h_1 > tau. Who mixes clean
-and perturbed points in a round (the paper's x~: equal halves, the clean ones first) is whoever plays the game.
+data (class 0) from the points of the round (class 1); a point is rejected if and only if h_1 > tau. A round is the
+paper's x~, equal halves: the test points as they are, then perturbed.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -27,7 +27,7 @@ from workers.defences.fresh import (
     shuffled_batches,
 )
 from workers.defences.networks import lenet_like, resnet18
-from workers.defences.protocol import Training
+from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
 from workers.targets.image_classifier import ImageClassifier
 
@@ -86,6 +86,11 @@ class URejectron(OneRound):
         self, params: URejectronParams = PRESETS["cifar10"], *, tick: Callable[[], None] = lambda: None
     ) -> None:
         self._params, self._tick = params, tick
+
+    @property
+    def traits(self) -> Traits:
+        """One round, stateless, randomised; a round is clean points and perturbed ones."""
+        return replace(super().traits, sees_clean_half=True)
 
     def adapt(
         self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator

@@ -78,6 +78,7 @@ def records(
                     iterations=params.iterations if attack in MODEL_SPACE else None,
                     fallback=fallback,
                     rejects=defence in rejecting,
+                    has_twins=attack != "clean",
                     missing=_missing(errored, stage, n),
                     failed=(failed or {}).get(stage),
                 )
@@ -132,7 +133,7 @@ def _signs(params, n, missing) -> dict[str, pa.Array]:
     return {name: pa.array(values, mask=missing) for name, values in sound.items()}
 
 
-def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, missing, failed) -> pa.Table:
+def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, has_twins, missing, failed) -> pa.Table:
     n = len(ids)
     correct = difficulty < rate
     prediction = np.where(correct, label, (label + 1) % CLASSES)
@@ -154,7 +155,18 @@ def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, m
             "rejection_score": pa.array(score) if rejects else pa.nulls(n, pa.float64()),
             "selected": pa.nulls(n, pa.int64()) if selected is None else pa.array(selected),
             "scores": pa.nulls(n, pa.list_(pa.float64())) if scores is None else pa.array(scores),
+            **_twins(label, difficulty, has_scores=rejects and has_twins),
             "clean_score": pa.nulls(n, pa.float64()),
             "failed": pa.array([failed] * n, pa.string()),
         }
     )
+
+
+def _twins(label, difficulty, *, has_scores: bool) -> dict[str, pa.Array]:
+    """What a defence that sees the clean points too says of them: it rejects few and answers most rightly."""
+    if not has_scores:
+        return {"clean_prediction": pa.nulls(len(label), pa.int64()), "clean_rejection_score": pa.nulls(len(label))}
+    return {
+        "clean_prediction": pa.array(np.where(difficulty < 0.9, label, (label + 1) % CLASSES)),
+        "clean_rejection_score": pa.array(difficulty / 2),
+    }

@@ -10,6 +10,7 @@ from torch import nn
 from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
 from tests.defences import builders
 from tests.families.in_memory import Context, run_check
+from workers.defences.urejectron import URejectron
 from workers.errors import PreflightError
 from workers.families.protocol import DataInfo, Shard, TargetInfo
 from workers.families.transductive_attack import family
@@ -68,6 +69,33 @@ def test_records_hold_what_was_sent_and_every_score() -> None:
     assert curve["clean_score"] == pytest.approx(sum(row["clean_score"] for row in rows) / 40)
     sent = done[game_of("dent", "transfer_pgd", 0)]
     assert all(sent[name].null_count == 40 for name in ("scores", "selected", "clean_score"))
+
+
+def test_urejectron_is_given_clean_points_and_perturbed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half and half, the clean ones first, whoever perturbed them; the curves are over both."""
+    given: list[torch.Tensor] = []
+    known = URejectron.adapt
+
+    def watched(self: Any, base: Any, training: Any, batch: torch.Tensor, generator: Any) -> Any:
+        given.append(batch)
+        return known(self, base, training, batch, generator)
+
+    monkeypatch.setattr(URejectron, "adapt", watched)
+    rejecting = {"name": "urejectron", "changes": {"epochs": 1}}
+    params = parameters(rejecting, attacks=["transfer_pgd", "fpa"], iterations=0, training_dataset="dat_1")
+    done = check(params, data_of={"training_dataset": (builders.images(0, 60), builders.labels(0, 60))})[1]
+    unperturbed, transferred, first, simulated, sent = given
+    assert torch.equal(unperturbed, POINTS)
+    assert torch.equal(first, POINTS)
+    for batch in (transferred, simulated, sent):
+        assert torch.equal(batch[:40], POINTS)
+        assert 0 < (batch[40:] - POINTS).abs().max() <= 0.15 + 1e-6
+    assert torch.equal(simulated, sent)
+    rows = done[game_of("urejectron", "fpa", 0)].to_pylist()
+    base = builders.base().logits(POINTS).argmax(1)
+    assert [row["clean_prediction"] for row in rows] == base.tolist()
+    assert all(0 <= row["clean_rejection_score"] <= 1 for row in rows)
+    assert done[game_of("urejectron", "clean", 0)]["clean_prediction"].null_count == 40
 
 
 def test_what_is_drawn_in_a_round_depends_on_no_cut() -> None:

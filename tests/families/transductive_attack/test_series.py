@@ -150,14 +150,24 @@ def test_rejection_curves_are_the_means_of_a_count_in_each_repeat(made, done) ->
         assert curve["thresholds"] == np.linspace(0, 1, 100).tolist()
         tables = [done[game_of("urejectron", curve["attack"], repeat)].to_pylist() for repeat in (0, 1)]
         for at in (0, 40, 80, 99):
-            rates, errors = [], []
+            rates, errors, of_all, of_clean = [], [], [], []
             for rows in tables:
-                accepted = [row for row in rows if row["rejection_score"] <= curve["thresholds"][at]]
-                wrong = [row for row in accepted if row["prediction"] != row["label"]]
-                rates.append(1 - len(accepted) / len(rows))
-                errors.append(len(wrong) / len(accepted) if accepted else 0.0)
+                points = [(row["rejection_score"], row["prediction"] != row["label"]) for row in rows]
+                twins = [(row["clean_rejection_score"], row["clean_prediction"] != row["label"]) for row in rows]
+                if curve["attack"] != "clean":
+                    points += twins
+                    of_clean.append(np.mean([score > curve["thresholds"][at] for score, _ in twins]))
+                assert curve["n"] == len(points)
+                accepted = [is_wrong for score, is_wrong in points if score <= curve["thresholds"][at]]
+                rates.append(1 - len(accepted) / len(points))
+                errors.append(np.mean(accepted) if accepted else 0.0)
+                of_all.append(sum(accepted) / len(points))
             assert curve["rejection_rate"][at] == pytest.approx(np.mean(rates))
             assert curve["error_among_accepted"][at] == pytest.approx(np.mean(errors))
+            assert curve["error_over_all"][at] == pytest.approx(np.mean(of_all))
+            if of_clean:
+                assert curve["clean_rejection_rate"][at] == pytest.approx(np.mean(of_clean))
+        assert (curve["clean_rejection_rate"] is None) == (curve["attack"] == "clean")
 
 
 def test_scores_on_another_scale_have_no_curve() -> None:

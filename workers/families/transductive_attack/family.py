@@ -171,9 +171,9 @@ def play(params: TransductiveAttackParams, match: Match, context: RunContext, *,
         first: Position of the shard's first example in the stage.
     """
     batch = context.together()
-    images, labels, ids = batch.images, batch.labels.cpu(), batch.example_ids
+    images, labels, ids, clean = batch.images, batch.labels.cpu(), batch.example_ids, None
     if match.attack.startswith("transfer_"):
-        images = _transferred(context, match.attack.removeprefix("transfer_"), batch)
+        images, clean = _transferred(context, match.attack.removeprefix("transfer_"), batch), batch.images
     deadline = Deadline(params.round_timeout_s, context.tick)
     saved = context.saved()
     begun = None if saved is None else Position.read(saved)
@@ -181,7 +181,7 @@ def play(params: TransductiveAttackParams, match: Match, context: RunContext, *,
     failed = None
     try:
         game = _game(params, match, context, deadline, first)
-        for now in game.play(images, labels, ids, begun):
+        for now in game.play(images, labels, ids, begun, clean=clean):
             context.save(now.tensors())
             context.progress(min(len(labels), now.round * max(1, game.defence.batch_size)))
             deadline.begin()
@@ -255,21 +255,30 @@ def _transferred(context: RunContext, attack: str, batch: Batch) -> Tensor:
 
 def _to_records(batch: Batch, answers: Answers, failed: str | None, *, is_attack: bool) -> pa.Table:
     n = len(batch.example_ids)
-    lost, finite = torch.full((n,), failed is not None), answers.rejection_score.isfinite()
+    lost, reasons = torch.full((n,), failed is not None), pa.array([failed] * n, pa.string())
+    unchosen = lost | torch.tensor(not is_attack)
     scores = [[value for value in row if value == value] for row in answers.scores.tolist()]
+
+    def column(values: Tensor, missing: Tensor) -> pa.Array:
+        return pa.array(values.numpy(), mask=missing.numpy())
+
     return pa.table(
         {
             "example_id": pa.array(batch.example_ids, pa.int64()),
             "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
             "errored": pa.array([False] * n, pa.bool_()),
-            "correct": pa.array(answers.correct.numpy(), mask=lost.numpy()),
-            "prediction": pa.array(answers.prediction.numpy(), mask=lost.numpy()),
-            "rejected": pa.array(answers.rejected.numpy(), mask=lost.numpy()),
-            "rejection_score": pa.array(answers.rejection_score.numpy(), mask=(~finite).numpy()),
-            "selected": pa.array(answers.selected.numpy() if is_attack and failed is None else [None] * n, pa.int64()),
-            "scores": pa.array(scores if is_attack and failed is None else [None] * n, pa.list_(pa.float64())),
-            "clean_score": pa.array(answers.clean_score.numpy(), mask=(lost | ~answers.clean_score.isfinite()).numpy()),
-            "failed": pa.array([failed] * n, pa.string()),
+            "correct": column(answers.correct, lost),
+            "prediction": column(answers.prediction, lost),
+            "rejected": column(answers.rejected, lost),
+            "rejection_score": column(answers.rejection_score, ~answers.rejection_score.isfinite()),
+            "clean_prediction": column(answers.clean_prediction, lost | (answers.clean_prediction < 0)),
+            "clean_rejection_score": column(
+                answers.clean_rejection_score, lost | ~answers.clean_rejection_score.isfinite()
+            ),
+            "selected": column(answers.selected, unchosen),
+            "scores": pa.array(scores, pa.list_(pa.float64()), mask=unchosen.numpy()),
+            "clean_score": column(answers.clean_score, lost | ~answers.clean_score.isfinite()),
+            "failed": reasons,
         }
     )
 

@@ -40,6 +40,9 @@ class Answers:
         unsound: (n,) bool, the answer was not finite.
         rejected: (n,) bool, the defender refused to answer.
         rejection_score: (n,) float64, NaN where the defence never rejects.
+        clean_prediction: (n,) int64 class answered to the clean twin, rejected or not, where a round has a clean half;
+            -1 where it has none.
+        clean_rejection_score: (n,) float64 of that twin, likewise; else NaN.
         selected: (n,) int64 iteration whose images were sent, or ``CLEAN``.
         scores: (n, attacks) float64 accuracy of each model that the example's round induced, NaN where there was none.
         clean_score: (n,) float64 that of the model the clean round induced, where an attack has to get below it.
@@ -50,6 +53,8 @@ class Answers:
     unsound: Tensor
     rejected: Tensor
     rejection_score: Tensor
+    clean_prediction: Tensor
+    clean_rejection_score: Tensor
     selected: Tensor
     scores: Tensor
     clean_score: Tensor
@@ -59,12 +64,15 @@ class Answers:
         """Return the answers to no example."""
         never = torch.zeros(examples, dtype=torch.bool)
         nothing = torch.full((examples,), torch.nan, dtype=torch.float64)
+        nobody = torch.full((examples,), -1, dtype=torch.int64)
         return cls(
-            prediction=torch.full((examples,), -1, dtype=torch.int64),
+            prediction=nobody.clone(),
             correct=never.clone(),
             unsound=never.clone(),
             rejected=never.clone(),
             rejection_score=nothing.clone(),
+            clean_prediction=nobody.clone(),
+            clean_rejection_score=nothing.clone(),
             selected=torch.full((examples,), CLEAN, dtype=torch.int64),
             scores=torch.full((examples, attacks), torch.nan, dtype=torch.float64),
             clean_score=nothing.clone(),
@@ -155,7 +163,13 @@ class Game:
     first_round: int = 0
 
     def play(
-        self, images: Tensor, labels: Tensor, example_ids: Sequence[int], position: Position | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        example_ids: Sequence[int],
+        position: Position | None = None,
+        *,
+        clean: Tensor | None = None,
     ) -> Iterator[Position]:
         """Yield the position after every iteration of the attack and every round; the last one has all answers.
 
@@ -166,6 +180,7 @@ class Game:
             labels: (n,) int64, on the CPU.
             example_ids: Of the examples; random starts follow them.
             position: Where to go on; None: at the beginning.
+            clean: The images before somebody perturbed them, for defences that see them too; None: nobody did.
 
         Raises:
             DefenceError: The defence cannot work on this model or data.
@@ -176,15 +191,15 @@ class Game:
         while now.round < len(rounds):
             at = torch.from_numpy(rounds[now.round])
             points, truth = images[at].to(self.base.device), labels[at]
-            sent = points
+            sent, twins = points, None if clean is None else clean[at].to(self.base.device)
             if self.attack is not None:
                 yield from self._attack(now, points, truth, [example_ids[int(row)] for row in at])
-                sent = self.attack.sent(now.done, points).to(self.base.device)
+                sent, twins = self.attack.sent(now.done, points).to(self.base.device), points
                 self._note_attack(now, at)
-                self._follow(now, sent)
+                self._follow(now, self._given(sent, twins))
             elif self.on_module is not None:
                 sent = self._break_module(points, truth, [example_ids[int(row)] for row in at])
-            self._answer(now, at, sent, truth)
+            self._answer(now, at, sent, truth, twins)
             now.round, now.done, now.models = now.round + 1, [], {}
             yield now
 
@@ -215,7 +230,8 @@ class Game:
             # the last round serves the first iteration alone. Who sees the defender's state uses all of it.
             self.defence.restore(state if iteration <= 0 or self.leaks else _forgetting(state))
             randomness = self.seed(f"simulation {self._number(now)}", iteration)
-            adapted = self.defence.adapt(self.base, self.training, images.to(self.base.device), randomness)
+            given = self._given(images.to(self.base.device), None if iteration == CLEAN else points)
+            adapted = self.defence.adapt(self.base, self.training, given, randomness)
             if isinstance(self.defence, Reloading) and isinstance(adapted, Storable):
                 now.models[iteration] = adapted.state()
             return adapted
@@ -268,10 +284,15 @@ class Game:
         own = [self.seed("module start", example_id) for example_id in ids]
         return ensemble.run(module, points, truth.to(points.device), generators=own, tick=self.tick).images
 
-    def _answer(self, now: Position, at: Tensor, sent: Tensor, truth: Tensor) -> None:
+    def _given(self, sent: Tensor, twins: Tensor | None) -> Tensor:
+        """Return what a defence adapts to: what is sent, after its clean twins if it sees these and there are any."""
+        return torch.cat([twins, sent]) if twins is not None and self.defence.traits.sees_clean_half else sent
+
+    def _answer(self, now: Position, at: Tensor, sent: Tensor, truth: Tensor, twins: Tensor | None) -> None:
         """Play the defender's turn."""
         self.defence.restore(now.defender)
-        adapted = self.defence.adapt(self.base, self.training, sent, self.seed("defender", self._number(now)))
+        given = self._given(sent, twins)
+        adapted = self.defence.adapt(self.base, self.training, given, self.seed("defender", self._number(now)))
         answered = ask(adapted, sent.cpu(), tick=self.tick)
         answers = now.answers
         answers.unsound[at] = answered.unsound
@@ -280,8 +301,13 @@ class Game:
         answers.rejected[at] = answered.rejected
         if answered.rejection_scores is not None:
             answers.rejection_score[at] = answered.rejection_scores
+        if given is not sent and twins is not None:
+            of_twins = ask(adapted, twins.cpu(), tick=self.tick)
+            answers.clean_prediction[at] = of_twins.logits.argmax(1)
+            if of_twins.rejection_scores is not None:
+                answers.clean_rejection_score[at] = of_twins.rejection_scores
         if self.defence.traits.is_stateful:
-            self.defence.end_round(sent, self.seed("defender end", self._number(now)))
+            self.defence.end_round(given, self.seed("defender end", self._number(now)))
             now.defender = self.defence.state()
 
 

@@ -1,12 +1,12 @@
 """Records to the tables and curves behind the figures, as JSON values: no NaN, nothing undefined but null."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from app.contracts.families.transductive_attack import ADAPTIVE, MODEL_SPACE, TransductiveAttackParams
-from workers.defences.urejectron import THRESHOLDS, errors_among_accepted, rejection_rates
+from workers.defences.urejectron import THRESHOLDS, accepted_errors, errors_among_accepted, rejection_rates
 from workers.families.protocol import Records
 from workers.families.transductive_attack.sample import (
     CLEAN,
@@ -27,7 +27,7 @@ def make_series(params: TransductiveAttackParams, done: Mapping[str, Records]) -
         ``robustness``: each defence under each attack, ``clean`` first, and every repeat of it. ``compared``: which
         attacks ``overestimate`` and ``gain_over_static`` are between, for each defence. ``iterations``: of each attack
         that simulates a defence, how its iterations did and which were sent. ``rejection``: of each game of a defence
-        that may reject, error among accepted and rejection rate at 100 thresholds.
+        that may reject, errors and rejection rates at 100 thresholds.
     """
     games = Games(params, done)
     defences = games.defences
@@ -92,26 +92,43 @@ def iterations(games: Games, defence: str, attack: str) -> dict[str, Any] | None
 def rejection(games: Games, defence: str, attack: str) -> dict[str, Any] | None:
     """Return a rejecting defence's curves over the threshold, the mean over repeats; None where it gave no scores.
 
-    ``error_among_accepted`` is wrong answers over accepted examples, 0 where none is (the official code); the answer
-    counts that would be given were the example not rejected.
+    They are over all points of a round: the perturbed ones and, where the defence sees them too, their clean twins
+    (Chen et al., x~). The answer counts that would be given were the point not rejected.
+
+    Returns:
+        ``rejection_rate``; ``error_among_accepted``, wrong answers over accepted points, 0 where none is (the official
+        code); ``error_over_all``, over all points (eq. 1); ``clean_rejection_rate``, of the twins alone (z), null where
+        there are none; ``n``, points.
     """
-    columns = ["label", "prediction", "rejection_score"]
+    columns = ["label", "prediction", "rejection_score", "clean_prediction", "clean_rejection_score"]
     samples = [sample for sample in games.samples(defence, attack, columns).values() if _is_scored(sample)]
     if not samples:
         return None
-    rates = [rejection_rates(sample.floats("rejection_score")) for sample in samples]
-    errors = [
-        errors_among_accepted(sample.floats("rejection_score"), sample["prediction"] != sample["label"])
-        for sample in samples
-    ]
+    clean = [sample.floats("clean_rejection_score") for sample in samples]
+    scores, wrong = [], []
+    for sample, of_twins in zip(samples, clean, strict=True):
+        twins = np.isfinite(of_twins)
+        scores.append(np.concatenate([of_twins[twins], sample.floats("rejection_score")]))
+        wrong_twins = (sample.floats("clean_prediction") != sample["label"])[twins]
+        wrong.append(np.concatenate([wrong_twins, sample["prediction"] != sample["label"]]))
+    has_twins = all(np.isfinite(of_twins).any() for of_twins in clean)
     return {
         "defence": defence,
         "attack": attack,
-        "n": samples[0].valid,
+        "n": len(scores[0]),
         "thresholds": THRESHOLDS.tolist(),
-        "rejection_rate": np.mean(rates, axis=0).tolist(),
-        "error_among_accepted": np.mean(errors, axis=0).tolist(),
+        "rejection_rate": _mean_curve(rejection_rates(each) for each in scores),
+        "error_among_accepted": _mean_curve(map(errors_among_accepted, scores, wrong)),
+        "error_over_all": _mean_curve(map(accepted_errors, scores, wrong)),
+        "clean_rejection_rate": _mean_curve(rejection_rates(one[np.isfinite(one)]) for one in clean)
+        if has_twins
+        else None,
     }
+
+
+def _mean_curve(curves: Iterable[Floats]) -> list[float]:
+    mean: list[float] = np.mean(list(curves), axis=0).tolist()
+    return mean
 
 
 def _row(games: Games, defence: str, attack: str) -> dict[str, Any]:
@@ -159,8 +176,9 @@ def _table(rounds: Sequence[Sequence[float]]) -> Floats:
 
 def _is_scored(sample: Sample) -> bool:
     # An operator's defence may score on a scale of its own, on which these thresholds say nothing.
-    scores = sample.floats("rejection_score")
-    return bool(len(scores) and ((scores >= 0) & (scores <= 1)).all())
+    scores, of_twins = sample.floats("rejection_score"), sample.floats("clean_rejection_score")
+    every = np.concatenate([scores, of_twins[np.isfinite(of_twins)]])
+    return bool(len(scores) and ((every >= 0) & (every <= 1)).all())
 
 
 def _mean(values: Floats) -> float | None:
