@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from app.cli.remote import EXIT_COULD_NOT_RUN, EXIT_TIMED_OUT, with_client
+from app.cli.exits import Exit
+from app.cli.remote import with_client
 from app.cli.resources import read_json
 from app.client import Client, WaitTimeoutError
 from app.contracts.audits import AuditRead
@@ -49,12 +50,12 @@ def run(client: Client, spec: Path, timeout: float | None, report: Path | None) 
             ended = client.wait(audit_id, timeout_s=timeout, progress=show)
     except WaitTimeoutError as error:
         click.echo(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
-        sys.exit(EXIT_TIMED_OUT)
+        sys.exit(Exit.TIMED_OUT)
     if report is not None:
         report.write_bytes(client.report(audit_id))
     print_results(ended)
     if ended.state != RunState.SUCCEEDED:
-        sys.exit(EXIT_COULD_NOT_RUN)
+        sys.exit(Exit.COULD_NOT_RUN)
 
 
 @audit.command()

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from app.cli.remote import BadRequestError, with_client
+from app.cli.exits import BadRequestError
+from app.cli.remote import with_client
 from app.client import Client
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
