@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.contracts.problems import StoredProblem
 from app.contracts.states import TERMINAL, ModelState, RunState
+from app.contracts.webhooks import AuditEvent
+from app.core.announcements import announce
 from app.core.database import Database, epoch_now
 from app.core.events import record_event
 from app.core.saves import drop_saves
@@ -19,6 +21,11 @@ from app.core.tables.base import utc_now
 from app.core.transitions import claim, heartbeat, holds, is_free, lock, move
 
 ACTIVE = (RunState.QUEUED, RunState.RUNNING)
+ENDS: dict[RunState, AuditEvent] = {
+    RunState.SUCCEEDED: "audit.succeeded",
+    RunState.FAILED: "audit.failed",
+    RunState.CANCELLED: "audit.cancelled",
+}
 
 
 def claim_model(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
@@ -220,7 +227,7 @@ def close_check(session: Session, check_id: str, token: str | None, state: RunSt
 
 
 def settle_audit(session: Session, audit_id: str) -> None:
-    """End an audit whose checks have all ended. The caller holds the audit's row."""
+    """End an audit whose checks have all ended, and tell its project's webhooks. The caller holds the audit's row."""
     states = set(session.scalars(select(CheckRow.state).where(CheckRow.audit_id == audit_id)))
     if not states <= TERMINAL:
         return
@@ -233,6 +240,7 @@ def settle_audit(session: Session, audit_id: str) -> None:
         end = RunState.SUCCEEDED
     if move(session, AuditRow, end, AuditRow.id == audit_id):
         record_event(session, audit_id, "audit", {"state": end})
+        announce(session, audit_id, ENDS[end])
 
 
 def cancel_audit(session: Session, audit_id: str) -> bool:

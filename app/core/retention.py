@@ -1,15 +1,16 @@
-"""Dropping rows nobody needs any more: idempotent responses after a day, sessions and workers that are gone."""
+"""Dropping rows nobody needs any more: idempotent responses, sessions, workers that are gone, old messages."""
 
 from datetime import timedelta
 
 from sqlalchemy import delete
 
 from app.core.database import Database
-from app.core.tables import IdempotencyRow, SessionRow, WorkerRow
+from app.core.tables import DeliveryRow, IdempotencyRow, SessionRow, WorkerRow
 from app.core.tables.base import utc_now
 
 IDEMPOTENCY_KEPT = timedelta(days=1)
 WORKER_KEPT = timedelta(hours=1)
+DELIVERY_KEPT = timedelta(days=30)
 
 
 def sweep_old(database: Database) -> None:
@@ -18,3 +19,6 @@ def sweep_old(database: Database) -> None:
         session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < utc_now() - IDEMPOTENCY_KEPT))
         session.execute(delete(WorkerRow).where(WorkerRow.last_seen_at < utc_now() - WORKER_KEPT))
         session.execute(delete(SessionRow).where(SessionRow.expires_at < utc_now()))
+        # By the columns of the index; of a delivery that has ended, when it was last due is about when it ended.
+        ended = DeliveryRow.status.in_(("delivered", "failed")), DeliveryRow.due_at < utc_now() - DELIVERY_KEPT
+        session.execute(delete(DeliveryRow).where(*ended))
