@@ -6,6 +6,9 @@ from pydantic import ValidationInfo
 
 T = TypeVar("T")
 
+LEAST = 1e-6
+"""Least radius: pixels are float32, and what is much smaller does not change them."""
+
 
 def all_different(values: list[T], info: ValidationInfo) -> list[T]:
     """Return a list none of whose members stands twice.

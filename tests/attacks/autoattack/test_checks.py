@@ -9,9 +9,12 @@ from torch.autograd import grad as imported_by_name
 from tests.attacks.autoattack.networks import IMAGES, LABELS, NET
 from workers.attacks.autoattack.checks import (
     Doubt,
+    is_probability,
+    look_again,
     losses_replaced,
     optimizes_at_inference,
     randomized_forward,
+    runs_backward,
     softmax_output,
     square_improves,
     zero_gradients,
@@ -22,14 +25,19 @@ def says(doubt: Doubt | None, code: str, *words: str) -> bool:
     return doubt is not None and doubt.code == code and all(word in doubt.message for word in words)
 
 
+def looked_at(model: Callable[[Tensor], Tensor], labels: Tensor = LABELS) -> Doubt | None:
+    right, distance = look_again(model, IMAGES, labels)
+    return randomized_forward(float(distance.max()), int(((right > 0) & (right < 5)).sum()))
+
+
 def test_a_model_that_answers_differently_is_told() -> None:
-    assert randomized_forward(NET, IMAGES, LABELS) is None
+    assert looked_at(NET) is None
     random = torch.Generator().manual_seed(0)
 
     def noisy(images: Tensor) -> Tensor:
         return NET(images) + 1e-3 * torch.randn(len(images), 5, generator=random)
 
-    assert says(randomized_forward(noisy, IMAGES, LABELS), "randomized_forward", "5 passes", "`rand`")
+    assert says(looked_at(noisy), "randomized_forward", "5 passes", "`rand`")
 
 
 def test_a_prediction_that_changes_is_told_however_close_the_logits() -> None:
@@ -38,21 +46,35 @@ def test_a_prediction_that_changes_is_told_however_close_the_logits() -> None:
     def flips(images: Tensor) -> Tensor:
         return torch.tensor([1.0, 1.0 + 1e-9 * (next(turn) % 2)], dtype=torch.float64).repeat(len(images), 1)
 
-    assert randomized_forward(flips, IMAGES, torch.zeros(10)) is not None
+    assert looked_at(flips, torch.zeros(10)) is not None
 
 
 def test_rounding_is_no_randomness() -> None:
     turn = count()
-    assert randomized_forward(lambda x: NET(x) * (1 + 1e-6 * next(turn)), IMAGES, LABELS) is None
+    assert looked_at(lambda x: NET(x) * (1 + 1e-6 * next(turn))) is None
+
+
+def test_what_the_looks_measure_is_theirs_example_by_example() -> None:
+    turn = count()
+
+    def second_example_moves(images: Tensor) -> Tensor:
+        return torch.tensor([[3.0, 4.0], [4.0, 3.0]]) if next(turn) % 2 else torch.tensor([[3.0, 4.0], [3.0, 4.0]])
+
+    right, distance = look_again(second_example_moves, IMAGES[:2], torch.tensor([1, 1]))
+    assert right.tolist() == [5, 3]
+    torch.testing.assert_close(distance, torch.tensor([0.0, 0.2 * 2**0.5], dtype=torch.float64))
 
 
 def test_probabilities_are_told_from_logits() -> None:
     logits = NET(IMAGES)
-    assert says(softmax_output(logits.float().softmax(1)), "softmax_output", "logits")
-    assert softmax_output(logits) is None
+    assert is_probability(logits.float().softmax(1)).all()
+    assert not is_probability(logits).any()
     # In range, but sums other than 1: independent sigmoids. Sums of 1, but out of range: shifted logits.
-    assert softmax_output(logits.sigmoid()) is None
-    assert softmax_output(torch.tensor([[2.0, -1.0]])) is None
+    assert not is_probability(logits.sigmoid()).any()
+    assert not is_probability(torch.tensor([[2.0, -1.0]])).any()
+    assert says(softmax_output(10, 10), "softmax_output", "logits")
+    assert softmax_output(9, 10) is None
+    assert softmax_output(0, 0) is None
 
 
 def test_zero_gradients_are_told_from_the_first_on() -> None:
@@ -86,7 +108,7 @@ def by_functional_grad(images: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("model", [by_grad, by_backward, by_functional_grad], ids=lambda model: model.__name__)
 def test_a_model_that_optimises_at_inference_is_told(model: Callable[[Tensor], Tensor]) -> None:
-    assert says(optimizes_at_inference(model, IMAGES), "optimizes_at_inference", "transductive")
+    assert runs_backward(model, IMAGES)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -103,13 +125,27 @@ def test_a_scripted_model_that_optimises_at_inference_is_told() -> None:
         """
     )
     with torch.enable_grad():
-        assert optimizes_at_inference(lambda x: NET(script.forward(x)), IMAGES) is not None
+        assert runs_backward(lambda x: NET(script.forward(x)), IMAGES)
 
 
 def test_a_plain_model_is_not_told_even_where_gradients_are_on() -> None:
     trainable = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 5)).double()
-    assert optimizes_at_inference(trainable, IMAGES) is None
-    assert optimizes_at_inference(NET, IMAGES) is None
+    assert not runs_backward(trainable, IMAGES)
+    assert not runs_backward(NET, IMAGES)
+
+
+def test_a_batch_that_does_not_fit_is_looked_at_in_halves() -> None:
+    def small(images: Tensor) -> Tensor:
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return by_grad(images)
+
+    assert runs_backward(small, IMAGES)
+
+
+def test_optimising_is_told_from_the_first_example_on() -> None:
+    assert optimizes_at_inference(0) is None
+    assert says(optimizes_at_inference(1), "optimizes_at_inference", "transductive")
 
 
 def test_replaced_losses_are_named() -> None:

@@ -1,7 +1,7 @@
 """When not to believe AutoAttack: its own warning flags, as values (Croce and Hein 2020; RobustBench's restrictions).
 
-Every check returns a :class:`Doubt` or None. They are doubts about the evaluation, never about an image it found: a
-broken example stays broken.
+Every check takes counts over a whole evaluation, which may have been made in pieces, and returns a :class:`Doubt` or
+None. They are doubts about the evaluation, never about an image it found: a broken example stays broken.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workers.attacks.memory import forward
+from app.contracts.families.robust_accuracy import LOOKS
+from workers.attacks.memory import forward, halving
 from workers.attacks.pgd import Model
-
-LOOKS = 5
-"""Forward passes of the same images whose outputs are compared."""
 
 LOGIT_DISTANCE = 1e-4
 """L_2 distance of two answers, each divided by its length, from which on they are different answers."""
@@ -46,32 +44,64 @@ class Doubt:
         return f"{self.meaning} {self.advice}"
 
 
-def randomized_forward(
+def look_again(
     model: Model, images: Tensor, labels: Tensor, *, tick: Callable[[], None] = lambda: None
-) -> Doubt | None:
-    """Doubt a deterministic evaluation of a model that answers the same images differently."""
+) -> tuple[Tensor, Tensor]:
+    """Ask a model about the same images several times.
+
+    Args:
+        model: Images to logits (n, classes).
+        images: (n, ...) at most a batch.
+        labels: (n,) int64.
+        tick: Called before every pass; may raise to stop.
+
+    Returns:
+        How many of the ``LOOKS`` answers were right (n,) int64, and the greatest L_2 distance of one to the first, each
+        divided by its length (n,) float64; not finite where an answer is not.
+    """
     answers: list[Tensor] = []
     for _ in range(LOOKS):
         tick()
-        answers.append(forward(model, images).double().flatten(1))
-    right = {int((answer.argmax(1) == labels).sum()) for answer in answers}
+        answers.append(forward(model, images).double())
+    right = torch.stack([answer.argmax(1) == labels for answer in answers]).sum(0)
     units = [answer / answer.norm(dim=1, keepdim=True).clamp_min(1e-300) for answer in answers]
-    farthest = max(float((unit - units[0]).norm(dim=1).max()) for unit in units)
-    if len(right) == 1 and farthest <= LOGIT_DISTANCE:
+    return right, torch.stack([(unit - units[0]).norm(dim=1) for unit in units]).amax(0)
+
+
+def randomized_forward(farthest: float, wavering: int) -> Doubt | None:
+    """Doubt a deterministic evaluation of a model that answers the same images differently.
+
+    The authors compare how many of a batch are right in each pass; here no single example may change sides.
+
+    Args:
+        farthest: Greatest distance of two answers to one image, as :func:`look_again` measures it.
+        wavering: Examples that were right in some passes and wrong in others.
+    """
+    if wavering == 0 and farthest <= LOGIT_DISTANCE:
         return None
     return Doubt(
         "randomized_forward",
-        f"The model answered the same images differently in {LOOKS} passes (logits up to {farthest:.1e} apart): a "
-        "gradient of one pass is noise, and a misclassification may be chance.",
+        f"The model answered the same images differently in {LOOKS} passes (logits up to {farthest:.1e} apart, "
+        f"{wavering} predictions now right, now wrong): a gradient of one pass is noise, and a misclassification may "
+        "be chance.",
         "Use the `rand` ensemble, which averages 20 passes, or audit the model with its randomness fixed.",
     )
 
 
-def softmax_output(outputs: Tensor) -> Doubt | None:
-    """Doubt attacks on a model whose outputs (n, classes) are probabilities."""
+def is_probability(outputs: Tensor) -> Tensor:
+    """Return (n,) bool: whether outputs (n, classes) are in [0, 1] and sum to 1, but for rounding."""
     within = (outputs > -PROBABILITY_ROUNDING) & (outputs < 1 + PROBABILITY_ROUNDING)
-    sums = (outputs.sum(1) - 1).abs() <= PROBABILITY_ROUNDING
-    if not bool((within.all(1) & sums).all()):
+    return within.all(1) & ((outputs.sum(1) - 1).abs() <= PROBABILITY_ROUNDING)
+
+
+def softmax_output(probabilities: int, examples: int) -> Doubt | None:
+    """Doubt attacks on a model whose outputs are probabilities.
+
+    Args:
+        probabilities: Examples whose output could be one, by :func:`is_probability`.
+        examples: Examples in all; it takes every one of them.
+    """
+    if probabilities < max(1, examples):
         return None
     return Doubt(
         "softmax_output",
@@ -117,18 +147,31 @@ def square_improves(holding_before: int, holding_after: int, examples: int) -> D
     )
 
 
-def optimizes_at_inference(model: Model, images: Tensor) -> Doubt | None:
-    """Doubt the evaluation of a model that computes gradients of its own in its forward pass.
+def runs_backward(model: Model, images: Tensor) -> bool:
+    """Tell whether a model computes gradients of its own in its forward pass; images that do not fit are halved.
 
     What torch's autograd engine does during one call is recorded by torch's profiler: nodes of the graph that it
     evaluates are backward passes, whoever asked for them: ``torch.autograd.grad`` under any name, ``backward``,
     ``torch.func``, TorchScript. (The authors trace Python calls for the words grad and backward; that misses the
     last, and slows a forward pass tenfold.) Gradients derived by hand, and searches without any, are not seen.
     """
-    # Not through Kineto, which takes seconds to start and no part in this.
-    with torch.autograd.profiler.profile(use_kineto=False) as recorded, torch.enable_grad():
-        model(images.detach())
-    if not any(event.name.startswith("autograd::engine::evaluate_function") for event in recorded.function_events):
+
+    def piece(start: int, stop: int) -> bool:
+        # Not through Kineto, which takes seconds to start and no part in this.
+        with torch.autograd.profiler.profile(use_kineto=False) as recorded, torch.enable_grad():
+            model(images[start:stop].detach())
+        return any(event.name.startswith("autograd::engine::evaluate_function") for event in recorded.function_events)
+
+    return any(halving(piece, 0, len(images)))
+
+
+def optimizes_at_inference(adapting: int) -> Doubt | None:
+    """Doubt the evaluation of a model that computes gradients of its own in its forward pass.
+
+    Args:
+        adapting: Examples in batches on which it did, by :func:`runs_backward`.
+    """
+    if adapting == 0:
         return None
     return Doubt(
         "optimizes_at_inference",
