@@ -1,14 +1,16 @@
 """Parameters and metrics of ``certified_calibration``: what can an adversary provably do to a model's confidence."""
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
+from app.contracts.families import robust_accuracy
 from app.contracts.families.costs import Passes
-from app.contracts.families.rules import all_different
+from app.contracts.families.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
+from app.contracts.families.rules import LEAST, all_different
 
 AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
 """The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
@@ -91,6 +93,11 @@ class CertifiedCalibrationParams(Request):
     )
     attack_steps: int = Field(default=20, ge=1, le=1000, description="Gradient steps of an attack.")
     attack_draws: int = Field(default=16, ge=1, le=1000, description="Draws of noise per gradient step.")
+    robust_accuracy: RobustAccuracyParams | None = Field(
+        default=None,
+        description="Also attack the predictions of the network alone, without noise, by AutoAttack. No certificate "
+        "covers these; it shows what smoothing has to improve on.",
+    )
 
     @field_validator("radii")
     @classmethod
@@ -117,14 +124,21 @@ class CertifiedCalibrationParams(Request):
             raise ValueError(f"attack_radius must be one of the radii above 0 ({told}), got {radius:g}")
         return radius
 
+    @field_validator("robust_accuracy", mode="before")
+    @classmethod
+    def _attacks_in_its_ball(cls, asked: Any, info: ValidationInfo) -> Any:
+        if not {"radii", "sigma", "attack_radius"} <= info.data.keys():
+            return in_the_check_s_ball(asked, "l2", LEAST)
+        radius = info.data["attack_radius"] or _default_radius(info.data["radii"], info.data["sigma"])
+        return in_the_check_s_ball(asked, "l2", radius)
+
     @model_validator(mode="after")
     def _say_the_attack_radius(self) -> Self:
         # What is stored and reported can be run again, also by a version with another default.
         if self.ace_attacks and self.attack_radius is None:
-            positive = [radius for radius in self.radii if radius > 0]
-            if not positive:
+            self.attack_radius = _default_radius(self.radii, self.sigma)
+            if self.attack_radius is None:
                 raise ValueError("ace_attacks need a radius above 0 among radii")
-            self.attack_radius = max((radius for radius in positive if radius <= self.sigma), default=positive[0])
         return self
 
     def references(self) -> dict[str, str]:
@@ -149,9 +163,10 @@ class CertifiedCalibrationParams(Request):
         # A step's forward pass is done again in its backward pass, so that one draw's graph is held at a time.
         # Where the last step leads is looked at without one.
         forward += gradients + len(self.ace_attacks) * samples * (self.attack_draws + min(self.n, ATTACKED_DRAWS))
+        robust = Passes(0, 0) if self.robust_accuracy is None else self.robust_accuracy.passes(samples)
         return Passes(
-            forward,
-            gradients,
+            forward + robust.forward,
+            gradients + robust.backward,
             slowdown=2.0 if self.noise == "independent" else 1.25,
             compute_s=len(self.radii) * self._seconds_a_radius(samples),
         )
@@ -164,6 +179,12 @@ class CertifiedCalibrationParams(Request):
         if "dece" in self.solvers:
             seconds += 0.2 + 2e-5 * samples * self.bins
         return seconds
+
+
+def _default_radius(radii: list[float], sigma: float) -> float | None:
+    """Return the largest radius above 0 and not above sigma, else the smallest; None where none is above 0."""
+    positive = [radius for radius in radii if radius > 0]
+    return max((radius for radius in positive if radius <= sigma), default=positive[0]) if positive else None
 
 
 METRICS = [
@@ -291,4 +312,5 @@ METRICS = [
         description="Top-label Brier score under an attack on the smoothed confidence, on the examples certified at "
         "the radius.",
     ),
+    *robust_accuracy.METRICS,
 ]

@@ -1,13 +1,15 @@
 """Parameters and metrics of ``uncertainty_span``: how far can an attacker push a model's uncertainty."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
+from app.contracts.families import robust_accuracy
 from app.contracts.families.costs import Passes
-from app.contracts.families.rules import all_different, fits_its_norm
+from app.contracts.families.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
+from app.contracts.families.rules import LEAST, all_different, fits_its_norm
 
 SpecificAttack = Literal[
     "ace",
@@ -20,10 +22,6 @@ SpecificAttack = Literal[
 ]
 """`ace` is Galil and El-Yaniv's; `ace_{lower,raise}_{true,predicted}` are the four (eta, omega)-ACE attacks: confidence
 in the true or the predicted class is lowered (eta = +1) or raised (eta = -1)."""
-
-
-LEAST = 1e-6
-"""Least radius: pixels are float32, and what is much smaller does not change them."""
 
 
 class OutlierParams(Request):
@@ -91,6 +89,9 @@ class UncertaintySpanParams(Request):
         pattern=r"^mdl_",
         description="A second model: if its attacks, transferred, beat the white-box ones, gradients are masked.",
     )
+    robust_accuracy: RobustAccuracyParams | None = Field(
+        default=None, description="Also attack the predictions, by AutoAttack; in the check's ball unless it says so."
+    )
 
     # Rules between fields stand at the later one, so that a refusal points at a field. `info.data` lacks a field that
     # was refused itself.
@@ -103,6 +104,11 @@ class UncertaintySpanParams(Request):
         if restarts > 1 and not info.data.get("random_start", True):
             raise ValueError("restarts above 1 repeat the same attack unless random_start is true")
         return restarts
+
+    @field_validator("robust_accuracy", mode="before")
+    @classmethod
+    def _attacks_in_its_ball(cls, asked: Any, info: ValidationInfo) -> Any:
+        return in_the_check_s_ball(asked, info.data.get("norm", "linf"), info.data.get("epsilon", LEAST))
 
     @model_validator(mode="after")
     def _say_the_step_size(self) -> Self:
@@ -155,6 +161,9 @@ class UncertaintySpanParams(Request):
         if self.transfer_model is not None:
             backward += 2 * attack * samples
             forward += 7 * samples
+        if self.robust_accuracy is not None:
+            robust = self.robust_accuracy.passes(samples)
+            forward, backward = forward + robust.forward, backward + robust.backward
         return Passes(forward, backward)
 
 
@@ -297,4 +306,5 @@ METRICS = [
         better="higher",
         description="Mean entropy of the outliers under the over-confidence attack.",
     ),
+    *robust_accuracy.METRICS,
 ]

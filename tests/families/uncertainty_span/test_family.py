@@ -35,6 +35,7 @@ def everything(**changes):
         random_start=True,
         restarts=2,
         steps=5,
+        robust_accuracy={"steps": 2, "queries": 5},
         **changes,
     )
 
@@ -134,8 +135,9 @@ def test_stages_follow_parameters_and_records() -> None:
     _, full = audit(
         everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": Model(saturated, 4)}
     )
-    assert list(full) == ["attack", "growth", "tempered", "transfer", *ATTACKS, "outliers"]
-    stage = FAMILY.next_stage(everything(), {name: full[name] for name in full if name != "outliers"})
+    assert list(full) == ["attack", "growth", "tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy"]
+    before = [name for name in full if name not in ("outliers", "robust_accuracy")]
+    stage = FAMILY.next_stage(everything(), {name: full[name] for name in before})
     assert (stage.source, stage.limit) == ("outliers/dataset", 40)
 
 

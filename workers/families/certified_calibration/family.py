@@ -10,6 +10,7 @@ from app.contracts.estimates import Result
 from app.contracts.families.certified_calibration import CertifiedCalibrationParams
 from workers.certification.bernoulli import largest_radius
 from workers.errors import PreflightError
+from workers.families import robust_accuracy
 from workers.families.certified_calibration import flags
 from workers.families.certified_calibration.attack import CertifiedAttack
 from workers.families.certified_calibration.certify import Certifier, Columns
@@ -48,14 +49,18 @@ class CertifiedCalibration:
             )
 
     def next_stage(self, params: CertifiedCalibrationParams, done: Mapping[str, Records]) -> Stage | None:
-        """Return ``certify`` first, then each attack on what was certified."""
+        """Return ``certify`` first, then each attack on what was certified, then those on the network alone."""
         # An example's certificate depends on nothing but itself, so a shard may end anywhere; one of a large network
         # is hours of work, which nobody wants to lose for the sake of whole batches.
         planned = [Stage(CERTIFY, grain=1), *[Stage(name) for name in params.ace_attacks]]
+        if params.robust_accuracy is not None:
+            planned.append(Stage(robust_accuracy.NAME))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: CertifiedCalibrationParams, shard: Shard, context: RunContext) -> Records:
         """Certify or attack one shard."""
+        if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
+            return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
         if shard.stage == CERTIFY:
             certifier = Certifier(params, context)
@@ -94,6 +99,8 @@ class CertifiedCalibration:
             counts[f"{name}_errored"] = sample.size - sample.valid
         result = Result(estimates=found, series=series, counts=counts)
         result.flags = flags.doubt(params, certify, attacks, found) if certify.valid else []
+        if params.robust_accuracy is not None and robust_accuracy.NAME in done:
+            robust_accuracy.add_to(result, params.robust_accuracy, done[robust_accuracy.NAME])
         return result
 
     def figures(self, params: CertifiedCalibrationParams, result: Result) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from torch import Tensor
 from app.contracts.estimates import Flag, Result
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from workers.errors import PreflightError
+from workers.families import robust_accuracy
 from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
 from workers.families.uncertainty_span import estimates, flags
 from workers.families.uncertainty_span.figures import draw
@@ -61,10 +62,14 @@ class UncertaintySpan:
         planned += [Stage(name) for name in params.attacks]
         if params.outliers is not None:
             planned.append(Stage("outliers", source=OUTLIERS, limit=done["attack"].num_rows))
+        if params.robust_accuracy is not None:
+            planned.append(Stage(robust_accuracy.NAME))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: UncertaintySpanParams, shard: Shard, context: RunContext) -> Records:
         """Attack one shard; batches are independent of each other, so any cut gives the same rows."""
+        if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
+            return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
         for batch in context.batches():
             columns, unsound = self._attack(params, shard.stage, context, batch)
@@ -81,7 +86,7 @@ class UncertaintySpan:
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         tick()
-        samples = {name: Sample(records) for name, records in done.items()}
+        samples = {name: Sample(records) for name, records in done.items() if name != robust_accuracy.NAME}
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
@@ -96,6 +101,8 @@ class UncertaintySpan:
             found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
         result = Result(estimates=found, series=series, counts=_count(samples, specific))
         result.flags = _doubt(params, samples, seed) if attack.valid else []
+        if params.robust_accuracy is not None and robust_accuracy.NAME in done:
+            robust_accuracy.add_to(result, params.robust_accuracy, done[robust_accuracy.NAME])
         return result
 
     def figures(self, params: UncertaintySpanParams, result: Result) -> Mapping[str, str]:

@@ -1,0 +1,215 @@
+"""Robust accuracy under AutoAttack, for every family of image audits: a stage, its estimates, and when to doubt them.
+
+Guarantee: an example counted as broken has an image in the ball that the model misclassifies. Limit: the share of the
+others is an upper bound of the true robust accuracy; the flags are the signs that it is a loose one.
+
+The records decide everything: numbers and flags are those of the examples, however a stage was cut into shards.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.contracts.estimates import Estimate, Flag, Result, metric_name
+from app.contracts.families.robust_accuracy import DRAWS, LOOKS, TARGETS, RobustAccuracyParams
+from workers.attacks.autoattack import checks
+from workers.attacks.autoattack.checks import Doubt
+from workers.attacks.autoattack.ensemble import RAND, STANDARD, AttackName, AutoAttack, Evaluation
+from workers.families.protocol import Batch, Records, RunContext
+from workers.stats.estimating import proportion
+
+Columns = dict[str, Tensor]
+"""By name: (batch,) on the CPU."""
+
+NAME: Literal["robust_accuracy"] = "robust_accuracy"
+"""Of the stage."""
+
+RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
+"""Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
+
+MANY, MOST = 0.1, 0.5
+"""Shares of the examples attacked whose gradients are exactly zero, from which it is a warning and an error."""
+
+
+def make_ensemble(params: RobustAccuracyParams) -> AutoAttack:
+    """Return the AutoAttack that was asked for."""
+    attacks = RAND if params.version == "rand" else STANDARD
+    return AutoAttack(
+        params.norm,
+        params.radius,
+        tuple(name for name in attacks if name != "square" or params.queries),
+        steps=params.steps,
+        targets=TARGETS,
+        queries=max(1, params.queries),
+        draws=DRAWS if params.version == "rand" else 1,
+    )
+
+
+def run(params: RobustAccuracyParams, context: RunContext) -> Records:
+    """Attack one shard and return a row per example: ``correct``, ``robust``, ``broken_by`` and the signs for flags.
+
+    It goes on from the last batch that was saved.
+    """
+    saved, ensemble = context.saved(), make_ensemble(params)
+    done: Columns = {} if saved is None else dict(saved)
+    begin = len(done["errored"]) if done else 0
+    for batch in context.batches():
+        if begin > 0:
+            begin -= len(batch.example_ids)
+            continue
+        found, signs = attack_batch(ensemble, context, batch, NAME)
+        rows = {
+            "example_id": torch.tensor(batch.example_ids),
+            "label": batch.labels.cpu(),
+            "errored": found.unsound.cpu() | ~signs["answers_apart"].isfinite(),
+            "correct": found.correct.cpu(),
+            "robust": found.robust.cpu(),
+            "broken_by": found.broken_by.cpu(),
+            **signs,
+        }
+        done = {name: torch.cat([done[name], values]) if done else values for name, values in rows.items()}
+        context.save(done)
+    return to_records(done, ensemble)
+
+
+def attack_batch(ensemble: AutoAttack, context: RunContext, batch: Batch, purpose: str) -> tuple[Evaluation, Columns]:
+    """Attack one batch of the model under audit, with randomness for ``purpose``, and look for signs of a weak attack.
+
+    Returns:
+        What AutoAttack found, and by example: ``answers_right``, ``answers_apart``, ``is_probability``,
+        ``runs_backward``, ``zero_gradient``, ``classes``; those of :func:`doubt`.
+    """
+    model = context.classifier.logits
+    right, apart = checks.look_again(model, batch.images, batch.labels, tick=context.tick)
+    adapts = checks.runs_backward(model, batch.images)
+    generators = context.generators(purpose, batch.example_ids)
+    found = ensemble.run(model, batch.images, batch.labels, generators=generators, tick=context.tick)
+    stuck = [found.zero_gradient[name] for name in ensemble.attacks if name in RATIOS]
+    signs = {
+        "answers_right": right,
+        "answers_apart": apart,
+        "is_probability": checks.is_probability(found.logits),
+        "runs_backward": torch.full_like(found.correct, adapts),
+        "zero_gradient": torch.stack([torch.zeros_like(found.correct), *stuck]).any(0),
+        "classes": torch.full_like(batch.labels, context.classifier.classes),
+    }
+    return found, {name: values.cpu() for name, values in signs.items()}
+
+
+def to_records(columns: Columns, ensemble: AutoAttack) -> pa.Table:
+    """Return rows; every column but the first three is null where an example errored, ``broken_by`` where it held."""
+    missing = columns["errored"].numpy()
+    arrays: dict[str, pa.Array] = {}
+    for name, values in columns.items():
+        if name in ("example_id", "label", "errored"):
+            arrays[name] = pa.array(values.numpy())
+        elif name == "broken_by":
+            arrays[name] = to_names(values, ensemble, errored=columns["errored"])
+        else:
+            arrays[name] = pa.array(values.numpy(), mask=missing)
+    return pa.table(arrays)
+
+
+def to_names(broken_by: Tensor, ensemble: AutoAttack, *, errored: Tensor) -> pa.Array:
+    """Return the names of attacks from their positions (n,) in the ensemble; null where none broke an example."""
+    positions = torch.where(errored, -1, broken_by).tolist()
+    return pa.array([ensemble.attacks[at] if at >= 0 else None for at in positions], pa.string())
+
+
+def add_to(result: Result, params: RobustAccuracyParams, records: Records) -> None:
+    """Put the estimates, counts and flags of the records beside those a result has."""
+    result.estimates |= estimate(params, records)
+    result.counts |= count(params, records)
+    result.flags += doubt(records, make_ensemble(params))
+
+
+def estimate(params: RobustAccuracyParams, records: Records) -> dict[str, Estimate]:
+    """Return the robust accuracy, and what it was after each attack, with Clopper-Pearson intervals."""
+    held = holding(records, make_ensemble(params))
+    found = {"robust_accuracy": proportion(list(held.values())[-1])}
+    return found | {metric_name("robust_accuracy", attack=name): proportion(hits) for name, hits in held.items()}
+
+
+def count(params: RobustAccuracyParams, records: Records) -> dict[str, int]:
+    """Return how many examples there were, errored, were right, held, and were broken by each attack."""
+    ensemble = make_ensemble(params)
+    correct = _flags(records, "correct")
+    counts = {
+        "robust_accuracy_n": records.num_rows,
+        "robust_accuracy_errored": int(_flags(records, "errored").sum()),
+        "robust_accuracy_correct": int(correct.sum()),
+        "robust_accuracy_held": int(list(holding(records, ensemble).values())[-1].sum()),
+    }
+    broken_by = records["broken_by"].to_pylist()
+    return counts | {metric_name("broken", attack=name): broken_by.count(name) for name in ensemble.attacks}
+
+
+def holding(records: Records, ensemble: AutoAttack) -> Mapping[AttackName, NDArray[np.bool_]]:
+    """Return by attack (n,) who is right and held it and those before it; an example that errored did not."""
+    standing = _flags(records, "correct") & ~_flags(records, "errored")
+    broken_by = np.array(records["broken_by"].to_pylist(), dtype=object)
+    held = {}
+    for name in ensemble.attacks:
+        standing = standing & (broken_by != name)
+        held[name] = standing
+    return held
+
+
+def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> list[Flag]:
+    """Return the flags on a robust accuracy.
+
+    Args:
+        records: With ``errored``, ``correct``, ``broken_by`` and the columns :func:`attack_batch` describes.
+        ensemble: What they were made with.
+        of: What the messages are said to be about.
+    """
+    sound = records.filter(pa.array(~_flags(records, "errored")))
+    if sound.num_rows == 0:
+        return []
+    held = holding(sound, ensemble)
+    ratio = next((name for name in ensemble.attacks if name in RATIOS), None)
+    started = stuck = 0
+    if ratio is not None:
+        position = ensemble.attacks.index(ratio)
+        before = held[ensemble.attacks[position - 1]] if position else _flags(sound, "correct")
+        started, stuck = int(before.sum()), int(_flags(sound, "zero_gradient").sum())
+    right = sound["answers_right"].to_numpy()
+    apart = float(sound["answers_apart"].to_numpy().max())
+    wavering = int(((right > 0) & (right < LOOKS)).sum())
+    found = [
+        None if ensemble.draws > 1 else checks.randomized_forward(apart, wavering),
+        checks.softmax_output(int(_flags(sound, "is_probability").sum()), sound.num_rows),
+        checks.zero_gradients(stuck, started),
+        _square(held, ensemble, records.num_rows),
+        checks.optimizes_at_inference(int(_flags(sound, "runs_backward").sum())),
+        checks.losses_replaced(int(sound["classes"][0].as_py()), ensemble.attacks, ensemble.targets),
+    ]
+    return [_flag(one, of, stuck / started if started else 0.0) for one in found if one is not None]
+
+
+def _square(held: Mapping[AttackName, NDArray[np.bool_]], ensemble: AutoAttack, examples: int) -> Doubt | None:
+    position = ensemble.attacks.index("square") if "square" in ensemble.attacks else 0
+    if position == 0:
+        return None
+    before, after = (int(held[ensemble.attacks[at]].sum()) for at in (position - 1, position))
+    return checks.square_improves(before, after, examples)
+
+
+def _flag(doubt: Doubt, of: str, share_stuck: float) -> Flag:
+    severity: Literal["info", "warning", "error"] = "warning"
+    if doubt.code == "losses_replaced" or (doubt.code == "zero_gradients" and share_stuck < MANY):
+        severity = "info"
+    elif doubt.code == "zero_gradients" and share_stuck >= MOST:
+        severity = "error"
+    return Flag(code=doubt.code, severity=severity, message=f"{of}: {doubt.message}")
+
+
+def _flags(records: Records, name: str) -> NDArray[np.bool_]:
+    """Return a column of flags (n,), false where it is null."""
+    column: NDArray[np.bool_] = records[name].fill_null(False).to_numpy()
+    return column.astype(bool)
