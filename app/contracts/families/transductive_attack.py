@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families.costs import Passes
+from app.contracts.families.robust_accuracy import RobustAccuracyParams
 from app.contracts.families.rules import all_different, fits_its_norm
 
 AttackName = Literal["transfer_autoattack", "transfer_pgd", "defence_autoattack", "fpa", "gmsa_avg", "gmsa_min"]
@@ -120,9 +121,9 @@ class TransductiveAttackParams(Request):
             sizes: Examples of the training dataset, by the parameter that names it.
             mean_words: Of no meaning here.
         """
-        # APGD twice, targeted at up to nine classes, and FAB so: 100 steps each, of AutoAttack's publication.
-        auto = samples * 100 * (1 + 9 + 9)
-        forward, backward = samples * (8 + self.autoattack_queries), auto + samples * self.steps
+        ball = {"norm": self.norm, "epsilon": self.epsilon}
+        auto = RobustAccuracyParams.model_validate({**ball, "queries": self.autoattack_queries}).passes(samples)
+        forward, backward = auto.forward + 3 * samples, auto.backward + samples * self.steps
         games = len(self.defences) * self.repeats
         once = samples * self.steps * (self.iterations + 1)
         for attack in self.attacks:
@@ -133,7 +134,7 @@ class TransductiveAttackParams(Request):
                 models = (self.iterations + 2) / 2
                 backward += int(games * once * models * (models if attack == "gmsa_min" else 1))
             elif attack == "defence_autoattack":
-                backward += games * auto
+                forward, backward = forward + games * auto.forward, backward + games * auto.backward
         return Passes(forward, backward, compute_s=games * len(self.attacks) * self._adaptations(samples, sizes))
 
     def _adaptations(self, samples: int, sizes: dict[str, int]) -> float:

@@ -13,8 +13,10 @@ from app.contracts.families.transductive_attack import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
+from workers.families import robust_accuracy
 from workers.families.protocol import Records
-from workers.families.transductive_attack.sample import CLEAN, Games, drop, loss_to_static, overestimate
+from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
+from workers.families.transductive_attack.static import make_autoattack
 
 OVERSTATED = 0.02
 """Robustness that may surely be made up before it is told; in the paper it is 4.8 points of DENT's, 38 of RMC's."""
@@ -56,6 +58,7 @@ def doubt(
         *adaptive_weaker_than_transfer(games, estimates),
         *clean_accuracy_lost(games),
         *autoattack_weaker_than_pgd(games),
+        *autoattack_doubted(params, done),
         *selection_fell_back(games),
         *varies_between_repeats(games, estimates),
         *one_repeat(games, randomized),
@@ -219,6 +222,22 @@ def autoattack_weaker_than_pgd(games: Games) -> list[Flag]:
             f"two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign of gradients "
             "that mislead it, or of an autoattack_queries set low.",
         )
+    ]
+
+
+def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Records]) -> list[Flag]:
+    """Flag what speaks against AutoAttack on the static model, and so against static_robustness and its transfers."""
+    if "transfer_autoattack" not in params.attacks or STATIC not in done:
+        return []
+    found = robust_accuracy.doubt(done[STATIC], make_autoattack(params), of="AutoAttack on the static model")
+    adapting = (
+        "The model given as static runs backward passes inside its forward pass: it adapts to its input. The attacks "
+        "take it for one that does not, so every number overestimates it. Give the model without its adaptation, and "
+        "the adaptation as one of the defences: a shipped one, or your own, registered."
+    )
+    return [
+        flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
+        for flag in found
     ]
 
 

@@ -12,7 +12,18 @@ from workers.attacks.memory import forward
 from workers.attacks.model_space import RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
+from workers.families import robust_accuracy
 from workers.families.protocol import Batch, RunContext
+
+SIGNS = {
+    "answers_right": pa.int64(),
+    "answers_apart": pa.float64(),
+    "is_probability": pa.bool_(),
+    "runs_backward": pa.bool_(),
+    "zero_gradient": pa.bool_(),
+    "classes": pa.int64(),
+}
+"""Columns of signs that AutoAttack is weak on the static model."""
 
 
 def make_search(params: TransductiveAttackParams) -> PGD:
@@ -37,17 +48,13 @@ def attack_static(params: TransductiveAttackParams, context: RunContext, batch: 
     missing: list[None] = [None] * len(batch.example_ids)
     columns: dict[str, pa.Array] = {}
     if "transfer_autoattack" in params.attacks:
-        found = make_autoattack(params).run(
-            model,
-            batch.images,
-            batch.labels,
-            generators=context.generators("autoattack", batch.example_ids),
-            tick=context.tick,
-        )
-        errored |= found.unsound
+        ensemble = make_autoattack(params)
+        found, signs = robust_accuracy.attack_batch(ensemble, context, batch, "autoattack")
+        errored |= found.unsound | ~signs["answers_apart"].isfinite().to(errored.device)
         columns["robust_autoattack"] = pa.array(found.robust.cpu().numpy())
-        columns["broken_by"] = pa.array(list(found.broken_by), pa.string())
+        columns["broken_by"] = robust_accuracy.to_names(found.broken_by, ensemble, errored=errored)
         columns["image_autoattack"] = to_bytes(found.images)
+        columns |= {name: pa.array(signs[name].numpy(), kind) for name, kind in SIGNS.items()}
     if "transfer_pgd" in params.attacks:
         # As the first iteration of every model space attack: with T = 0 these are transfers, to the bit.
         sent = RaiseCrossEntropy(make_search(params))(
@@ -72,6 +79,7 @@ def attack_static(params: TransductiveAttackParams, context: RunContext, batch: 
         "broken_by": pa.array(missing, pa.string()),
         "image_autoattack": pa.array(missing, pa.large_binary()),
         "image_pgd": pa.array(missing, pa.large_binary()),
+        **{name: pa.array(missing, kind) for name, kind in SIGNS.items()},
     }
     return pa.table(rows | columns)
 
