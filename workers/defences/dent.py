@@ -224,4 +224,12 @@ class _Network(nn.Module):
         return self.classifier.logits(images)
 
 
-PLUGIN = Plugin(lambda params, tick: Dent(params, tick=tick), PRESETS)
+DEPARTURES = {
+    "official": "DENT is its published code (variant official): its objective has means over the batch and logarithms "
+    "of probabilities + 1e-5, where the paper's eq. 8 has sums; the decays of its optimiser are in that code's "
+    "configuration alone.",
+    "paper": "DENT's objective is the paper's eq. 8 (variant paper), with sums over the batch where its published code "
+    "has means; the decays of its optimiser are in that code's configuration alone.",
+}
+
+PLUGIN = Plugin(lambda params, tick: Dent(params, tick=tick), PRESETS, DEPARTURES)

@@ -5,7 +5,7 @@ An operator's package says ``[project.entry-points."seatrial.defences"]`` and ``
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -28,10 +28,13 @@ class Plugin:
         build: (hyper-parameters, tick) to one defender that has done nothing yet.
         presets: Hyper-parameters by name, each a frozen dataclass; shipped defences have ``mnist``, ``cifar10`` and
             ``small``.
+        departures: What results have to say where the authors' code and the text of their paper differ, sentences by
+            the value of the hyper-parameter ``variant``; ``official`` of a defence that has no such parameter.
     """
 
     build: Callable[[Any, Callable[[], None]], Defence]
     presets: Mapping[str, Any]
+    departures: Mapping[str, str] = field(default_factory=dict)
 
 
 def known() -> list[str]:
@@ -80,7 +83,7 @@ def make_defence(
     if preset not in plugin.presets:
         raise DefenceError(f"{name} has no preset {preset!r}; it has {', '.join(sorted(plugin.presets))}")
     params = plugin.presets[preset]
-    allowed = {field.name for field in fields(params)}
+    allowed = {one.name for one in fields(params)}
     if unknown := sorted(set(changes or {}) - allowed):
         raise DefenceError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(allowed))}")
     try:

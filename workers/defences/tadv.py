@@ -232,4 +232,12 @@ def attack(
     return run.out.best
 
 
-PLUGIN = Plugin(lambda params, tick: Tadv(params, tick=tick), PRESETS)
+DEPARTURES = {
+    "official": "TADV is the code behind the paper's tables (variant official): its SGD has no Nesterov momentum, and "
+    "in an odd batch each half weighs as much as the other has examples; the paper's text has Nesterov momentum and "
+    "equal weights.",
+    "paper": "TADV is the paper's text (variant paper): its SGD has Nesterov momentum and both halves of a batch weigh "
+    "the same; the code behind the paper's tables has neither.",
+}
+
+PLUGIN = Plugin(lambda params, tick: Tadv(params, tick=tick), PRESETS, DEPARTURES)

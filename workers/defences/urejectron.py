@@ -242,4 +242,10 @@ def _mask(is_wrong: ArrayLike, scores: Floats) -> NDArray[np.bool_]:
     return mask
 
 
-PLUGIN = Plugin(lambda params, tick: URejectron(params, tick=tick), PRESETS)
+DEPARTURES = {
+    "official": "URejectron's errors are over the accepted points, as in the authors' code (variant official); eq. 1 "
+    "of the paper divides by all points, and those errors stand beside them. Its discriminator has pre-activation "
+    "blocks, which is ours.",
+}
+
+PLUGIN = Plugin(lambda params, tick: URejectron(params, tick=tick), PRESETS, DEPARTURES)

@@ -1,6 +1,7 @@
 """Whole checks in memory: the static model, then every game, and what they come to."""
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from torch import nn
 from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
 from tests.defences import builders
 from tests.families.in_memory import Context, run_check
+from workers.defences import registry
+from workers.defences.copies import Frozen
+from workers.defences.identity import Identity, IdentityParams
+from workers.defences.registry import Plugin
 from workers.defences.urejectron import URejectron
 from workers.errors import PreflightError
 from workers.families.protocol import DataInfo, Shard, TargetInfo
@@ -130,6 +135,99 @@ def test_a_defence_that_cannot_work_fails_its_games_and_no_other() -> None:
     assert result.estimates["robustness[defence=dent,attack=fpa]"].value is None
     assert result.estimates["robustness[defence=identity,attack=fpa]"].value is not None
     assert any(flag.code == "defence_failed" for flag in result.flags)
+
+
+@dataclass(frozen=True)
+class FaultyParams:
+    fault: str = "raises"
+    round: int = 0
+
+
+class Faulty(Identity):
+    """Goes wrong from some call of ``adapt`` on."""
+
+    def __init__(self, params: FaultyParams) -> None:
+        super().__init__(IdentityParams(batch_size=20))
+        self._faults, self._left = params.fault, params.round
+
+    def adapt(self, base: Any, training: Any, batch: torch.Tensor, generator: torch.Generator) -> Any:
+        self._left -= 1
+        if self._left >= 0:
+            return super().adapt(base, training, batch, generator)
+        if self._faults == "raises":
+            raise ZeroDivisionError("nobody is here")
+        broken = builders.base()
+        with torch.no_grad():
+            broken.module[-1].bias.fill_(torch.nan)
+        return Frozen(broken)
+
+
+FAULTY = Plugin(lambda params, tick: Faulty(params), {"small": FaultyParams()})
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("raises", "ZeroDivisionError: nobody is here"), ("nan", "20 of 40 answers are not finite")],
+    ids=["raises", "nan"],
+)
+def test_a_defence_that_goes_wrong_in_one_game_keeps_its_others(
+    monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
+) -> None:
+    """The games without an attack and of the transfer adapt twice, the other two more often."""
+    points = [EntryPoint("faulty", f"{__name__}:FAULTY", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    # The simulations of the first round are the clean one and two more; the defender's comes fourth.
+    changes = {"fault": fault, "round": 3 if fault == "raises" else 7}
+    result, done = check(parameters({"name": "faulty", "changes": changes}, "identity"))
+    (told,) = set(done[game_of("faulty", "fpa", 0)]["failed"].to_pylist())
+    assert told == reason
+    assert done[game_of("faulty", "fpa", 0)]["correct"].null_count == 40
+    assert result.estimates["robustness[defence=faulty,attack=fpa]"].value is None
+    kept = result.estimates["robustness[defence=faulty,attack=transfer_pgd]"]
+    assert kept == result.estimates["robustness[defence=identity,attack=transfer_pgd]"]
+    assert result.estimates["robustness[defence=identity,attack=gmsa_min]"].value is not None
+    assert [flag.code for flag in result.flags if reason in flag.message] == ["defence_failed"]
+
+
+def test_a_store_that_cannot_be_reached_is_not_put_down_to_the_defence() -> None:
+    @dataclass
+    class Unreachable(Context):
+        def save(self, state: Any, notes: Any = None, *, force: bool = False) -> None:
+            raise ConnectionError("no store")
+
+    params = parameters("identity", attacks=["fpa"])
+    done = {"static": check(params)[1]["static"]}
+    context = Unreachable(builders.base(), (POINTS, LABELS), Shard("identity.fpa.0", 0, 40), 40, 40, {}, done)
+    with pytest.raises(ConnectionError):
+        FAMILY.run(params, Shard("identity.fpa.0", 0, 40), context)
+
+
+def test_autoattack_on_a_defence_is_played_where_it_can_be_and_no_failure_elsewhere() -> None:
+    params = parameters(
+        {"name": "identity", "changes": {"batch_size": 20}},
+        {"name": "tent", "changes": {"batch_size": 20}},
+        attacks=["transfer_autoattack", "defence_autoattack"],
+        autoattack_queries=0,
+    )
+    result, done = check(params)
+    assert game_of("tent", "defence_autoattack", 0) not in done
+    assert result.estimates["robustness[defence=tent,attack=defence_autoattack]"].n == 0
+    assert result.counts["failed[defence=tent,attack=defence_autoattack]"] == 0
+    assert not [flag for flag in result.flags if flag.code == "defence_failed"]
+    values = {name: one.value for name, one in result.estimates.items()}
+    # Sent to the static model itself, what AutoAttack made of it leaves what it left.
+    sent = done[game_of("identity", "transfer_autoattack", 0)]
+    assert sent["correct"].to_pylist() == done["static"]["robust_autoattack"].to_pylist()
+    # On the module that is the static model it draws other starts and does as well.
+    on_module = values["robustness[defence=identity,attack=defence_autoattack]"]
+    assert on_module == pytest.approx(values["static_robustness"], abs=0.1)
+    assert values["static_robustness"] < values["static_accuracy"]
+
+
+def test_a_result_says_what_it_follows_where_code_and_paper_differ() -> None:
+    params = parameters({"name": "dent", "changes": {"steps": 1}}, attacks=["transfer_pgd"])
+    (row,) = check(params)[0].series["followed"]
+    assert (row["of"], row["variant"]) == ("dent", "official")
 
 
 def test_a_round_that_takes_too_long_fails_its_game(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The family as the runtime sees it: the static model first, then a stage per game."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,13 +20,13 @@ from app.contracts.families.transductive_attack import (
 from workers.attacks.carlini_wagner import RaiseWrongConfidence
 from workers.attacks.model_space import ModelSpaceAttack, Perturb, RaiseCrossEntropy
 from workers.defences.protocol import Defence, DefenceError, Training
-from workers.defences.registry import make_defence
 from workers.errors import PreflightError
 from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
 from workers.families.transductive_attack.estimates import count, estimate_all
 from workers.families.transductive_attack.figures import draw
 from workers.families.transductive_attack.flags import doubt
 from workers.families.transductive_attack.games import Answers, Game, OverdueError, Position
+from workers.families.transductive_attack.rules import build, followed, is_playable, start_at
 from workers.families.transductive_attack.series import make_series
 from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_search
 from workers.targets.image_classifier import ImageClassifier
@@ -35,8 +35,6 @@ STATIC = "static"
 CLEAN: Literal["clean"] = "clean"
 WHOLE = 2**31
 """A grain that no sample reaches: the stage is one shard."""
-FALLS_BACK: dict[str, Literal["one", "clean"]] = {"rmc": "one"}
-"""What the official attack on a defence must lie below; ``clean`` for others that adapt batch by batch."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,7 @@ class TransductiveAttack:
         tick()
         found = estimate_all(params, done, seed)
         result = Result(estimates=found, series=make_series(params, done), counts=count(params, done))
+        result.series["followed"] = followed(params)
         randomized = [one.name for one in params.defences if build(one).traits.is_randomized]
         result.flags = doubt(params, done, found, randomized=randomized)
         return result
@@ -114,22 +113,15 @@ class TransductiveAttack:
 
 
 def matches(params: TransductiveAttackParams) -> list[Match]:
-    """Return every game, in the order played."""
+    """Return every game that can be played, in order."""
+    traits = {defence.name: build(defence).traits for defence in params.defences}
     return [
         Match(defence, attack, repeat)
         for defence in params.defences
         for repeat in range(params.repeats)
         for attack in (CLEAN, *params.attacks)
+        if is_playable(attack, traits[defence.name])
     ]
-
-
-def build(defence: DefenceParams, tick: Callable[[], None] = lambda: None) -> Defence:
-    """Return a defence as the parameters have it.
-
-    Raises:
-        DefenceError: There is no such defence, preset or hyper-parameter.
-    """
-    return make_defence(defence.name, defence.preset, defence.changes, tick=tick)
 
 
 def grain_of(defence: Defence, params: TransductiveAttackParams) -> int:
@@ -174,28 +166,43 @@ def play(params: TransductiveAttackParams, match: Match, context: RunContext, *,
     images, labels, ids, clean = batch.images, batch.labels.cpu(), batch.example_ids, None
     if match.attack.startswith("transfer_"):
         images, clean = _transferred(context, match.attack.removeprefix("transfer_"), batch), batch.images
+    training = _training(params, context)
     deadline = Deadline(params.round_timeout_s, context.tick)
     saved = context.saved()
     begun = None if saved is None else Position.read(saved)
     answers = Answers.none(len(labels), params.iterations + 1) if begun is None else begun.answers
-    failed = None
-    try:
-        game = _game(params, match, context, deadline, first)
-        for now in game.play(images, labels, ids, begun, clean=clean):
-            context.save(now.tensors())
-            context.progress(min(len(labels), now.round * max(1, game.defence.batch_size)))
-            deadline.begin()
-            answers = now.answers
-        if bool(answers.unsound.any()):
-            failed = f"{int(answers.unsound.sum())} of {len(labels)} answers are not finite"
-    except Exception as error:
-        # A defence may be anybody's code and fail in any way; the other games go on.
-        failed = str(error) if isinstance(error, DefenceError) else f"{type(error).__name__}: {error}"
+
+    def moves() -> Iterator[Position]:
+        game = _game(params, match, context, training, deadline, first)
+        yield from game.play(images, labels, ids, begun, clean=clean)
+
+    size, positions, failed = max(1, build(match.defence).batch_size), moves(), None
+    while True:
+        try:
+            now = next(positions, None)
+        except Exception as error:
+            # A defence may be anybody's code and fail in any way; the other games go on. What fails outside of it, as
+            # a store that cannot be reached, is not put down to the defence.
+            failed = str(error) if isinstance(error, DefenceError) else f"{type(error).__name__}: {error}"
+            break
+        if now is None:
+            break
+        answers = now.answers
+        context.save(now.tensors())
+        context.progress(min(len(labels), now.round * size))
+        deadline.begin()
+    if failed is None and bool(answers.unsound.any()):
+        failed = f"{int(answers.unsound.sum())} of {len(labels)} answers are not finite"
     return _to_records(batch, answers, failed, is_attack=match.attack in MODEL_SPACE)
 
 
 def _game(
-    params: TransductiveAttackParams, match: Match, context: RunContext, tick: Callable[[], None], first: int
+    params: TransductiveAttackParams,
+    match: Match,
+    context: RunContext,
+    training: Training | None,
+    tick: Callable[[], None],
+    first: int,
 ) -> Game:
     defence = build(match.defence, tick)
     base = context.classifier
@@ -206,13 +213,10 @@ def _game(
     def seed(purpose: str, number: int) -> torch.Generator:
         return torch.Generator().manual_seed(context.seed(f"{scope} {purpose}", number))
 
-    traits = defence.traits
-    if match.attack == "defence_autoattack" and (traits.is_stateful or not traits.is_differentiable):
-        raise DefenceError(f"{match.defence.name} has memory or no gradient: AutoAttack cannot be run on it itself")
     return Game(
         defence,
         base,
-        _training(params, context),
+        training,
         seed,
         lambda iteration, examples: context.generators(f"start {iteration}", examples),
         tick=context.tick,
@@ -229,13 +233,12 @@ def _attack(params: TransductiveAttackParams, match: Match, defence: Defence) ->
         return None
     search = make_search(params)
     perturb: Perturb = RaiseWrongConfidence(search) if match.defence.name == "dent" else RaiseCrossEntropy(search)
-    is_whole = defence.traits.is_one_round
     return ModelSpaceAttack(
         match.attack,
         perturb,
         params.iterations,
-        start_at="above_one" if is_whole else FALLS_BACK.get(match.defence.name, "clean"),
-        stop_at_first_success=not is_whole and defence.batch_size == 1,
+        start_at=start_at(match.defence.name, defence.traits),
+        stop_at_first_success=not defence.traits.is_one_round and defence.batch_size == 1,
     )
 
 

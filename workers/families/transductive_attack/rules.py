@@ -1,0 +1,76 @@
+"""How a defence is played: which games can be had of it, which of two rules an attack goes by, and what is said of it.
+
+Where the authors' code and the text of their paper differ the code is followed (``official``), and results say so.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from app.contracts.families.transductive_attack import MODEL_SPACE, DefenceParams, TransductiveAttackParams
+from workers.defences.protocol import Defence, Traits
+from workers.defences.registry import find_plugin, make_defence
+
+StartAt = Literal["above_one", "one", "clean"]
+
+OFFICIAL = "official"
+
+SELECTION = (
+    "As in the authors' code, an attack that simulates a defence sends the iteration whose induced model is right "
+    "least often; the paper's text goes by the greatest loss."
+)
+
+
+def build(defence: DefenceParams, tick: Callable[[], None] = lambda: None) -> Defence:
+    """Return a defence as the parameters have it.
+
+    Raises:
+        DefenceError: There is no such defence, preset or hyper-parameter.
+    """
+    return make_defence(defence.name, defence.preset, defence.changes, tick=tick)
+
+
+def is_playable(attack: str, traits: Traits) -> bool:
+    """Tell whether an attack can be run on a defence at all.
+
+    AutoAttack on a defence itself asks it thousands of times, each time about other points: what it remembers would not
+    be that of any round, and one that trains on its whole sample would train a network for every question.
+    """
+    is_module = traits.is_differentiable and not traits.is_stateful and not traits.is_one_round
+    return is_module or attack != "defence_autoattack"
+
+
+def start_at(name: str, traits: Traits) -> StartAt:
+    """Return what the official attack on a defence must lie below; ``clean`` for others that adapt batch by batch."""
+    if traits.is_one_round:
+        return "above_one"
+    return "one" if name == "rmc" else "clean"
+
+
+def followed(params: TransductiveAttackParams) -> list[dict[str, Any]]:
+    """Return what results follow where code and paper differ: of attacks that simulate, then of each defence.
+
+    Returns:
+        ``of``, a defence or ``attacks``; ``variant``, ``official`` or ``paper``; ``says``, sentences. Defences of which
+        nothing has to be said are left out.
+    """
+    rows = []
+    if any(attack in MODEL_SPACE for attack in params.attacks):
+        rows.append({"of": "attacks", "variant": OFFICIAL, "says": SELECTION + _falling_back(params)})
+    for defence in params.defences:
+        plugin = find_plugin(defence.name)
+        preset = getattr(plugin.presets[defence.preset], "variant", OFFICIAL)
+        variant = str(defence.changes.get("variant", preset))
+        if variant in plugin.departures:
+            rows.append({"of": defence.name, "variant": variant, "says": plugin.departures[variant]})
+    return rows
+
+
+def _falling_back(params: TransductiveAttackParams) -> str:
+    """Say of which defences an attacker may send the clean batch; with one iteration there is nothing to choose."""
+    if params.iterations == 0:
+        return ""
+    starts = {one.name: start_at(one.name, build(one).traits) for one in params.defences}
+    told = [name for name, start in starts.items() if start != "above_one"]
+    if not told:
+        return ""
+    return f" On {', '.join(told)} the clean points are sent where no iteration is better, as in that code alone."
