@@ -60,6 +60,8 @@ def result(
     clean_sent: float = 0.0,
     flags: Any = (),
     errored: int = 0,
+    counts: dict[str, int] | None = None,
+    followed: Any = (),
 ) -> dict[str, Any]:
     """Return a result with the robustness of each defence by attack; None is a game that failed.
 
@@ -87,9 +89,9 @@ def result(
                 estimates[metric_name("rejection_rate", defence=name, attack=attack)] = share(rejects, n)
     return {
         "estimates": estimates,
-        "series": {"robustness": [], "compared": [], "iterations": curves, "rejection": []},
+        "series": {"robustness": [], "compared": [], "iterations": curves, "rejection": [], "followed": list(followed)},
         "flags": list(flags),
-        "counts": {"n": n + errored, "errored": errored, "games": 6},
+        "counts": {"n": n + errored, "errored": errored, "games": 6, **(counts or {})},
     }
 
 

@@ -64,6 +64,28 @@ def test_rejections_are_told() -> None:
     assert "rejects" not in findings({"urejectron": TADV}, rejects=0.0)
 
 
+def test_what_is_followed_where_code_and_paper_differ_is_said() -> None:
+    row = {
+        "of": "tadv",
+        "variant": "official",
+        "says": "TADV is the code behind the paper's tables (variant official).",
+    }
+    assert row["says"] in findings(followed=[row])
+    assert "variant" not in findings()
+
+
+def test_an_attack_that_cannot_be_run_on_a_defence_is_no_failure_of_it() -> None:
+    named = "[defence=tadv,attack=defence_autoattack]"
+    games = {"tadv": {**TADV, "defence_autoattack": None}}
+    unplayed = told(games, counts={f"failed{named}": 0, f"repeats{named}": 0})
+    assert unplayed.standing == told({"tadv": TADV}).standing != "unproven"
+    assert "AutoAttack cannot be run on TADV itself" in " ".join(unplayed.findings)
+    assert "has no numbers" not in " ".join(unplayed.findings)
+    failed = told(games, counts={f"failed{named}": 1, f"repeats{named}": 0})
+    assert failed.standing == "unproven"
+    assert "TADV has no numbers under AutoAttack on the defence." in " ".join(failed.findings)
+
+
 def test_what_is_not_claimed_is_said() -> None:
     said = findings(errored=7)
     assert "Numbers under attack are upper bounds" in said

@@ -30,6 +30,11 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
         yield f"{start} is right on {in_percent(defence.clean)} of {defence.clean.n:,} examples, unattacked."
     if defence.failed:
         yield f"{start} has no numbers {missing(defence)}."
+    if defence.unplayed:
+        yield (
+            f"AutoAttack cannot be run on {name} itself: a defence that remembers, or trains on its whole sample, is "
+            "not one model that could be asked thousands of times."
+        )
     if lowest is not None:
         kept = [f"{_briefly(estimate)} under {value_words('attack', one)}" for one, estimate in defence.under.items()]
         strongest = f" The strongest was {value_words('attack', lowest[0])}." if len(kept) > 1 else ""
@@ -91,6 +96,8 @@ def limit_findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     for flag in result.flags:
         if flag.code == "defence_failed":
             yield f"Why a game has no numbers: {flag.message}"
+    for row in result.series.get("followed") or []:
+        yield str(row["says"])
     yield "Numbers under attack are upper bounds: an attack that nobody has tried may leave less."
     randomness = "is not told what it draws at random after the attacker has moved"
     if asked(params, "state") == "leaking":

@@ -37,6 +37,7 @@ class Defended:
         clean: Accuracy without an attack.
         under: Robustness by attack, where it is defined.
         failed: Attacks without a number, and ``clean``, in the order asked.
+        unplayed: Attacks that cannot be run on this defence at all: they were asked for and never begun.
         overestimate: Robustness under transferred attacks less the lowest under one that knows the defence.
         gain: Lowest robustness less that of the static model.
         seeming: What it seems to add to the static model under the attack of ``ALONE``, and that attack.
@@ -48,6 +49,7 @@ class Defended:
     clean: Estimate | None
     under: dict[str, Estimate]
     failed: list[str]
+    unplayed: list[str]
     overestimate: Estimate | None
     gain: Estimate | None
     seeming: tuple[str, float] | None
@@ -152,18 +154,26 @@ def _known(result: Result, name: str, attacks: list[str]) -> Defended:
     clean = defined(result, metric_name("clean_accuracy", defence=name))
     under = {attack: estimate for attack, estimate in by_attack("robustness").items() if attack != CLEAN}
     static = defined(result, "static_robustness")
+    without = [attack for attack in attacks if attack not in under]
+    unplayed = [attack for attack in without if _is_unplayed(result, name, attack)]
     alone = next((attack for attack in ALONE if attack in under), None)
     return Defended(
         name=name,
         clean=clean,
         under=under,
-        failed=[*([CLEAN] if clean is None else []), *(attack for attack in attacks if attack not in under)],
+        failed=[*([CLEAN] if clean is None else []), *(attack for attack in without if attack not in unplayed)],
+        unplayed=unplayed,
         overestimate=defined(result, metric_name("overestimate", defence=name)),
         gain=defined(result, metric_name("gain_over_static", defence=name)),
         seeming=None if alone is None or static is None else (alone, number_of(under[alone]) - number_of(static)),
         spread=by_attack("robustness_std"),
         rejected=by_attack("rejection_rate"),
     )
+
+
+def _is_unplayed(result: Result, defence: str, attack: str) -> bool:
+    counts = [result.counts.get(metric_name(name, defence=defence, attack=attack)) for name in ("failed", "repeats")]
+    return attack == "defence_autoattack" and counts == [0, 0]
 
 
 def concerns(flag: Flag, defence: Defended, among: list[Defended]) -> bool:
