@@ -121,6 +121,12 @@ GLOSSARY: dict[str, str] = {
     "so what is left is no evidence that it holds.",
     "AutoAttack": "Three attacks that follow gradients and one that does not, each only on the examples still right "
     "(Croce and Hein 2020, arXiv:2003.01690). Made for models that do not change while they are attacked.",
+    "APGD, FAB, Square": "The attacks of AutoAttack. APGD follows the gradient of a loss (the cross-entropy, or DLR, a "
+    "ratio of logits that a saturated softmax cannot hide) with steps that shrink by themselves; FAB steps to the "
+    "decision boundary; targeted, both go for one wrong class after the other. Square draws random squares and needs "
+    "no gradient.",
+    "robust accuracy": "Share of all examples classified rightly that no attack tried could change to wrong. Each "
+    "attack tells what it broke; what none broke may still break, so it is an upper bound.",
     "PGD": "Projected gradient descent: many small steps up the gradient of the loss, kept within the attack radius "
     "(Madry et al. 2018, arXiv:1706.06083).",
     "AutoAttack on the defence": "AutoAttack on the defended model itself, adapting at every step. Its examples are "

@@ -26,10 +26,11 @@ TITLES: dict[tuple[str, ...], str] = {
 ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack", "radius": "radius"}
 """Qualifiers whose values become rows, with the words over their column."""
 SECTIONS: dict[tuple[str, ...], dict[str, str]] = {
+    ("attack",): {"robust_accuracy": "After each attack of AutoAttack"},
     ("radius",): {
         **dict.fromkeys(("cce", "cbs", "ece"), "Examples certified at the radius"),
         **dict.fromkeys(("acce", "dece", "brier_ece"), "The same examples, to compare: no guarantees"),
-    }
+    },
 }
 """Metrics that are not in the table of the others with the same qualifiers, and the title of theirs."""
 VALUES: dict[str, dict[str, str]] = {
@@ -45,6 +46,11 @@ VALUES: dict[str, dict[str, str]] = {
         "fpa": "FPA",
         "gmsa_avg": "GMSA-AVG",
         "gmsa_min": "GMSA-MIN",
+        "apgd-ce": "APGD on the cross-entropy",
+        "apgd-dlr": "APGD on DLR",
+        "apgd-t": "targeted APGD",
+        "fab-t": "targeted FAB",
+        "square": "Square",
     },
     "defence": {
         "identity": "the static model",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.contracts.estimates import Estimate, Flag, Result, metric_name
+from app.contracts.families.robust_accuracy import DOUBTS
 from app.reports.narratives.certificates import (
     Known,
     asked,
@@ -25,6 +26,7 @@ from app.reports.narratives.certificates import (
     number_of,
 )
 from app.reports.narratives.figures import describe
+from app.reports.narratives.robust_accuracy import robust_findings, robust_terms
 from app.reports.numbers import percent, points, radius
 from app.reports.schemas import Answer, Scale, Standing
 from app.reports.tables import value_words
@@ -110,6 +112,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
         *(["ACE attack"] if params.get("ace_attacks") else []),
         *(["shared noise"] if asked(params, "noise") == "shared" else []),
         *(["adaptive sampling"] if asked(params, "sampling") == "adaptive" else []),
+        *robust_terms(params),
     ]
 
 
@@ -241,9 +244,10 @@ def _is_serious(flag: Flag) -> bool:
 
 
 def _doubts(result: Result) -> list[Flag]:
-    """Return the flags that speak against the numbers themselves."""
+    """Return the flags that speak against the certified numbers themselves, which AutoAttack has no part in."""
     known = OF_RADII | OF_COVERAGE
-    return [flag for flag in result.flags if flag.severity == "error" or (_is_serious(flag) and flag.code not in known)]
+    flags = [flag for flag in result.flags if flag.code not in DOUBTS]
+    return [flag for flag in flags if flag.severity == "error" or (_is_serious(flag) and flag.code not in known)]
 
 
 def _is_poor(estimate: Estimate) -> bool:
@@ -255,6 +259,7 @@ def _findings(result: Result, params: Mapping[str, Any], known: Known) -> Iterat
     yield from _ceiling(result, known)
     yield from _attacks(result, params, known)
     yield from _comparisons(result, known)
+    yield from robust_findings(result, params, of="the network alone, asked without noise,")
     length, abstained = defined(result, "average_certified_radius"), defined(result, "abstention_rate")
     if length is not None:
         yield (

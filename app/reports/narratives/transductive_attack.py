@@ -51,8 +51,8 @@ ENOUGH = 50
 LIMITS = frozenset({"clean_accuracy_lost", "overestimated", "worse_than_static"})
 """Flags that say what was found: no doubt about the numbers, and no plain yes."""
 
-WEAK_STATIC = "autoattack_weaker_than_pgd"
-"""The flag of a static model that looks more robust than it is: what a defence adds is then more than the gain."""
+WEAK_STATIC = frozenset({"autoattack_weaker_than_pgd", "square_improves", "zero_gradients"})
+"""Flags of a static model that looks more robust than it is: what a defence adds is then more than the gain."""
 
 _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")
 
@@ -183,7 +183,7 @@ def _judge(result: Result, defence: Defended, among: list[Defended]) -> tuple[St
     flags = [flag for flag in result.flags if flag.severity != "info" and concerns(flag, defence, among)]
     limits = [flag for flag in flags if flag.severity == "warning" and flag.code in LIMITS]
     doubts = [flag for flag in flags if flag not in limits]
-    others = [flag for flag in doubts if flag.code != WEAK_STATIC]
+    others = [flag for flag in doubts if flag.code not in WEAK_STATIC]
     harm = _harm(defence, trusts_static=len(others) == len(doubts))
     if harm is not None:
         return "not_real", f"No: {harm}{' The flags below mean that it may be worse still.' if others else ''}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.contracts.estimates import Estimate, Flag, Result
 from app.reports.narratives.figures import describe
+from app.reports.narratives.robust_accuracy import robust_findings, robust_terms
 from app.reports.numbers import radius
 from app.reports.schemas import Answer, Scale
 
@@ -66,6 +67,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
         *("ECE", "s-ECE", "MCE", "Brier score", "MUS", "MSUS", "NUD", "over-confidence attack"),
         *("under-confidence attack", "label-preserving attack", "masked gradients", "saturated softmax"),
         *("AUROC", "AUPR-in, AUPR-out", "FPR95", "flag"),
+        *robust_terms(params),
     ]
 
 
@@ -172,6 +174,7 @@ def _findings(result: Result, params: Mapping[str, Any], classes: int | None) ->
     yield from _calibration(result)
     yield from _outliers(result)
     yield from _label_preserving(result)
+    yield from robust_findings(result, params)
     if errored := result.counts.get("errored", 0):
         yield (
             f"{errored:,} of {result.counts.get('n', errored):,} examples gave no finite output; they are in no "
