@@ -12,11 +12,12 @@ from tests.defences import builders
 from tests.families.certified_calibration import audits as certificates
 from tests.families.in_memory import Context, run_check
 from tests.families.uncertainty_span import audits as spans
+from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.families import robust_accuracy
 from workers.families.protocol import Shard
+from workers.families.transductive_attack import static as transductive_static
 from workers.families.transductive_attack.family import FAMILY as DEFENCES
 from workers.families.transductive_attack.flags import autoattack_doubted
-from workers.families.transductive_attack.static import attack_static
 from workers.families.uncertainty_span.family import FAMILY as SPAN
 
 BLOCK = {"epsilon": 0.05, "steps": 6, "queries": 30}
@@ -85,7 +86,15 @@ def test_a_stage_that_nobody_asked_for_is_not_run() -> None:
         SPAN.run(spans.parameters(), context.shard, context)
 
 
-POINTS, LABELS = builders.points(24), builders.labels(1200, 24)
+POINTS, LABELS = builders.points(8), builders.labels(1200, 8)
+
+
+@pytest.fixture
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer steps: signs of a weak attack show at its start."""
+    monkeypatch.setattr(
+        transductive_static, "make_autoattack", lambda params: AutoAttack("linf", 0.15, steps=8, queries=30)
+    )
 
 
 class AdaptsToItsInput(nn.Module):
@@ -125,9 +134,9 @@ def static(module: nn.Module, **changes: Any) -> dict[str, str]:
         "autoattack_queries": 30,
     }
     params = TransductiveAttackParams.model_validate(given | changes)
-    context = Context(builders.classifier(module), (POINTS, LABELS), Shard("static", 0, 24), 24)
+    context = Context(builders.classifier(module), (POINTS, LABELS), Shard("static", 0, 8), 8)
     (batch,) = context.batches()
-    records = attack_static(params, context, batch)
+    records = transductive_static.attack_static(params, context, batch)
     broken = records["broken_by"].to_pylist()
     if "transfer_autoattack" in params.attacks:
         for row, attack in zip(records.to_pylist(), broken, strict=True):
@@ -135,15 +144,18 @@ def static(module: nn.Module, **changes: Any) -> dict[str, str]:
     return {flag.code: flag.message for flag in autoattack_doubted(params, {"static": records})}
 
 
+@pytest.mark.usefixtures("_short")
 def test_a_sound_static_model_is_not_doubted() -> None:
     assert static(builders.base().module) == {}
 
 
+@pytest.mark.usefixtures("_short")
 def test_a_static_model_that_adapts_is_to_be_given_as_a_defence() -> None:
     told = static(AdaptsToItsInput(builders.base().module))["optimizes_at_inference"]
     assert "Give the model without its adaptation, and the adaptation as one of the defences" in told
 
 
+@pytest.mark.usefixtures("_short")
 def test_a_static_model_that_hides_its_gradients_is_told() -> None:
     told = static(Quantises(builders.base().module))["zero_gradients"]
     assert told.startswith("AutoAttack on the static model: ")
@@ -153,6 +165,7 @@ def test_without_autoattack_nothing_is_said_of_it() -> None:
     assert static(AdaptsToItsInput(builders.base().module), attacks=["transfer_pgd"]) == {}
 
 
+@pytest.mark.usefixtures("_short")
 def test_an_audit_of_defences_shows_the_flags_of_its_static_model() -> None:
     given = {
         "kind": "transductive_attack",
