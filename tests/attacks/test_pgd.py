@@ -76,6 +76,43 @@ def test_an_example_does_not_depend_on_its_neighbours() -> None:
     torch.testing.assert_close(together.best_value[5:6], alone.best_value, rtol=1e-4, atol=1e-6)
 
 
+def test_given_starts_are_the_random_ones_of_a_search_that_drew_them() -> None:
+    drawn = PGD("linf", 0.1, 0.02, 0, random_start=True).run(
+        [NET], IMAGES, HIGHEST_ENTROPY, generators=generators(range(12))
+    )
+    random = PGD("linf", 0.1, 0.02, 5, random_start=True)
+    expected = random.run([NET], IMAGES, HIGHEST_ENTROPY, generators=generators(range(12)))
+
+    def limited(images: Tensor) -> Tensor:
+        if len(images) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return NET(images)
+
+    for model in (NET, limited):
+        found = PGD("linf", 0.1, 0.02, 5).run([model], IMAGES, HIGHEST_ENTROPY, starts=drawn.final)
+        torch.testing.assert_close(found.best, expected.best, rtol=0, atol=1e-6)
+        torch.testing.assert_close(found.start_logits[:, 0], NET(IMAGES))
+    assert not torch.equal(drawn.final, IMAGES)
+
+
+def test_the_clean_image_competes_with_given_starts() -> None:
+    worse = PGD("linf", 0.1, 1e-9, 1).run([NET], IMAGES, LOWEST_ENTROPY).best
+    wanted = PGD("linf", 0.1, 1e-9, 1).run([NET], worse, HIGHEST_ENTROPY, starts=(worse + 1e-3).clamp(0, 1))
+    assert (wanted.best_value <= wanted.start_value).all()
+    assert wanted.improved.any()
+    assert not wanted.improved.all()
+    assert torch.equal(wanted.best[~wanted.improved], worse[~wanted.improved])
+
+
+def test_starts_that_are_not_one_per_example_of_such_a_search_are_refused() -> None:
+    with pytest.raises(ValueError, match="not the starts"):
+        PGD("linf", 0.1, 0.02, 5).run([NET], IMAGES, HIGHEST_ENTROPY, starts=IMAGES[:5])
+    with pytest.raises(ValueError, match="not the starts"):
+        PGD("linf", 0.1, 0.02, 5, random_start=True).run(
+            [NET], IMAGES, HIGHEST_ENTROPY, starts=IMAGES, generators=generators(range(12))
+        )
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_random_starts_come_from_each_examples_own_generator(norm) -> None:
     search = PGD(norm, 0.3, 0.1, 0, random_start=True)

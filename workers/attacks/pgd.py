@@ -125,6 +125,7 @@ class PGD:
         objective: Objective,
         *,
         generators: Sequence[torch.Generator] | None = None,
+        starts: Tensor | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Attack a batch; a batch that does not fit in memory is halved.
@@ -134,21 +135,26 @@ class PGD:
             images: (n, ...) floating point, in the box; not changed.
             objective: What to look for.
             generators: One per example; needed for random starts.
+            starts: (n, ...) first iterates, in the ball and the box, of a search without random starts; the clean image
+                competes. None: the search begins as it says.
             tick: Called before every forward pass; may raise to stop the attack.
 
         Raises:
-            ValueError: No model, an empty batch, or random starts without one generator per example.
+            ValueError: No model, an empty batch, random starts without one generator per example, or starts that are
+                not one per example of a search without its own.
         """
         if not models or len(images) == 0:
             raise ValueError(f"nothing to attack: {len(models)} models, {len(images)} images")
         if self.random_start and len(generators or ()) != len(images):
             raise ValueError(f"random starts need one generator per example: {len(images)} examples")
+        if starts is not None and (self.random_start or starts.shape != images.shape):
+            raise ValueError(f"not the starts of this search: {tuple(starts.shape)}, images {tuple(images.shape)}")
 
         def piece(start: int, stop: int) -> Outcome:
             rows = torch.arange(start, stop, device=images.device)
-            return _Run(
-                self, models, images[start:stop], rows, objective, (generators or ())[start:stop], tick
-            ).outcome()
+            own = (generators or ())[start:stop]
+            run = _Run(self, models, images[start:stop], rows, objective, own, tick)
+            return run.outcome(None if starts is None else starts[start:stop].detach())
 
         pieces = halving(piece, 0, len(images), generators=generators if self.random_start else None)
         if len(pieces) == 1:
@@ -194,9 +200,9 @@ class _Run:
         self.models = Joint(models, objective.loss, objective.combine, tick)
         self.out: Outcome | None = None
 
-    def outcome(self) -> Outcome:
-        if self.search.random_start:
-            # The clean image is a candidate too, and a random run does not pass through it.
+    def outcome(self, starts: Tensor | None) -> Outcome:
+        if self.search.random_start or starts is not None:
+            # The clean image is a candidate too, and a run that starts elsewhere does not pass through it.
             self._descend(torch.arange(len(self.rows), device=self.rows.device), self.origin, steps=0)
         for _ in range(self.search.restarts):
             if self.out is None:
@@ -205,7 +211,7 @@ class _Run:
                 waiting = (~self.out.reached).nonzero().squeeze(1)
             if len(waiting) == 0:
                 break
-            self._descend(waiting, None, steps=self.search.steps)
+            self._descend(waiting, None if starts is None else starts[waiting], steps=self.search.steps)
         assert self.out is not None  # noqa: S101
         return self.out
 

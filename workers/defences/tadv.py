@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import PGD, Model, Objective, _Run
+from workers.attacks.pgd import PGD, Model, Objective
 from workers.defences.copies import seeded
 from workers.defences.fresh import (
     AdaptedModel,
@@ -221,15 +221,7 @@ def attack(
         loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
         criterion=lambda logits, rows: -cross_entropy(logits[:, 0], labels[rows]),
     )
-    if starts is None:
-        return search.run([model], images, objective, tick=tick).best
-    # The search itself begins at the images or uniformly in the ball; its run can be begun anywhere.
-    everyone = torch.arange(len(images), device=images.device)
-    run = _Run(search, [model], images, everyone, objective, (), tick)
-    run._descend(everyone, images, steps=0)
-    run._descend(everyone, starts, steps=search.steps)
-    assert run.out is not None  # noqa: S101
-    return run.out.best
+    return search.run([model], images, objective, starts=starts, tick=tick).best
 
 
 DEPARTURES = {
