@@ -10,16 +10,18 @@ from app.core.database import Database, connect
 from app.core.queue import Bell
 from app.core.settings import Settings
 from app.core.storage import ArtifactStore, open_store
+from app.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True)
 class Services:
-    """The process's database, store, bell and keys."""
+    """The process's database, store, bell, deliverer and keys."""
 
     settings: Settings
     database: Database
     store: ArtifactStore
     bell: Bell
+    deliverer: Deliverer
     authenticator: Authenticator = field(repr=False)
 
 
@@ -27,7 +29,14 @@ def open_services(settings: Settings) -> Services:
     """Connect to everything the settings name."""
     # As many connections as the thread pool has threads: a route never waits for one.
     database = connect(settings, pool_size=40)
-    return Services(settings, database, open_store(settings), Bell(settings), Authenticator(settings, database))
+    return Services(
+        settings,
+        database,
+        open_store(settings),
+        Bell(settings),
+        Deliverer(settings, database),
+        Authenticator(settings, database),
+    )
 
 
 async def _services(request: Request) -> Services:
