@@ -13,6 +13,7 @@ from app.contracts.datasets import DatasetManifest, DatasetReference
 from app.contracts.events import EventRead
 from app.contracts.targets import ModelManifest, ModelReference
 from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
+from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
 
 # Bodies are read by the rooms themselves (see app.web.bodies) and events are no JSON: FastAPI does not know them.
 BODIES: tuple[type[BaseModel], ...] = (
@@ -24,6 +25,9 @@ BODIES: tuple[type[BaseModel], ...] = (
     ModelManifest,
     ModelReference,
     Problem,
+    SecretRotation,
+    WebhookChange,
+    WebhookCreate,
 )
 
 DESCRIPTION = """
@@ -46,6 +50,7 @@ TAGS = [
     {"name": "datasets", "description": "Labelled examples."},
     {"name": "audits", "description": "What is run, how far it is, what came out."},
     {"name": "reports", "description": "An audit as a page for people, or as JSON."},
+    {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},
     {"name": "health", "description": "For load balancers and monitoring; no key needed."},
 ]
