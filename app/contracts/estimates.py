@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-IntervalMethod = Literal["clopper-pearson", "bootstrap", "paired", "exact", "none"]
+IntervalMethod = Literal["clopper-pearson", "bootstrap", "paired", "mover", "exact", "none"]
 
 
 class Estimate(BaseModel):

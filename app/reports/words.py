@@ -19,6 +19,7 @@ WORDS: dict[str, str] = {
     "iga": "IGA",
     "clopper-pearson": "Clopper and Pearson",
     "paired": "paired comparison",
+    "mover": "two intervals combined (MOVER)",
     "exact": "exact computation",
 }
 

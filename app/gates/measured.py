@@ -1,0 +1,67 @@
+"""What a verdict is made from: the stored numbers of an audit, as plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from app.contracts.estimates import Estimate, Result, split_name
+from app.contracts.policies import MetricName
+from app.contracts.problems import StoredProblem
+from app.contracts.states import RunState
+
+
+@dataclass(frozen=True)
+class MeasuredCheck:
+    """One check of an audit.
+
+    Attributes:
+        position: In the audit, from 0.
+        kind: Family.
+        state: Only that of a check that succeeded has numbers.
+        result: Numbers.
+        error: Why it failed.
+        params: Parameters, defaults filled in.
+    """
+
+    position: int
+    kind: str
+    state: RunState
+    result: Result | None
+    error: StoredProblem | None
+    params: Mapping[str, Any]
+
+    def published(self, asked: MetricName) -> dict[str, Estimate]:
+        """Return the estimates a metric names, by full name; `*` names those with any value of the qualifier."""
+        if self.result is None:
+            return {}
+        return {
+            f"{self.kind}.{name}": estimate
+            for name, estimate in self.result.estimates.items()
+            if _is_named(asked, *_parts(name))
+        }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An audit.
+
+    Attributes:
+        audit: Its id.
+        checks: In the order asked.
+    """
+
+    audit: str
+    checks: Sequence[MeasuredCheck]
+
+
+@lru_cache(maxsize=4096)
+def _parts(name: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    base, qualifiers = split_name(name)
+    return base, tuple(qualifiers.items())
+
+
+def _is_named(asked: MetricName, base: str, qualifiers: tuple[tuple[str, str], ...]) -> bool:
+    if base != asked.name or len(qualifiers) != len(asked.qualifiers):
+        return False
+    return all(asked.qualifiers.get(key) in ("*", value) for key, value in qualifiers)

@@ -1,0 +1,220 @@
+"""The verdict of a policy on an audit: the one function everything that shows a verdict shows the result of.
+
+Guarantee: a rule passes only when the whole interval of a number that is not in doubt lies on the right side of the
+bound. Nothing else passes: not a check that failed or was cancelled, not a number without an interval, not a policy
+none of whose rules found anything to judge.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from app.contracts.estimates import Estimate, Flag
+from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
+from app.contracts.states import TERMINAL, RunState
+from app.gates import wording
+from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, further_examples, is_decided, p_value, widen
+from app.gates.measured import Measured, MeasuredCheck
+from app.gates.pairing import Pairing
+from app.gates.ranges import examples_of, is_fixed, named, range_of
+from app.gates.regression import Refusal, compare
+
+__all__ = ["Measured", "MeasuredCheck", "Pairing", "judge"]
+
+_DOUBTFUL = {"error": ("error",), "warning": ("error", "warning"), "ignored": ()}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule found in the audit, before it is decided.
+
+    Attributes:
+        position: Of the rule.
+        rule: The rule.
+        metric: Full name.
+        label: What people read.
+        refusal: Why there is nothing to decide.
+        estimate: The metric as measured.
+        baseline: The baseline's.
+        evidence: What is held against the bound.
+        flags: Doubts about it.
+    """
+
+    position: int
+    rule: Rule
+    metric: str
+    label: str
+    refusal: Refusal | None = None
+    estimate: Estimate | None = None
+    baseline: Estimate | None = None
+    evidence: Evidence | None = None
+    flags: Sequence[Flag] = ()
+
+
+def judge(
+    policy: Policy,
+    source: PolicySource,
+    audit: Measured,
+    *,
+    baseline: Measured | None = None,
+    paired: Pairing | None = None,
+) -> Judgement:
+    """Return what a policy makes of an audit. Pure: the same numbers give the same verdict.
+
+    Guarantee: with a metric exactly at its bound a rule passes at most 2.5 % of the time and fails at most 2.5 %, as
+    far as the intervals hold (:mod:`app.gates.evidence`); with Holm's correction any rule is decided wrongly at most
+    5 % of the time. Failure: a rule whose interval holds the bound is ``inconclusive``, and says how many more examples
+    would probably decide it.
+
+    One outcome for each number a rule names: for every value of a ``*``, and for every check that publishes it. The
+    verdict is made from ``counts_as`` of the blocking rules alone: any ``failed``, else any ``errored``, else any
+    ``inconclusive``, else ``passed`` if any was judged. A skipped rule that is required counts as ``errored``.
+
+    Args:
+        policy: What must hold.
+        source: Where the policy is from.
+        audit: What was measured.
+        baseline: What regressions are measured from.
+        paired: Records of both, for comparing them example by example.
+    """
+    findings = [
+        _weigh(finding, check, audit, baseline, paired)
+        for position, rule in enumerate(policy.rules)
+        for finding, check in _find(position, rule, audit)
+    ]
+    p_values = [_p_value(finding) for finding in findings]
+    adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
+    rules = [
+        _decide(finding, p, held, _DOUBTFUL[policy.doubts])
+        for finding, p, held in zip(findings, p_values, adjusted, strict=True)
+    ]
+    verdict = _verdict(rules)
+    return Judgement(
+        audit=audit.audit,
+        verdict=verdict,
+        headline=wording.headline(verdict, rules),
+        rules=rules,
+        policy=source,
+        baseline=None if baseline is None else baseline.audit,
+    )
+
+
+def _verdict(rules: Sequence[RuleOutcome]) -> Verdict:
+    blocking = [rule.counts_as for rule in rules if rule.severity == "block"]
+    verdicts: tuple[Verdict, ...] = ("failed", "errored", "inconclusive", "passed")
+    # Where everything was skipped, nothing was tested.
+    return next((verdict for verdict in verdicts if verdict in blocking), "errored")
+
+
+def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding, MeasuredCheck | None]]:
+    """Yield a finding for each number the rule names, or for each reason why there is none."""
+    asked = named(rule.metric)
+    checks = [check for check in audit.checks if check.kind == asked.family]
+    nothing = Finding(position, rule, rule.metric, rule.label or rule.metric)
+    if not checks:
+        yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit))), None
+        return
+    is_found = False
+    for check in checks:
+        which = f" (check {check.position})" if len(checks) > 1 else ""
+        if check.state != RunState.SUCCEEDED or check.result is None:
+            is_found = True
+            refusal = Refusal("errored", wording.not_measured(check, has_ended=check.state in TERMINAL))
+            yield replace(nothing, label=nothing.label + which, refusal=refusal), None
+        for metric, estimate in check.published(asked).items():
+            is_found = True
+            label = metric if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
+            flags = check.result.flags if check.result else ()
+            yield replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=flags), check
+    if not is_found:
+        yield replace(nothing, refusal=Refusal("skipped", wording.no_metric(asked, checks))), None
+
+
+def _weigh(
+    finding: Finding,
+    check: MeasuredCheck | None,
+    audit: Measured,
+    baseline: Measured | None,
+    paired: Pairing | None,
+) -> Finding:
+    """Return the finding with what is held against the bound, or with why nothing is."""
+    estimate = finding.estimate
+    if check is None or estimate is None:
+        return finding
+    if estimate.value is None:
+        return replace(finding, refusal=Refusal("errored", f"it is undefined on this sample: n = {estimate.n}"))
+    if finding.rule.max_regression is None:
+        widened = widen(estimate, range_of(finding.metric, check), examples=examples_of(finding.metric, check))
+        return replace(finding, evidence=Evidence(widened, estimate, is_fixed=is_fixed(finding.metric)))
+    found = compare(finding.metric, estimate, check, audit, baseline, paired)
+    if isinstance(found, Refusal):
+        return replace(finding, refusal=found)
+    return replace(finding, evidence=found.evidence, baseline=found.baseline, flags=[*finding.flags, *found.flags])
+
+
+def _asked(rule: Rule) -> tuple[Side, float]:
+    """Return which side of which bound is right."""
+    if rule.min is not None:
+        return "min", rule.min
+    bound = rule.max if rule.max is not None else rule.max_regression
+    if bound is None:
+        raise AssertionError("unreachable: a rule asks for one of the three")
+    return "max", bound
+
+
+def _p_value(finding: Finding) -> float | None:
+    if finding.evidence is None or finding.rule.interval == "ignored":
+        return None
+    side, bound = _asked(finding.rule)
+    return p_value(finding.evidence.judged, bound, side)
+
+
+def _decide(finding: Finding, p: float | None, held: Adjusted | None, doubtful: Sequence[str]) -> RuleOutcome:
+    rule, evidence, refusal = finding.rule, finding.evidence, finding.refusal
+    side, bound = _asked(rule)
+    further: int | None = None
+    outcome: Outcome
+    if refusal is not None or evidence is None or evidence.judged.value is None:
+        outcome, reason = ("errored", "there is no number") if refusal is None else (refusal.outcome, refusal.reason)
+    elif rule.interval == "ignored":
+        value = evidence.judged.value
+        outcome = decide((value, value), bound, side)
+        reason = wording.by_value(value, bound, outcome, side)
+    elif evidence.interval is None:
+        outcome, reason = "inconclusive", wording.no_interval(evidence)
+    else:
+        outcome = by_itself = decide(evidence.interval, bound, side)
+        if held is not None and not is_decided(held.p):
+            outcome = "inconclusive"
+        if outcome == "inconclusive":
+            further = further_examples(evidence, bound, times=1 if held is None else held.times)
+        reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further)
+    counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
+    doubts = [flag for flag in finding.flags if flag.severity in doubtful]
+    if counts_as == "passed" and doubts:
+        outcome = counts_as = "errored"
+        further, reason = None, wording.doubted(reason, doubts)
+    return RuleOutcome(
+        rule=finding.position,
+        label=finding.label,
+        metric=finding.metric,
+        severity=rule.severity,
+        requirement=wording.requirement(rule),
+        bound=bound,
+        outcome=outcome,
+        counts_as=counts_as,
+        estimate=finding.estimate,
+        baseline=finding.baseline,
+        judged=None if evidence is None else evidence.judged,
+        p_value=p if held is None else held.p,
+        further_examples=further,
+        reason=reason,
+    )
+
+
+def _counts_as(rule: Rule, outcome: Outcome, *, has_interval: bool) -> Outcome:
+    if outcome == "inconclusive" and rule.undecided == "fail":
+        return "failed"
+    # What has no interval is not an open question but no answer at all: it never counts for the model.
+    if outcome == "inconclusive" and rule.undecided == "pass" and has_interval:
+        return "passed"
+    return "errored" if outcome == "skipped" and rule.required else outcome

@@ -1,0 +1,164 @@
+"""A verdict and its reasons as people read them: one sentence each."""
+
+from collections.abc import Sequence
+
+from app.contracts.estimates import Estimate, Flag
+from app.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
+from app.gates.evidence import Evidence, Side, ends
+from app.gates.measured import Measured, MeasuredCheck
+
+_MANY = 8
+
+
+def number(value: float) -> str:
+    """Return a number with four significant digits.
+
+    >>> number(0.25), number(1234567.0), number(-0.0000123456), number(3.0)
+    ('0.25', '1.235e+06', '-1.235e-05', '3')
+    """
+    return f"{value:.4g}"
+
+
+def told(estimate: Estimate) -> str:
+    """Return a value with its interval, if it has one.
+
+    >>> told(Estimate(value=0.21, low=0.15, high=0.27, n=100, method="paired"))
+    '0.21 [0.15, 0.27]'
+    """
+    if estimate.value is None:
+        return "undefined"
+    found = ends(estimate)
+    return number(estimate.value) + (f" [{number(found[0])}, {number(found[1])}]" if found else "")
+
+
+def requirement(rule: Rule) -> str:
+    """Return what a rule asks, in words.
+
+    >>> requirement(Rule(metric="uncertainty_span.mus", max_regression=0))
+    'not worse than the baseline'
+    """
+    if rule.min is not None:
+        return f"at least {number(rule.min)}"
+    if rule.max is not None:
+        return f"at most {number(rule.max)}"
+    if not rule.max_regression:
+        return "not worse than the baseline"
+    return f"at most {number(rule.max_regression)} worse than the baseline"
+
+
+def expanded(asked: str, metric: str) -> str:
+    """Return what tells the numbers a rule's ``*`` stands for apart."""
+    return f" [{metric.partition('[')[2]}" if "*" in asked else ""
+
+
+def no_family(family: str, audit: Measured) -> str:
+    """Say that no check measures a metric."""
+    there = ", ".join(dict.fromkeys(check.kind for check in audit.checks)) or "no check at all"
+    return f"the audit has no {family}; it has {there}"
+
+
+def no_metric(asked: MetricName, checks: Sequence[MeasuredCheck]) -> str:
+    """Say that the checks' parameters did not produce a metric, and what there is of that name."""
+    names = list(dict.fromkeys(name for check in checks if check.result for name in check.result.estimates))
+    alike = [name for name in names if name.partition("[")[0] == asked.name] or names
+    more = f" and {len(alike) - _MANY} more" if len(alike) > _MANY else ""
+    return f"{asked.family} did not measure it with these parameters; it measured {', '.join(alike[:_MANY])}{more}"
+
+
+def not_measured(check: MeasuredCheck, *, has_ended: bool) -> str:
+    """Say that a check has no numbers, and why."""
+    if not has_ended:
+        return f"{check.kind} has not ended: it is {check.state.value}"
+    problem = "" if check.error is None else f": {check.error.title}: {check.error.detail}"
+    return f"{check.kind} {check.state.value}{problem}"
+
+
+def by_value(value: float, bound: float, outcome: Outcome, side: Side) -> str:
+    """Say how a value alone compares; the rule asked for no more."""
+    return f"{_value_lies(value, bound, outcome, side)}; its interval is ignored, as the rule asks"
+
+
+def no_interval(evidence: Evidence) -> str:
+    """Say why a number decides nothing."""
+    if evidence.why:
+        return evidence.why
+    if ends(evidence.stored) is not None:
+        return f"all {evidence.stored.n} examples are alike, which shows nothing about those not seen"
+    return "it has no interval, so nobody knows how far it may be off"
+
+
+def by_interval(
+    evidence: Evidence,
+    bound: float,
+    side: Side,
+    outcome: Outcome,
+    by_itself: Outcome,
+    *,
+    further: int | None,
+) -> str:
+    """Say how an interval compares."""
+    low, high = evidence.interval or (0.0, 0.0)
+    interval = f"[{number(low)}, {number(high)}]"
+    if outcome != "inconclusive":
+        right = "at most" if side == "max" else "at least"
+        wrong = "above" if side == "max" else "below"
+        reason = f"the whole interval {interval} is {right if outcome == 'passed' else wrong} {number(bound)}"
+    elif by_itself != "inconclusive":
+        reason = f"by itself it would have {by_itself}; Holm's correction for the other rules leaves it open"
+    else:
+        reason = f"the interval {interval} holds {number(bound)}"
+    if evidence.judged != evidence.stored and ends(evidence.stored) is not None:
+        reason += f" (stored as {told(evidence.stored)}, widened for what {evidence.stored.n} examples may not show)"
+    if further is not None:
+        reason += f"; about {further:,} further examples would probably decide it"
+    return reason + (f"; {evidence.why}" if evidence.why else "")
+
+
+def doubted(reason: str, flags: Sequence[Flag]) -> str:
+    """Say that a rule would have passed, had the check not been in doubt."""
+    codes = ", ".join(dict.fromkeys(flag.code for flag in flags))
+    return f"it would have passed, but the check is in doubt ({codes}): {reason}"
+
+
+def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
+    """Return the verdict and what decided it in one sentence."""
+    blocking = [rule for rule in rules if rule.severity == "block"]
+    warned = sum(rule.severity == "warn" and rule.counts_as != "passed" for rule in rules)
+    deciding = [rule for rule in blocking if rule.counts_as == verdict]
+    if verdict == "passed":
+        numbers = "the one number" if len(deciding) == 1 else f"all {len(deciding)} numbers"
+        warnings = f" ({warned} more would only warn and did not)" if warned else ""
+        return f"Passed: {numbers} that had to hold did{warnings}."
+    if not deciding:
+        return "Could not be judged: nothing in the audit is what the policy asks about, so nothing was tested."
+    first, more = deciding[0], len(deciding) - 1
+    said = {
+        "failed": "Failed",
+        "inconclusive": "Inconclusive",
+        "errored": "Could not be judged",
+    }[verdict]
+    others = f" (and {more} more)" if more else ""
+    return f"{said}: {_explain(first)}{others}."
+
+
+def _explain(rule: RuleOutcome) -> str:
+    if rule.judged is None or rule.outcome == "errored":
+        return f"{rule.metric}: {rule.reason}"
+    shown = rule.estimate if rule.baseline is None and rule.estimate is not None else rule.judged
+    worse = "" if rule.baseline is None else " worse than the baseline"
+    said = f"{rule.metric} is {told(shown)}{worse}, {_asked_for(rule)}"
+    if rule.outcome == "inconclusive" and rule.counts_as == "failed":
+        return f"{said}, and what is open counts against the model"
+    if rule.further_examples is not None:
+        return f"{said}; about {rule.further_examples:,} further examples would probably decide it"
+    return said
+
+
+def _asked_for(rule: RuleOutcome) -> str:
+    return f"{rule.requirement} was asked"
+
+
+def _value_lies(value: float, bound: float, outcome: Outcome, side: Side) -> str:
+    right = "at most" if side == "max" else "at least"
+    wrong = "above" if side == "max" else "below"
+    return f"{number(value)} is {right if outcome == 'passed' else wrong} {number(bound)}"
