@@ -4,12 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from starlette.concurrency import run_in_threadpool
 
 from app.audits import repository
 from app.audits.reading import moment, not_found
 from app.audits.repository import AnyRow
+from app.contracts.events import EventKind
 from app.contracts.states import TERMINAL
 from app.core.database import Database
 from app.web.problems import NotFoundError
@@ -21,7 +23,7 @@ EVENT_SCHEMA = {
     "type": "object",
     "properties": {
         "id": {"type": "string", "description": "Sequence number, for Last-Event-ID."},
-        "event": {"type": "string", "enum": ["audit", "check", "progress"], "description": "What it tells."},
+        "event": {"type": "string", "enum": list(get_args(EventKind)), "description": "What it tells."},
         "data": {
             "type": "string",
             "contentMediaType": "application/json",
@@ -63,11 +65,13 @@ def read_events(database: Database, project_id: str, audit_id: str, after: int) 
         raise not_found(audit_id)
     audit, events = found
     position = events[-1].seq if events else min(after, audit.event_seq)
-    return Look(events, position, audit.state in TERMINAL and position >= audit.event_seq)
+    # With a policy, the verdict is told after the end.
+    has_ended = audit.state in TERMINAL and (audit.verdict is not None or not audit.is_gated)
+    return Look(events, position, has_ended and position >= audit.event_seq)
 
 
 async def stream_events(database: Database, project_id: str, audit_id: str, look: Look) -> AsyncIterator[str]:
-    """Yield events as text until the audit has ended.
+    """Yield events as text until the audit has ended and, where it has a policy, has been judged.
 
     Args:
         database: Held only while it is asked, never while we sleep.

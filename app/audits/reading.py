@@ -12,6 +12,7 @@ from app.audits import repository
 from app.audits.repository import AnyRow, AuditParts, StageWork
 from app.contracts.meters import meters_of
 from app.contracts.states import PREFLIGHT, TERMINAL
+from app.gates.repository import find_own_judgement
 from app.web.problems import NotFoundError
 
 
@@ -24,7 +25,9 @@ def read_audit(session: Session, project_id: str, audit_id: str) -> dict[str, An
     parts = repository.find_parts(session, project_id, audit_id)
     if parts is None:
         raise not_found(audit_id)
-    return render_audit(parts, now=datetime.now(UTC))
+    # Only a gate writes a verdict, and with it the judgement.
+    judgement = find_own_judgement(session, audit_id) if parts.audit.verdict is not None else None
+    return render_audit(parts, judgement, now=datetime.now(UTC))
 
 
 def not_found(audit_id: str) -> NotFoundError:
@@ -49,12 +52,13 @@ def render_summary(audit: AnyRow) -> dict[str, Any]:
     }
 
 
-def render_audit(parts: AuditParts, *, now: datetime) -> dict[str, Any]:
-    """Return an audit with its checks."""
+def render_audit(parts: AuditParts, judgement: dict[str, Any] | None, *, now: datetime) -> dict[str, Any]:
+    """Return an audit with its checks, and what its own policy makes of it."""
     audit = parts.audit
     return {
         **render_summary(audit),
         "checks": [_check(check, parts, now) for check in parts.checks],
+        "judgement": judgement,
         "spec": audit.spec,
         "spec_digest": audit.spec_digest,
         "estimated_s": audit.estimated_s,

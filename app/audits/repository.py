@@ -206,8 +206,9 @@ def list_record_digests(session: Session, check_id: str, stage: str) -> Sequence
 def list_events(
     session: Session, project_id: str, audit_id: str, *, after: int, limit: int
 ) -> tuple[AnyRow, Sequence[AnyRow]] | None:
-    """Return an audit's state and number of events, and its events after ``after``; None when there is no audit."""
-    audit = session.execute(select(AuditRow.state, AuditRow.event_seq).where(*_own(project_id, audit_id))).one_or_none()
+    """Return how an audit stands and its number of events, and its events after ``after``; None without an audit."""
+    columns = (AuditRow.state, AuditRow.event_seq, AuditRow.verdict, AuditRow.policy.is_not(None).label("is_gated"))
+    audit = session.execute(select(*columns).where(*_own(project_id, audit_id))).one_or_none()
     if audit is None:
         return None
     query = select(EventRow.seq, EventRow.kind, EventRow.data, EventRow.created_at).where(

@@ -152,10 +152,11 @@ async def follow_audit(
     last_event_id: LastEventId = None,
     after: SeqNumber = None,
 ) -> Response:
-    """Stream what happens (server-sent events): `id` is a sequence number, `event` is `audit`, `check` or `progress`.
+    """Stream what happens (server-sent events): `id` is a sequence number, `event` is the kind of what happened.
 
-    The stream ends when the audit has. Send the last `id` as `Last-Event-ID` (or `?after=`) to go on where it broke;
-    beyond the newest event, what comes next is streamed and nothing is repeated.
+    The stream ends when the audit has; where the audit has a policy, after its verdict. Send the last `id` as
+    `Last-Event-ID` (or `?after=`) to go on where it broke; beyond the newest event, what comes next is streamed and
+    nothing is repeated.
     """
     since = after if after is not None else last_event_id or 0
     look = await run_in_threadpool(read_events, services.database, principal.project_id, audit_id, since)

@@ -16,6 +16,8 @@ from app.core.events import record_event
 from app.core.ids import new_id
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from app.datasets import repository as datasets
+from app.gates.baselines import check_baseline
+from app.gates.policies import Chosen, choose_policy, parsed
 from app.models import repository as models
 from app.web.problems import InvalidRequestError, StoredProblemError
 
@@ -37,6 +39,7 @@ class Plan:
         dataset: The dataset it is audited on.
         further: What else the checks name, by JSON pointer.
         costs: What each check costs.
+        policy: What it will be judged by.
     """
 
     request: AuditCreate
@@ -44,6 +47,7 @@ class Plan:
     dataset: DatasetRow
     further: dict[str, ModelRow | DatasetRow]
     costs: list[Cost]
+    policy: Chosen | None
 
     @property
     def examples(self) -> int:
@@ -61,6 +65,7 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
     model = _model(session, project_id, request.model, "/model")
     dataset = _dataset(session, project_id, request.dataset, "/dataset")
     check_data(model, dataset)
+    policy = _policy(session, project_id, request, model.task)
     further: dict[str, ModelRow | DatasetRow] = {}
     costs = []
     samples = min(request.samples, int(dataset.facts["examples"]))
@@ -84,7 +89,7 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
                 sizes[parameter] = int(found.facts["examples"])
             further[pointer] = found
         costs.append(cost_of(check, samples, sizes, model.facts, mean_words=dataset.facts.get("mean_words")))
-    return Plan(request, model, dataset, further, costs)
+    return Plan(request, model, dataset, further, costs, policy)
 
 
 def _model(session: Session, project_id: str, model_id: str, pointer: str) -> ModelRow:
@@ -104,6 +109,20 @@ def _dataset(session: Session, project_id: str, dataset_id: str, pointer: str) -
     if row is None:
         raise UnknownReferenceError(f"There is no dataset {dataset_id} in this project.", pointer=pointer)
     return row
+
+
+def _policy(session: Session, project_id: str, request: AuditCreate, task: str) -> Chosen | None:
+    if request.policy is None:
+        if request.baseline is not None:
+            raise InvalidRequestError(
+                "Without a policy nothing is compared with a baseline: name a policy as well.", pointer="/baseline"
+            )
+        return None
+    chosen = choose_policy(session, project_id, request.policy)
+    parsed(chosen)
+    if request.baseline is not None:
+        check_baseline(session, project_id, request.baseline, task)
+    return chosen
 
 
 def estimate(planned: Plan) -> AuditEstimate:
@@ -141,6 +160,8 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         samples=request.samples,
         spec=spec,
         spec_digest=_digest(planned, spec),
+        policy=planned.policy.stored() if planned.policy is not None else None,
+        baseline=request.baseline,
         estimated_s=total_seconds(planned.costs),
     )
     session.add(audit)
@@ -162,9 +183,13 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
 
 
 def _digest(planned: Plan, spec: dict[str, Any]) -> str:
-    """Return what identifies the computation: the request and the bytes behind every id it names."""
+    """Return what identifies the computation: the request and the bytes behind every id it names.
+
+    What it is judged by is no part of it: the same numbers under another policy are the same numbers.
+    """
+    computed = {name: value for name, value in spec.items() if name != "baseline"} | {"policy": None}
     named = {
-        "spec": spec,
+        "spec": computed,
         "model": planned.model.digest,
         "manifest": planned.model.manifest,
         "dataset": planned.dataset.digest,

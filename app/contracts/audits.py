@@ -10,6 +10,7 @@ from app.contracts.base import Read, Real, Request
 from app.contracts.estimates import Result
 from app.contracts.families import CheckParams
 from app.contracts.meters import Meters
+from app.contracts.policies import Judgement, PolicyReference, Verdict
 from app.contracts.problems import StoredProblem
 from app.contracts.states import RunState
 
@@ -29,7 +30,16 @@ class AuditCreate(Request):
         le=1_000_000,
         description="Examples drawn, stratified by label; the whole dataset when it is smaller.",
     )
-    policy: None = Field(default=None, description="Reserved for the gate; null.")
+    policy: PolicyReference | None = Field(
+        default=None,
+        description="What it is judged by when it ends: the id of a policy, a name (its newest version), "
+        "`name@version`, a shipped one (`lenient`, `standard`, `strict`), or a policy itself. Never changes a number.",
+    )
+    baseline: str | None = Field(
+        default=None,
+        max_length=100,
+        description="Audit, or name of a baseline of the model, to compare it with then; by default the policy's.",
+    )
     batch_size: int = Field(
         default=64,
         ge=1,
@@ -95,7 +105,9 @@ class AuditSummary(Read):
 
     id: str = Field(description="Identifier.", examples=["aud_..."])
     state: RunState = Field(description="State.")
-    verdict: str | None = Field(default=None, description="Verdict of the gate; null without a policy.")
+    verdict: Verdict | None = Field(
+        default=None, description="Of the policy it was submitted with; null without one and until it has been judged."
+    )
     model: str = Field(description="Id of the model.")
     dataset: str = Field(description="Id of the dataset.")
     seed: int = Field(description="Seed.")
@@ -110,6 +122,9 @@ class AuditRead(AuditSummary):
     """An audit with its checks."""
 
     checks: list[CheckRead] = Field(description="Its checks, in the order asked.")
+    judgement: Judgement | None = Field(
+        default=None, description="What the policy it was submitted with makes of it; null before, and without one."
+    )
     spec: dict[str, Any] = Field(description="The request as understood, defaults filled in.")
     spec_digest: str = Field(description="SHA-256 of the specification together with the digests of model and data.")
     estimated_s: float | None = Field(

@@ -1,0 +1,125 @@
+"""Baselines: audits others are compared with, by id or by the name they were promoted under."""
+
+import re
+
+from sqlalchemy.orm import Session
+
+from app.audits.repository import AnyRow
+from app.contracts.policies import NAME, BaselineCreate, BaselineRead
+from app.contracts.states import RunState
+from app.core.ids import new_id
+from app.core.tables import BaselineRow
+from app.gates import repository
+from app.gates.policies import check_name
+from app.web.problems import InvalidRequestError
+from app.web.services import Services
+
+_AUDIT_ID = "aud_"
+
+
+class UnfitBaselineError(InvalidRequestError):
+    """The audit named as a baseline is not there, has no numbers, or is of another kind."""
+
+    code = "unfit-baseline"
+    title = "This is no baseline for the audit"
+
+
+def is_audit_id(named: str) -> bool:
+    """Return whether a baseline is given as an audit rather than by name."""
+    return named.startswith(_AUDIT_ID)
+
+
+def check_baseline(session: Session, project_id: str, named: str, task: str, *, pointer: str = "/baseline") -> None:
+    """Refuse what is neither an audit to compare with nor a name; that a name is not given yet is no mistake.
+
+    Raises:
+        UnfitBaselineError: ``errors`` points at ``pointer``.
+    """
+    if is_audit_id(named):
+        _fit_audit(session, project_id, named, task, pointer)
+    elif not re.fullmatch(NAME, named, re.ASCII):
+        raise UnfitBaselineError(
+            f"baseline is the id of an audit or the name of a baseline (a to z, 0 to 9, - and _), got {named!r}",
+            pointer=pointer,
+        )
+
+
+def find_baseline(session: Session, audit: AnyRow, named: str | None, default: str) -> AnyRow | None:
+    """Return the audit to compare with; None where none has been promoted under the name.
+
+    An audit is no baseline of itself: once promoted, it is still compared with the one before it.
+
+    Args:
+        session: Where to look.
+        audit: The audit to judge.
+        named: An audit or a name, if the judgement was asked for with one.
+        default: The name the policy gives.
+
+    Raises:
+        UnfitBaselineError: ``named`` is an audit that cannot be compared with, or the audit itself.
+    """
+    if named is not None:
+        check_baseline(session, audit.project_id, named, audit.task)
+    if named is not None and is_audit_id(named):
+        if named == audit.id:
+            raise UnfitBaselineError(
+                f"{named} cannot be compared with itself: name another audit.", pointer="/baseline"
+            )
+        return _fit_audit(session, audit.project_id, named, audit.task, "/baseline")
+    found = repository.find_baseline(session, audit.project_id, audit.model_name, named or default, other_than=audit.id)
+    return found if found is not None and found.task == audit.task else None
+
+
+def _fit_audit(session: Session, project_id: str, audit_id: str, task: str, pointer: str) -> AnyRow:
+    found = repository.find_audit(session, project_id, audit_id) if "\0" not in audit_id else None
+    if found is None:
+        raise UnfitBaselineError(f"There is no audit {audit_id} in this project.", pointer=pointer)
+    if found.state != RunState.SUCCEEDED:
+        raise UnfitBaselineError(
+            f"Audit {audit_id} is {found.state}: only a succeeded one can be compared with.", pointer=pointer
+        )
+    if found.task != task:
+        raise UnfitBaselineError(
+            f"Audit {audit_id} is of a model for {found.task}, this one does {task}.", pointer=pointer
+        )
+    return found
+
+
+def promote(services: Services, project_id: str, request: BaselineCreate) -> BaselineRead:
+    """Make an audit the baseline of its model under a name; the one before it becomes history.
+
+    Raises:
+        ReservedNameError: The name reads as an id.
+        UnfitBaselineError: There is no such audit, or it has not succeeded.
+        InvalidRequestError: The note cannot be stored.
+    """
+    check_name(request.name, "aud")
+    if "\0" in request.note:
+        raise InvalidRequestError("note holds a character that cannot be stored (U+0000)", pointer="/note")
+    with services.database.write() as session:
+        audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
+        if audit is None:
+            raise UnfitBaselineError(f"There is no audit {request.audit} in this project.", pointer="/audit")
+        if audit.state != RunState.SUCCEEDED:
+            raise UnfitBaselineError(
+                f"Audit {audit.id} is {audit.state}: only a succeeded one can be a baseline.", pointer="/audit"
+            )
+        row = BaselineRow(
+            id=new_id("bas"),
+            project_id=project_id,
+            model_name=audit.model_name,
+            name=request.name,
+            audit_id=audit.id,
+            note=request.note,
+        )
+        session.add(row)
+        session.flush()
+        return BaselineRead(
+            id=row.id,
+            name=row.name,
+            model=row.model_name,
+            audit=row.audit_id,
+            note=row.note,
+            is_current=True,
+            created_at=row.created_at,
+        )

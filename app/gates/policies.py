@@ -1,0 +1,165 @@
+"""Policies: found by what they are called, stored as versions that never change."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from app.contracts.policies import Policy, PolicyRead, PolicySource
+from app.core.ids import new_id
+from app.core.tables import PolicyRow
+from app.gates import repository
+from app.web.problems import InvalidRequestError
+from app.web.services import Services
+
+REFERENCE = re.compile(
+    r"(?P<id>pol_[0-9a-f]{32})|(?P<name>[a-z][a-z0-9_-]{0,63})(?:@(?P<version>[1-9][0-9]{0,8}))?", re.ASCII
+)
+
+
+class UnknownPolicyError(InvalidRequestError):
+    """The request names a policy this project does not have."""
+
+    code = "unknown-policy"
+    title = "There is no such policy"
+
+
+class ReservedNameError(InvalidRequestError):
+    """The name is not for policies or baselines of a project."""
+
+    code = "reserved-name"
+    title = "This name is taken"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A policy to judge by.
+
+    Attributes:
+        source: Which it is, as told.
+        document: The policy, defaults filled in.
+    """
+
+    source: PolicySource
+    document: dict[str, Any]
+
+    def policy(self) -> Policy:
+        """Return it for judging.
+
+        Raises:
+            ValidationError: It was stored by a version that knew other rules.
+        """
+        return Policy.model_validate_json(json.dumps(self.document))
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as an audit keeps it; :func:`kept` reads it back."""
+        return {"source": self.source.model_dump(), "document": self.document}
+
+
+def kept(policy: Mapping[str, Any]) -> Chosen:
+    """Return what :meth:`Chosen.stored` gave."""
+    return Chosen(PolicySource.model_validate(policy["source"]), policy["document"])
+
+
+def digest_of(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a document with its defaults filled in; the order of its fields does not matter."""
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def find_policy(session: Session, project_id: str, reference: str) -> PolicyRead | None:
+    """Return the policy a reference names: an id, a name (its newest version), ``name@version`` or a shipped one."""
+    found = REFERENCE.fullmatch(reference)
+    if found is None:
+        return None
+    if found["id"] is not None:
+        row = repository.find_policy(session, project_id, found["id"])
+    else:
+        version = int(found["version"]) if found["version"] else None
+        row = repository.find_policy_by_name(session, project_id, found["name"], version)
+    return None if row is None else PolicyRead.model_validate(row)
+
+
+def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Chosen:
+    """Return the policy a request names or brings.
+
+    Raises:
+        UnknownPolicyError: There is none of that name; ``errors`` points at ``/policy``.
+    """
+    if isinstance(asked, Policy):
+        document = asked.model_dump(mode="json")
+        return Chosen(PolicySource(id=None, name=asked.name, version=None, digest=digest_of(document)), document)
+    read = find_policy(session, project_id, asked)
+    if read is None:
+        raise UnknownPolicyError(
+            f"There is no policy {asked!r} in this project: give the id of one, its name, name@version, or the policy "
+            "itself.",
+            pointer="/policy",
+        )
+    source = PolicySource(id=read.id, name=read.name, version=read.version, digest=read.digest)
+    return Chosen(source, read.document)
+
+
+def parsed(chosen: Chosen) -> Policy:
+    """Return a chosen policy for judging.
+
+    Raises:
+        InvalidRequestError: It was stored by a version that knew other rules; ``errors`` points at ``/policy``.
+    """
+    try:
+        return chosen.policy()
+    except ValidationError as error:
+        raise InvalidRequestError(broken(chosen, error), pointer="/policy") from error
+
+
+def broken(chosen: Chosen, error: ValidationError) -> str:
+    """Return why a stored policy cannot be judged by any more."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = "".join(f"/{step}" for step in first["loc"])
+    return f"Policy {chosen.source.name} does not fit this version of Seatrial: {place}: {first['msg']}"
+
+
+def check_name(name: str, prefix: str, *, pointer: str = "/name") -> None:
+    """Refuse a name that reads as an id.
+
+    Raises:
+        ReservedNameError: It begins with ``prefix``.
+    """
+    if name.startswith(f"{prefix}_"):
+        raise ReservedNameError(f"Names beginning with {prefix}_ are ids: choose another.", pointer=pointer)
+
+
+def store_policy(services: Services, project_id: str, policy: Policy) -> tuple[PolicyRead, bool]:
+    """Store a policy as the next version of its name, and return it and whether it is new.
+
+    The document of the newest version again is that version. An older one's again is a new version: whoever asks for
+    the name gets what was stored last.
+
+    Raises:
+        ReservedNameError: The name belongs to a shipped policy, or reads as an id.
+    """
+    check_name(policy.name, "pol")
+    document = policy.model_dump(mode="json")
+    digest = digest_of(document)
+    with services.database.write() as session:
+        # Two at once would take the same version.
+        repository.lock_project(session, project_id)
+        newest = repository.find_policy_by_name(session, project_id, policy.name, None)
+        if newest is not None and newest.digest == digest:
+            return PolicyRead.model_validate(newest), False
+        row = PolicyRow(
+            id=new_id("pol"),
+            project_id=project_id,
+            name=policy.name,
+            version=1 if newest is None else newest.version + 1,
+            document=document,
+            digest=digest,
+        )
+        session.add(row)
+        session.flush()
+        return PolicyRead.model_validate(row), True

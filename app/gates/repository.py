@@ -1,0 +1,158 @@
+"""SQL of policies, judgements and baselines, and of the audits they are about."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.orm import Session, aliased
+
+from app.audits.repository import AnyRow
+from app.contracts.states import TERMINAL
+from app.core.tables import AuditRow, BaselineRow, CheckRow, JudgementRow, ModelRow, PolicyRow, ProjectRow
+
+_AUDIT = (
+    AuditRow.id,
+    AuditRow.project_id,
+    AuditRow.state,
+    AuditRow.verdict,
+    AuditRow.policy,
+    AuditRow.baseline,
+    AuditRow.event_seq,
+    ModelRow.name.label("model_name"),
+    ModelRow.task,
+)
+_FIND_AUDIT = (
+    select(*_AUDIT)
+    .join(ModelRow, ModelRow.id == AuditRow.model_id)
+    .where(AuditRow.id == bindparam("audit_id"), AuditRow.project_id == bindparam("project_id"))
+)
+_LIST_CHECKS = (
+    select(
+        CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.params, CheckRow.state, CheckRow.result, CheckRow.error
+    )
+    .where(CheckRow.audit_id == bindparam("audit_id"))
+    .order_by(CheckRow.ordinal)
+)
+_FIND_OWN_JUDGEMENT = (
+    select(JudgementRow.judgement)
+    .where(JudgementRow.audit_id == bindparam("audit_id"), JudgementRow.is_own.is_(True))
+    .order_by(JudgementRow.id.desc())
+    .limit(1)
+)
+
+
+def find_audit(session: Session, project_id: str, audit_id: str) -> AnyRow | None:
+    """Return what judging needs to know of an audit of the project, its checks apart."""
+    return session.execute(_FIND_AUDIT, {"audit_id": audit_id, "project_id": project_id}).one_or_none()
+
+
+def list_checks(session: Session, audit_id: str) -> Sequence[AnyRow]:
+    """Return the checks of an audit with their results, in the order asked."""
+    return session.execute(_LIST_CHECKS, {"audit_id": audit_id}).all()
+
+
+def list_unjudged(session: Session, *, after: str, limit: int) -> Sequence[AnyRow]:
+    """Return the audits of all projects that have ended and wait for their verdict: by id, those after ``after``."""
+    query = select(*_AUDIT).join(ModelRow, ModelRow.id == AuditRow.model_id)
+    waiting = (AuditRow.policy.is_not(None), AuditRow.verdict.is_(None), AuditRow.state.in_(TERMINAL))
+    return session.execute(query.where(*waiting, AuditRow.id > after).order_by(AuditRow.id).limit(limit)).all()
+
+
+def set_verdict(session: Session, audit_id: str, verdict: str, *, event_seq: int) -> bool:
+    """Write an audit's verdict; False where another did, or where the audit went on since ``event_seq``."""
+    statement = update(AuditRow).where(
+        AuditRow.id == audit_id,
+        AuditRow.verdict.is_(None),
+        AuditRow.event_seq == event_seq,
+        AuditRow.state.in_(TERMINAL),
+    )
+    statement = statement.values(verdict=verdict).execution_options(synchronize_session=False)
+    return bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]
+
+
+def find_own_judgement(session: Session, audit_id: str) -> dict[str, Any] | None:
+    """Return what the policy an audit was submitted with made of it last."""
+    return session.scalar(_FIND_OWN_JUDGEMENT, {"audit_id": audit_id})
+
+
+def list_judgements(session: Session, audit_id: str, *, before: str | None, limit: int) -> Sequence[JudgementRow]:
+    """Return the judgements of an audit, newest first."""
+    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id)
+    if before is not None:
+        query = query.where(JudgementRow.id < before)
+    return session.scalars(query.order_by(JudgementRow.id.desc()).limit(limit)).all()
+
+
+def find_policy(session: Session, project_id: str, policy_id: str) -> PolicyRow | None:
+    """Return a version of a policy of the project by id."""
+    return session.scalar(select(PolicyRow).where(PolicyRow.id == policy_id, PolicyRow.project_id == project_id))
+
+
+def find_policy_by_name(session: Session, project_id: str, name: str, version: int | None) -> PolicyRow | None:
+    """Return a version of a policy of the project, the newest one by default."""
+    query = select(PolicyRow).where(PolicyRow.project_id == project_id, PolicyRow.name == name)
+    if version is not None:
+        query = query.where(PolicyRow.version == version)
+    return session.scalar(query.order_by(PolicyRow.version.desc()).limit(1))
+
+
+def lock_project(session: Session, project_id: str) -> None:
+    """Hold a project for the rest of the transaction; rows that only name it may still be written by others."""
+    session.execute(select(ProjectRow.id).where(ProjectRow.id == project_id).with_for_update(key_share=True))
+
+
+def list_policies(
+    session: Session, project_id: str, *, name: str | None, before: str | None, limit: int
+) -> Sequence[PolicyRow]:
+    """Return all versions of the project's policies, newest first."""
+    query = select(PolicyRow).where(PolicyRow.project_id == project_id)
+    if name is not None:
+        query = query.where(PolicyRow.name == name)
+    if before is not None:
+        query = query.where(PolicyRow.id < before)
+    return session.scalars(query.order_by(PolicyRow.id.desc()).limit(limit)).all()
+
+
+def find_baseline(session: Session, project_id: str, model_name: str, name: str, *, other_than: str) -> AnyRow | None:
+    """Return the audit promoted last under a name for a model, ``other_than`` apart: it is no baseline of itself."""
+    query = (
+        select(*_AUDIT)
+        .join(BaselineRow, BaselineRow.audit_id == AuditRow.id)
+        .join(ModelRow, ModelRow.id == AuditRow.model_id)
+        .where(
+            BaselineRow.project_id == project_id,
+            BaselineRow.model_name == model_name,
+            BaselineRow.name == name,
+            BaselineRow.audit_id != other_than,
+        )
+        .order_by(BaselineRow.id.desc())
+        .limit(1)
+    )
+    return session.execute(query).one_or_none()
+
+
+def list_baselines(
+    session: Session, project_id: str, *, model: str | None, name: str | None, before: str | None, limit: int
+) -> Sequence[AnyRow]:
+    """Return baselines with ``is_current``, newest first; those that were replaced are their history."""
+    newer = aliased(BaselineRow)
+    newest = select(func.max(newer.id)).where(
+        newer.project_id == BaselineRow.project_id,
+        newer.model_name == BaselineRow.model_name,
+        newer.name == BaselineRow.name,
+    )
+    query = select(
+        BaselineRow.id,
+        BaselineRow.name,
+        BaselineRow.model_name.label("model"),
+        BaselineRow.audit_id.label("audit"),
+        BaselineRow.note,
+        (BaselineRow.id == newest.correlate(BaselineRow).scalar_subquery()).label("is_current"),
+        BaselineRow.created_at,
+    ).where(BaselineRow.project_id == project_id)
+    for column, wanted in ((BaselineRow.model_name, model), (BaselineRow.name, name)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if before is not None:
+        query = query.where(BaselineRow.id < before)
+    return session.execute(query.order_by(BaselineRow.id.desc()).limit(limit)).all()
