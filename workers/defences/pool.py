@@ -121,7 +121,7 @@ def _attacked(
         outcome = search.run(
             [base.logits],
             images[start:stop].to(base.device),
-            _highest_cross_entropy(expected),
+            highest_cross_entropy(expected),
             generators=[torch.Generator().manual_seed(seed) for seed in seeds[start:stop]],
             tick=tick,
         )
@@ -129,7 +129,8 @@ def _attacked(
     return torch.cat(found)
 
 
-def _highest_cross_entropy(labels: Tensor) -> Objective:
+def highest_cross_entropy(labels: Tensor) -> Objective:
+    """Return what a defence's own attacks want of a model: the iterate of the largest cross-entropy of (n,) labels."""
     return Objective(
         loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
         criterion=lambda logits, rows: -cross_entropy(logits[:, 0], labels[rows]),

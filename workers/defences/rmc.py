@@ -19,6 +19,7 @@ from torch import Tensor
 from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD
 from workers.defences.copies import Frozen, copied, frozen_copy, penultimate, seeded
+from workers.defences.fresh import shuffled_batches
 from workers.defences.pool import Pool, make_pool
 from workers.defences.protocol import DefenceError, Training, Traits
 from workers.defences.registry import Plugin
@@ -253,7 +254,7 @@ class Rmc:
             for _ in range(params.epochs):
                 moving.classifier.module.train(is_official)
                 total = 0.0
-                for chosen in _batches(len(images), params.batch_size, generator):
+                for chosen in shuffled_batches(len(images), params.batch_size, generator):
                     at = chosen.to(device)
                     total += moving.step(images[at], labels[at], self._tick) * len(chosen)
                 moving.classifier.module.eval()
@@ -318,15 +319,6 @@ class _Moving:
             loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.item()
-
-
-def _batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
-    """Return a random order of examples, cut into batches."""
-    batches = list(torch.split(torch.randperm(count, generator=generator), size))
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        # Batch norm after global pooling refuses a batch of one in training mode.
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches
 
 
 DEPARTURES = {

@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import PGD, Model, Objective
+from workers.attacks.pgd import PGD, Model
 from workers.defences.copies import seeded
 from workers.defences.fresh import (
     AdaptedModel,
@@ -30,7 +29,7 @@ from workers.defences.fresh import (
     shuffled_batches,
 )
 from workers.defences.networks import lenet_like, resnet20
-from workers.defences.pool import augmented
+from workers.defences.pool import augmented, highest_cross_entropy
 from workers.defences.protocol import Training
 from workers.defences.registry import Plugin
 from workers.targets.image_classifier import ImageClassifier
@@ -217,11 +216,7 @@ def attack(
         starts: First iterates, in the ball; None: the images.
         tick: Called before every forward pass.
     """
-    objective = Objective(
-        loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
-        criterion=lambda logits, rows: -cross_entropy(logits[:, 0], labels[rows]),
-    )
-    return search.run([model], images, objective, starts=starts, tick=tick).best
+    return search.run([model], images, highest_cross_entropy(labels), starts=starts, tick=tick).best
 
 
 DEPARTURES = {
