@@ -1,14 +1,11 @@
-"""The client against a real server, and against servers that misbehave."""
+"""The client against a real server."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from app import client as client_module
-from app.client import Client, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from app.client import Client, ProblemResponseError, WaitTimeoutError
 from app.contracts.audits import AuditRead
 from app.contracts.states import ModelState, RunState
 from tests import assets
@@ -75,6 +72,22 @@ def test_an_estimate_spends_nothing(client: Client, files: tuple[Path, Path]) ->
     assert len(list(client.audits())) == 1
 
 
+def test_the_same_upload_again_is_what_is_there(client: Client, files: tuple[Path, Path]) -> None:
+    first = submitted(client, files)
+    again = submitted(client, files)
+    assert (again.model, again.dataset) == (first.model, first.dataset)
+    assert again.id != first.id
+
+
+def test_events_are_followed_to_the_end_and_from_the_middle(client: Client, files: tuple[Path, Path]) -> None:
+    audit = submitted(client, files)
+    client.cancel(audit.id)
+    seen = list(client.events(audit.id))
+    assert [one.seq for one in seen] == list(range(1, len(seen) + 1))
+    assert [one.data["state"] for one in seen if one.kind == "audit"][-1] == "cancelled"
+    assert list(client.events(audit.id, after=2)) == seen[2:]
+
+
 def test_the_same_key_submits_once(client: Client, files: tuple[Path, Path]) -> None:
     first = submitted(client, files, idempotency_key="once")
     again = client.submit(first.model, first.dataset, [CHECK], samples=50, idempotency_key="once")
@@ -113,95 +126,15 @@ def test_patience_ends_and_progress_is_told(client: Client, files: tuple[Path, P
     assert set(seen) == {"queued"}
 
 
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    with Client(server.url, retries=0) as client:
+        assert list(client.models()) == []
+
+
 def test_a_wrong_key_is_a_problem(server: Server) -> None:
     with Client(server.url, "sea_wrong") as client, pytest.raises(ProblemResponseError) as caught:
         list(client.models())
     assert caught.value.status == 401
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Collect the pauses instead of making them."""
-    made: list[float] = []
-    monkeypatch.setattr(client_module.time, "sleep", made.append)
-    return made
-
-
-def scripted(*answers: Callable[[httpx.Request], httpx.Response]) -> tuple[Client, list[httpx.Request]]:
-    """Return a client whose requests are answered in turn."""
-    waiting, requests = list(answers), []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        requests.append(request)
-        return waiting.pop(0)(request)
-
-    return Client("http://service", transport=httpx.MockTransport(answer), retries=3), requests
-
-
-def status(code: int, **headers: str) -> Callable[[httpx.Request], httpx.Response]:
-    return lambda request: httpx.Response(code, headers=headers, json={"title": "T", "detail": "D", "status": code})
-
-
-def failing(error: type[httpx.TransportError]) -> Callable[[httpx.Request], httpx.Response]:
-    def fail(request: httpx.Request) -> httpx.Response:
-        raise error("no", request=request)
-
-    return fail
-
-
-def page(request: httpx.Request) -> httpx.Response:
-    return httpx.Response(200, json={"items": [], "next": None})
-
-
-def test_reads_are_tried_again_with_growing_pauses(pauses: list[float]) -> None:
-    client, requests = scripted(failing(httpx.ReadError), status(503), status(429, **{"Retry-After": "7"}), page)
-    assert list(client.models()) == []
-    assert len(requests) == 4
-    assert pauses == [0.1, 0.0, 0.2, 7.0, 0.4]
-
-
-def test_a_submit_without_a_key_is_sent_once(pauses: list[float]) -> None:
-    client, requests = scripted(status(503))
-    with pytest.raises(ProblemResponseError):
-        client.submit("mdl_a", "dat_a", [CHECK])
-    client, more = scripted(failing(httpx.ReadTimeout))
-    with pytest.raises(ServiceUnreachableError):
-        client.submit("mdl_a", "dat_a", [CHECK])
-    assert len(requests) == len(more) == 1
-
-
-def test_a_connection_that_was_never_made_is_tried_again_for_any_request(pauses: list[float]) -> None:
-    client, requests = scripted(failing(httpx.ConnectError), status(422))
-    with pytest.raises(ProblemResponseError, match="T: D"):
-        client.submit("mdl_a", "dat_a", [CHECK])
-    assert len(requests) == 2
-
-
-def test_an_upload_is_sent_once(pauses: list[float], tmp_path: Path) -> None:
-    weights = tmp_path / "w.safetensors"
-    weights.write_bytes(b"x")
-    client, requests = scripted(status(503))
-    with pytest.raises(ProblemResponseError):
-        client.add_model(weights, {})
-    assert len(requests) == 1
-    assert requests[0].headers["Prefer"] == "wait=30"
-
-
-def test_an_endpoint_is_sent_again_and_waited_for(pauses: list[float]) -> None:
-    client, requests = scripted(status(503), failing(httpx.ReadTimeout), status(422))
-    with pytest.raises(ProblemResponseError, match="T: D"):
-        client.add_endpoint(ENDPOINT, wait_s=60)
-    assert [request.headers["Prefer"] for request in requests] == ["wait=60"] * 3
-    assert requests[0].extensions["timeout"]["read"] == 90
-
-
-def test_what_is_no_problem_document_is_told_all_the_same(pauses: list[float]) -> None:
-    client, _ = scripted(lambda request: httpx.Response(418, text="<html>teapot"))
-    with pytest.raises(ProblemResponseError, match="HTTP 418: <html>teapot"):
-        client.audit("aud_1")
-
-
-def test_nobody_there(pauses: list[float]) -> None:
-    with Client(f"http://127.0.0.1:{free_port()}", retries=2) as client, pytest.raises(ServiceUnreachableError):
-        list(client.models())
-    assert len(pauses) == 2

@@ -1,0 +1,30 @@
+"""Clients of a Seatrial service: :class:`Client` waits, :class:`AsyncClient` is awaited, and both do the same.
+
+Example::
+
+    with Client("http://127.0.0.1:8000") as client:
+        audit = client.submit("mdl_...", "dat_...", [{"kind": "uncertainty_span"}], policy="standard")
+        print(client.wait(audit.id, until_judged=True).verdict)
+
+Errors::
+
+    ClientError
+    +-- ProblemResponseError   the service answered with a problem; ``.problem`` holds it
+    +-- ServiceUnreachableError  no answer, also not when asked again
+    +-- WaitTimeoutError       the audit goes on, the caller's patience ended
+"""
+
+from app.client.asynchronous import AsyncClient
+from app.client.errors import ClientError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from app.client.steps import Source
+from app.client.synchronous import Client
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "ProblemResponseError",
+    "ServiceUnreachableError",
+    "Source",
+    "WaitTimeoutError",
+]

@@ -1,0 +1,372 @@
+"""Both clients against servers that misbehave: the same scripts, waited for and awaited."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from app.client import (
+    AsyncClient,
+    Client,
+    ProblemResponseError,
+    ServiceUnreachableError,
+    WaitTimeoutError,
+    asynchronous,
+    retries,
+    synchronous,
+)
+from app.client.operations import Operations
+from app.client.retries import asked_pause_s, backoff_s
+from tests.servers import free_port
+
+CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3}
+NOW = datetime.now(UTC).isoformat()
+AUDIT: dict[str, Any] = {
+    "id": "aud_1",
+    "state": "queued",
+    "model": "mdl_1",
+    "dataset": "dat_1",
+    "seed": 0,
+    "samples": 50,
+    "kinds": ["uncertainty_span"],
+    "created_at": NOW,
+    "checks": [],
+    "spec": {},
+    "spec_digest": "sha256:0",
+}
+MODEL: dict[str, Any] = {
+    "id": "mdl_1",
+    "name": "m",
+    "version": "1",
+    "task": "image-classification",
+    "digest": "sha256:0",
+    "size_bytes": 1,
+    "state": "ready",
+    "manifest": {},
+    "created_at": NOW,
+}
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Asking:
+    """One of the two clients, asked alike: an operation by its name, its answer at once."""
+
+    def __init__(self, flavour: str, *answers: Answer, retries: int = 3) -> None:
+        self.requests: list[httpx.Request] = []
+        self.bodies: list[bytes] = []
+        waiting = list(answers)
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            self.requests.append(request)
+            self.bodies.append(request.read() if isinstance(request.stream, httpx.SyncByteStream) else b"")
+            return waiting.pop(0)(request)
+
+        self._is_async = flavour == "async"
+        kind = AsyncClient if self._is_async else Client
+        self.client: Any = kind("http://service", transport=httpx.MockTransport(answer), retries=retries)
+
+    def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Return what an operation returns."""
+        given = getattr(self.client, operation)(*arguments, **options)
+        return anyio.run(_awaited, given) if self._is_async else given
+
+    def every(self, operation: str, *arguments: Any, **options: Any) -> list[Any]:
+        """Return all an operation yields."""
+        given: Iterator[Any] | AsyncIterator[Any] = getattr(self.client, operation)(*arguments, **options)
+        return anyio.run(_listed, given) if isinstance(given, AsyncIterator) else list(given)
+
+
+async def _awaited(given: Awaitable[Any]) -> Any:
+    return await given
+
+
+async def _listed(given: AsyncIterator[Any]) -> list[Any]:
+    return [one async for one in given]
+
+
+@pytest.fixture(params=["sync", "async"])
+def asking(request: pytest.FixtureRequest) -> Callable[..., Asking]:
+    """Return what makes a client of each kind whose requests are answered in turn."""
+    return lambda *answers, **options: Asking(request.param, *answers, **options)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Collect the pauses instead of making them, none of them shortened by chance."""
+    made: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        made.append(seconds)
+
+    monkeypatch.setattr(synchronous.time, "sleep", made.append)
+    monkeypatch.setattr(asynchronous.anyio, "sleep", sleep)
+    monkeypatch.setattr(retries.random, "uniform", lambda low, high: high)
+    return made
+
+
+def status(code: int, **headers: str) -> Answer:
+    return lambda request: httpx.Response(code, headers=headers, json={"title": "T", "detail": "D", "status": code})
+
+
+def failing(error: type[httpx.TransportError]) -> Answer:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise error("no", request=request)
+
+    return fail
+
+
+def said(body: Any) -> Answer:
+    return lambda request: httpx.Response(200, json=body)
+
+
+def page(*items: Any, cursor: str | None = None) -> Answer:
+    return said({"items": items, "next": cursor})
+
+
+class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body that breaks off after its pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._pieces
+        raise httpx.ReadError("cut")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+
+def test_both_clients_offer_the_same_and_say_the_same_of_it() -> None:
+    names = [name for name in vars(Operations) if not name.startswith("_")]
+    assert len(names) > 20
+    for name in names:
+        assert getattr(Client, name) is getattr(AsyncClient, name)
+        assert getattr(Client, name).__doc__
+
+
+def test_reads_are_tried_again_with_growing_pauses(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one = asking(failing(httpx.ReadError), status(503), status(429, **{"Retry-After": "7"}), page())
+    assert one.every("models") == []
+    assert len(one.requests) == 4
+    assert pauses == [0.2, 0.4, 7.0]
+
+
+def test_patience_ends_with_the_last_problem(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one = asking(*[status(503)] * 4)
+    with pytest.raises(ProblemResponseError, match="T: D"):
+        one.ask("audit", "aud_1")
+    assert len(one.requests) == 4
+
+
+def test_pauses_are_shortened_by_chance_to_half_at_most_and_grow_to_ten_seconds() -> None:
+    drawn = [[backoff_s(attempt) for _ in range(200)] for attempt in range(12)]
+    for attempt, pauses in enumerate(drawn):
+        most = min(0.2 * 2**attempt, 10.0)
+        assert most / 2 <= min(pauses) < max(pauses) <= most
+
+
+def test_a_date_says_how_long_to_wait_and_no_service_may_ask_for_an_hour() -> None:
+    def asked(value: str) -> float:
+        return asked_pause_s(httpx.Response(503, headers={"Retry-After": value}))
+
+    assert 25 < asked(format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)) <= 30
+    assert asked("3600") == 120.0
+    assert asked("soon") == asked("-1") == asked("") == 0.0
+
+
+def test_an_audit_is_submitted_once_however_often_it_is_sent(
+    asking: Callable[..., Asking], pauses: list[float]
+) -> None:
+    one = asking(failing(httpx.ReadTimeout), status(503), said(AUDIT))
+    assert one.ask("submit", "mdl_1", "dat_1", [CHECK], seed=3).id == "aud_1"
+    keys = {request.headers["Idempotency-Key"] for request in one.requests}
+    assert len(one.requests) == 3
+    assert len(keys) == 1
+    another = asking(said(AUDIT))
+    another.ask("submit", "mdl_1", "dat_1", [CHECK])
+    assert another.requests[0].headers["Idempotency-Key"] not in keys
+
+
+def test_a_key_of_the_caller_is_sent_as_it_is(asking: Callable[..., Asking]) -> None:
+    one = asking(said(AUDIT))
+    one.ask("submit", "mdl_1", "dat_1", [CHECK], idempotency_key="build-7")
+    assert one.requests[0].headers["Idempotency-Key"] == "build-7"
+
+
+def test_what_must_not_be_done_twice_is_sent_once(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one, two = asking(status(503)), asking(failing(httpx.ReadTimeout))
+    with pytest.raises(ProblemResponseError):
+        one.ask("retry", "aud_1")
+    with pytest.raises(ServiceUnreachableError):
+        two.ask("retry", "aud_1")
+    assert len(one.requests) == len(two.requests) == 1
+    assert pauses == []
+
+
+def test_whatever_was_not_begun_is_tried_again(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one = asking(failing(httpx.ConnectError), status(429), status(422))
+    with pytest.raises(ProblemResponseError, match="T: D"):
+        one.ask("retry", "aud_1")
+    assert len(one.requests) == 3
+
+
+def test_an_upload_is_read_from_its_beginning_each_time(
+    asking: Callable[..., Asking], pauses: list[float], tmp_path: Path
+) -> None:
+    weights = tmp_path / "w.safetensors"
+    weights.write_bytes(b"weights")
+    one = asking(status(503), failing(httpx.WriteError), said(MODEL))
+    assert one.ask("add_model", weights, {"name": "m"}).id == "mdl_1"
+    assert len(one.requests) == 3
+    assert one.requests[0].headers["Prefer"] == "wait=30"
+    for body in one.bodies:
+        assert b'filename="w.safetensors"' in body
+        assert b"weights" in body
+        assert json.dumps({"name": "m"}).encode() in body
+    assert all(int(request.headers["Content-Length"]) == len(one.bodies[0]) for request in one.requests)
+
+
+def test_an_endpoint_is_sent_again_and_waited_for(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one = asking(status(503), failing(httpx.ReadTimeout), status(422))
+    with pytest.raises(ProblemResponseError, match="T: D"):
+        one.ask("add_endpoint", {"name": "e"}, wait_s=60)
+    assert [request.headers["Prefer"] for request in one.requests] == ["wait=60"] * 3
+    assert one.requests[0].extensions["timeout"]["read"] == 90
+
+
+def test_what_is_no_problem_document_is_told_all_the_same(asking: Callable[..., Asking]) -> None:
+    one = asking(lambda request: httpx.Response(418, text="<html>teapot"))
+    with pytest.raises(ProblemResponseError, match="HTTP 418: <html>teapot"):
+        one.ask("audit", "aud_1")
+
+
+def test_lists_are_read_page_by_page(asking: Callable[..., Asking]) -> None:
+    one = asking(page(MODEL, cursor="next"), page({**MODEL, "id": "mdl_0"}))
+    assert [model.id for model in one.every("models", name="m", state=None)] == ["mdl_1", "mdl_0"]
+    assert [dict(request.url.params) for request in one.requests] == [{"name": "m"}, {"name": "m", "cursor": "next"}]
+
+
+def test_a_lost_answer_to_a_cancellation_is_found_out(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one = asking(failing(httpx.ReadError), status(409), said({**AUDIT, "state": "cancelled"}))
+    assert one.ask("cancel", "aud_1").state == "cancelled"
+    ended = asking(status(409), said({**AUDIT, "state": "succeeded"}))
+    with pytest.raises(ProblemResponseError):
+        ended.ask("cancel", "aud_1")
+
+
+def test_waiting_survives_a_restart_of_the_service(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    away = [failing(httpx.ConnectError)] * 8
+    one = asking(said(AUDIT), *away, said({**AUDIT, "state": "failed"}), retries=1)
+    seen: list[str] = []
+    assert one.ask("wait", "aud_1", progress=lambda audit: seen.append(audit.state)).state == "failed"
+    assert seen == ["queued", "failed"]
+    gone = asking(*away, retries=1)
+    with pytest.raises(ServiceUnreachableError):
+        gone.ask("wait", "aud_1", outage_s=0)
+
+
+def test_waiting_for_the_verdict_goes_on_after_the_end(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    ended = {**AUDIT, "state": "succeeded"}
+    one = asking(said(AUDIT), said(ended), said(ended), said({**ended, "verdict": "failed"}))
+    assert one.ask("wait", "aud_1", until_judged=True).verdict == "failed"
+    assert len(one.requests) == 4
+
+
+def test_a_verdict_that_does_not_come_is_not_waited_for_for_ever(
+    asking: Callable[..., Asking], pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.client.operations.JUDGED_S", 0.0)
+    one = asking(*[said({**AUDIT, "state": "succeeded"})] * 3)
+    with pytest.raises(WaitTimeoutError, match="succeeded and not judged"):
+        one.ask("wait", "aud_1", until_judged=True)
+
+
+def event(seq: int, kind: str = "progress", **data: Any) -> bytes:
+    told = json.dumps({"seq": seq, "kind": kind, "data": data, "created_at": NOW})
+    return f"id: {seq}\nevent: {kind}\ndata: {told}\n\n".encode()
+
+
+def streamed(*pieces: bytes) -> Answer:
+    return lambda request: httpx.Response(200, content=b"".join(pieces))
+
+
+def test_events_go_on_where_the_stream_broke(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    cut = event(3)[:20]
+    one = asking(
+        lambda request: httpx.Response(200, stream=Broken(b"retry: 2000\n\n", event(1), event(2), cut)),
+        failing(httpx.ConnectError),
+        # Ended as cleanly as by a proxy that had enough, while the audit goes on.
+        streamed(event(3)),
+        said(AUDIT),
+        streamed(b": heartbeat\n\n", event(4, "audit", state="succeeded")),
+        said({**AUDIT, "state": "succeeded"}),
+        streamed(event(5, "verdict", verdict="passed")),
+        said({**AUDIT, "state": "succeeded"}),
+        streamed(),
+    )
+    assert [one.seq for one in one.every("events", "aud_1")] == [1, 2, 3, 4, 5]
+    resumed = [request.headers.get("Last-Event-ID") for request in one.requests]
+    assert resumed == ["0", "2", "2", None, "3", None, "4", None, "5"]
+
+
+def test_a_stream_that_keeps_breaking_is_given_up(asking: Callable[..., Asking], pauses: list[float]) -> None:
+    one = asking(*[lambda request: httpx.Response(200, stream=Broken())] * 4)
+    with pytest.raises(ServiceUnreachableError, match="broke off"):
+        one.every("events", "aud_1")
+
+
+def test_a_download_is_there_whole_or_not_at_all(
+    asking: Callable[..., Asking], pauses: list[float], tmp_path: Path
+) -> None:
+    target = tmp_path / "bundle.zip"
+    one = asking(lambda request: httpx.Response(200, stream=Broken(b"ha")), streamed(b"whole"))
+    assert one.ask("bundle", "aud_1", target) == target
+    assert target.read_bytes() == b"whole"
+    broken = asking(*[lambda request: httpx.Response(200, stream=Broken(b"ha"))] * 4)
+    with pytest.raises(ServiceUnreachableError, match="broke off"):
+        broken.ask("records", "aud_1", "0", target)
+    assert target.read_bytes() == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
+
+
+def test_an_id_stays_one_step_of_the_path(asking: Callable[..., Asking]) -> None:
+    one = asking(status(404))
+    with pytest.raises(ProblemResponseError):
+        one.ask("policy", "../audits?x=1#y")
+    assert one.requests[0].url.raw_path == b"/v1/policies/..%2Faudits%3Fx%3D1%23y"
+
+
+def test_a_key_is_sent_without_the_newline_of_its_file() -> None:
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers.get("Authorization", "none"))
+        return page()(request)
+
+    for key in ("sea_secret\n", "\n", None):
+        with Client("http://service", key, transport=httpx.MockTransport(answer)) as client:
+            list(client.models())
+    assert sent == ["Bearer sea_secret", "none", "none"]
+
+
+@pytest.mark.parametrize("address", ["service:8000", "", "ftp://service", "http://", "http://[::"])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_what_is_no_address_is_refused(kind: type[Client] | type[AsyncClient], address: str) -> None:
+    with pytest.raises(ValueError, match="is not an address"):
+        kind(address)
+
+
+def test_nobody_there(pauses: list[float]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with Client(url, retries=2) as client, pytest.raises(ServiceUnreachableError, match=f"no service at {url}"):
+        list(client.models())
+    assert len(pauses) == 2
