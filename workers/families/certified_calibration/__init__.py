@@ -28,4 +28,8 @@ Limits
     and CBS at a radius are over the examples whose class is certified there; ``cce_system`` is over all. Examples that
     share their draws of noise (the default) have correlated errors. A certificate is a bound: a large one does not
     show that harm can be done; the attacks beside it may.
+
+Beside the question
+    ``robust_accuracy`` attacks the predictions of the network alone, without noise, by AutoAttack
+    (:mod:`workers.families.robust_accuracy`). No certificate is about these, and its flags are about no certificate.
 """

@@ -31,4 +31,8 @@ Limits
     float32) and each puts a flag beside the numbers. A saturated softmax has no entropy to move except on its decision
     boundaries, so there the attack is repeated on temperature-scaled logits and followed to the boundary:
     ``mus_worst`` is the number to trust then.
+
+Beside the question
+    ``robust_accuracy`` attacks the predictions as well, by AutoAttack (:mod:`workers.families.robust_accuracy`). What
+    it finds of masked gradients speaks against a small span too.
 """
