@@ -11,7 +11,9 @@ The paper
     Learned by Transduction" (ICLR 2022): the fixed-point attack (FPA) and the greedy model space attack (GMSA-AVG and
     GMSA-MIN), which simulate the defence, attack the models found so far, and send the points of the iteration whose
     *induced* model does worst. Where the authors' code departs from the text the code is followed: an iteration is
-    scored by accuracy, and on RMC and DENT the clean batch is sent where no iteration lowers it.
+    scored by accuracy, and on RMC and DENT the clean batch is sent where no iteration lowers it. The series
+    ``followed`` of a result says so, of the attacks and of each defence. URejectron learns from clean and perturbed
+    points, half and half, as published; robustness is over the perturbed ones, its curves over both.
 
 Threat model
     The attacker knows the defence, its hyper-parameters, the base model and the training data, sees the true labels,
