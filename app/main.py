@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from app.access.routes import router as access
 from app.audits.routes import router as audits
+from app.console import routes as console
 from app.core.settings import Settings, get_settings
 from app.datasets.routes import router as datasets
 from app.health.metrics import Metrics
@@ -52,6 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router, dependencies=[KnownQueryOnly])
     app.include_router(health)
     docs.install(app)
+    console.install(app)
     openapi.install(app)
     problems.install(app)
     # The last one added is the first to see a request.

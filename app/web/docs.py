@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 ASSETS = "/docs/assets"
@@ -45,12 +45,6 @@ POLICY = (
 )
 
 router = APIRouter(include_in_schema=False)
-
-
-@router.get("/")
-async def home() -> Response:
-    """Lead a browser to the documentation."""
-    return RedirectResponse("/docs")
 
 
 @router.get("/docs")

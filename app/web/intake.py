@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,8 @@ from app.web.references import copy_reference
 from app.web.services import Services
 
 ManifestT = TypeVar("ManifestT", bound=BaseModel)
+
+Compose = Callable[[dict[str, str]], str]
 
 # One write and one hash per so many bytes: fewer hops to the thread pool, and still little memory.
 _FLUSH_BYTES = 2**20
@@ -65,6 +67,7 @@ async def receive(
     manifest: type[ManifestT],
     reference: type[BaseModel],
     max_bytes: int,
+    compose: Compose | None = None,
 ) -> AsyncIterator[Arrival[ManifestT]]:
     """Yield what the request brings; the file is removed at the end unless it was stored.
 
@@ -74,6 +77,7 @@ async def receive(
         manifest: Type of the manifest.
         reference: Type of the JSON body: a manifest and a path, or None for a manifest that needs no file.
         max_bytes: Largest file.
+        compose: Makes the manifest, as JSON text, from the fields of a form that has some in its place.
 
     Raises:
         ProblemError: Nothing usable came.
@@ -82,10 +86,17 @@ async def receive(
     folder = await run_in_threadpool(services.store.staging)
     with temporary_file(folder) as path:
         if media_type == b"multipart/form-data":
-            form = _Form(path, services.settings, max_bytes)
+            form = _Form(path, services.settings, max_bytes, has_fields=compose is not None)
             with path.open("wb") as file:
                 await form.read(request, options.get(b"boundary", b""), file)
-            said = parse_json(bytes(form.manifest), manifest, root="/manifest")
+            text = bytes(form.manifest) if compose is None else compose(form.texts())
+            said = parse_json(text, manifest, root="/manifest")
+            if compose is not None and not form.filename and not form.size:
+                # A browser sends a part without a name or bytes where no file was chosen.
+                path.write_bytes(canonical_json(said))
+                digest = await run_in_threadpool(digest_of, path)
+                yield Arrival(said, path, "manifest.json", digest, path.stat().st_size, is_manifest=True)
+                return
             yield Arrival(said, path, form.filename, "sha256:" + form.sha.hexdigest(), form.size)
         elif media_type == b"application/json":
             named = await read_json(request, reference)
@@ -111,10 +122,13 @@ def canonical_json(manifest: BaseModel) -> bytes:
 
 
 class _Form:
-    """The two parts of an upload, as the parser meets them."""
+    """The two parts of an upload, as the parser meets them; fields in place of the manifest where it has some."""
 
-    def __init__(self, path: Path, settings: Settings, max_bytes: int) -> None:
+    def __init__(self, path: Path, settings: Settings, max_bytes: int, *, has_fields: bool = False) -> None:
         self.manifest = bytearray()
+        self._fields: dict[str, bytearray] = {}
+        self._has_fields = has_fields
+        self._said = 0
         self.filename = ""
         self.size = 0
         self.sha = hashlib.sha256()
@@ -159,9 +173,13 @@ class _Form:
         await self._flush(file)
         if not self._is_complete:
             raise MalformedBodyError("The multipart body is cut short: its closing boundary is missing.")
-        for part in ("manifest", "file"):
+        for part in ("file",) if self._has_fields else ("manifest", "file"):
             if part not in self._seen:
                 raise InvalidRequestError(f"The part {part} is missing.", pointer=f"/{part}")
+
+    def texts(self) -> dict[str, str]:
+        """Return the fields beside the file, lines ended as texts end them here."""
+        return {name: said.decode("utf-8", "replace").replace("\r\n", "\n") for name, said in self._fields.items()}
 
     async def _flush(self, file: BinaryIO) -> None:
         if self._pending:
@@ -179,7 +197,7 @@ class _Form:
     def _on_headers_finished(self) -> None:
         _, options = parse_options_header(self._disposition)
         self._part = options.get(b"name", b"").decode("utf-8", "replace")
-        if self._part not in ("manifest", "file"):
+        if self._part not in ("manifest", "file") and not self._has_fields:
             raise InvalidRequestError(f"There is no part {self._part[:100]!r}: send manifest and file.", pointer="")
         if self._part in self._seen:
             raise InvalidRequestError(f"The part {self._part} is there twice.", pointer=f"/{self._part}")
@@ -187,15 +205,19 @@ class _Form:
         if self._part == "file":
             name = options.get(b"filename", b"").decode("utf-8", "replace")
             self.filename = re.sub(r"[\x00-\x1f\x7f]", "", re.split(r"[/\\]", name)[-1])[:255]
+        elif self._has_fields:
+            # An empty field has no data, and is a field nonetheless.
+            self._fields[self._part] = bytearray()
+            self._count_manifest(1 + len(self._part))
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._part == "manifest":
             self.manifest += data[start:end]
-            if len(self.manifest) > self._max_manifest:
-                raise PayloadTooLargeError(
-                    f"The manifest has more than {self._max_manifest:,} bytes (SEATRIAL_MAX_JSON_BYTES).",
-                    pointer="/manifest",
-                )
+            self._count_manifest(end - start)
+            return
+        if self._part != "file":
+            self._fields[self._part] += data[start:end]
+            self._count_manifest(end - start)
             return
         self.size += end - start
         if self.size > self._max_bytes:
@@ -203,6 +225,14 @@ class _Form:
                 f"The file has more than the {self._max_bytes:,} bytes accepted.", pointer="/file"
             )
         self._pending += data[start:end]
+
+    def _count_manifest(self, added: int) -> None:
+        self._said += added
+        if self._said > self._max_manifest:
+            raise PayloadTooLargeError(
+                f"The manifest has more than {self._max_manifest:,} bytes (SEATRIAL_MAX_JSON_BYTES).",
+                pointer="/manifest",
+            )
 
     def _on_end(self) -> None:
         self._is_complete = True

@@ -105,9 +105,11 @@ class BodyLimit:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._json = settings.max_json_bytes
+        beside = settings.max_json_bytes + MULTIPART_SLACK
+        # The API's uploads, and the same from a form of the console.
         self._uploads = {
-            "/v1/models": settings.max_model_bytes + settings.max_json_bytes + MULTIPART_SLACK,
-            "/v1/datasets": settings.max_dataset_bytes + settings.max_json_bytes + MULTIPART_SLACK,
+            **dict.fromkeys(("/v1/models", "/models"), settings.max_model_bytes + beside),
+            **dict.fromkeys(("/v1/datasets", "/datasets"), settings.max_dataset_bytes + beside),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

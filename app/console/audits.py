@@ -1,0 +1,177 @@
+"""Pages of audits: the list, one of them as it runs and when it has ended, and what can be asked of it."""
+
+import re
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, RedirectResponse
+
+from app.audits import service as audits
+from app.audits.events import read_events, stream_events
+from app.audits.records import RecordsFormat, read_records, records_response
+from app.audits.routes import read_figure
+from app.console import repository, service
+from app.console.pages import fragment, page
+from app.console.viewer import ConsoleRoute, LoginNeededError, Reader, Runner, requires
+from app.contracts.states import RunState
+from app.reports.routes import read_report
+from app.web.heads import Stream
+from app.web.pagination import PageRequest, decode_cursor, encode_cursor
+from app.web.services import Service
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+PER_PAGE = 25
+VERDICTS = ("passed", "failed", "inconclusive", "errored")
+
+AuditId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
+
+DONE = {
+    "cancelled": "The audit was asked to stop; what runs stops at its next batch.",
+    "retried": "What failed is queued again.",
+    "judged": "The verdict below is new.",
+    "promoted": "The audit is the baseline now.",
+}
+"""What is said after something was done, by the word in the address: nothing an address says is shown itself."""
+
+
+@router.get("/")
+def list_audits(
+    request: Request,
+    services: Service,
+    state: str = "",
+    model: str = "",
+    verdict: str = "",
+    cursor: str = "",
+) -> Response:
+    """List audits, newest first; an API client that asks for JSON is told where the API is."""
+    if _wants_json(request):
+        return JSONResponse(_index(request), headers={"Vary": "Accept, Cookie"})
+    viewer = requires("read")(request, services)
+    # What the page does not offer filters nothing.
+    asked = {
+        "state": state if state in tuple(RunState) else "",
+        "model": model if re.fullmatch(r"mdl_[0-9a-f]{32}", model) else "",
+        "verdict": verdict if verdict in VERDICTS else "",
+    }
+    wanted = {name: value or None for name, value in asked.items()}
+    before = decode_cursor(cursor, "aud") if cursor else None
+    asked_page = PageRequest(PER_PAGE, before)
+    with services.database.read() as session:
+        rows = service.listed(session, viewer.project_id, **wanted, page=asked_page)
+        models = repository.recent_models(session, viewer.project_id)
+    shown = rows[:PER_PAGE]
+    following = encode_cursor(shown[-1].row.id) if len(rows) > PER_PAGE else None
+    kept = {name: value for name, value in asked.items() if value}
+    return page(
+        request,
+        "audits.html",
+        title="Audits",
+        rows=shown,
+        asked=asked,
+        states=[str(one) for one in RunState],
+        verdicts=VERDICTS,
+        models=[(row.id, f"{row.name} {row.version}") for row in models],
+        newest=f"/?{urlencode(kept)}" if cursor else None,
+        following=f"/?{urlencode({**kept, 'cursor': following})}" if following else None,
+    )
+
+
+def _wants_json(request: Request) -> bool:
+    accept = request.headers.get("accept", "").lower()
+    return "json" in accept and "text/html" not in accept
+
+
+def _index(request: Request) -> dict[str, str]:
+    app = request.app
+    return {
+        "name": app.title,
+        "version": app.version,
+        "openapi": "/openapi.json",
+        "documentation": "/docs",
+        "audits": "/v1/audits",
+    }
+
+
+@router.get("/audits/{audit_id}")
+def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Service, done: str = "") -> Response:
+    """Show an audit: how far it is, its verdict, what it found."""
+    shown = service.audit_page(services, viewer.project_id, audit_id)
+    return page(request, "audit.html", title=f"{shown.model} on {shown.dataset}", shown=shown, done=DONE.get(done))
+
+
+@router.get("/audits/{audit_id}/progress")
+def show_progress(audit_id: AuditId, viewer: Reader, services: Service) -> Response:
+    """Return the part of an audit's page that changes while it runs."""
+    with services.database.read() as session:
+        progress = service.progress_of(session, viewer.project_id, audit_id)
+    return fragment("progress.html", progress=progress)
+
+
+@router.get("/audits/{audit_id}/events")
+async def follow_audit(request: Request, audit_id: AuditId, services: Service) -> Response:
+    """Stream what happens, as the API does."""
+    try:
+        viewer = await run_in_threadpool(requires("read"), request, services)
+    except LoginNeededError:
+        # An event source follows no redirect to a form.
+        return Response(status_code=401)
+    told = request.headers.get("last-event-id", "")
+    since = int(told) if told.isdecimal() and len(told) < 12 else 0
+    look = await run_in_threadpool(read_events, services.database, viewer.project_id, audit_id, since)
+    return Stream(
+        stream_events(services.database, viewer.project_id, audit_id, look),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+@router.get("/audits/{audit_id}/report")
+def show_report(audit_id: AuditId, viewer: Reader, services: Service, format: str | None = None) -> Response:
+    """Return the report, in every format the API has."""
+    return read_report(audit_id, viewer.principal, services, format=format or "html", accept=None)
+
+
+@router.get("/audits/{audit_id}/records/{check}")
+def download_records(
+    audit_id: AuditId,
+    check: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$")],
+    viewer: Reader,
+    services: Service,
+    format: RecordsFormat = "parquet",
+) -> Response:
+    """Download the table behind a check's numbers."""
+    records = read_records(services, viewer.project_id, audit_id, check, None)
+    return records_response(services, records, format, f"{audit_id}-{check}")
+
+
+@router.get("/audits/{audit_id}/figures/{check}/{name}")
+def show_figure(
+    audit_id: AuditId,
+    check: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$")],
+    name: Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,100}$")],
+    viewer: Reader,
+    services: Service,
+) -> Response:
+    """Return a figure."""
+    return read_figure(audit_id, check, name, viewer.principal, services)
+
+
+@router.post("/audits/{audit_id}/cancel")
+def cancel_audit(audit_id: AuditId, viewer: Runner, services: Service) -> Response:
+    """Ask an audit to stop."""
+    audits.cancel(services, viewer.project_id, audit_id)
+    return _back(audit_id, "cancelled")
+
+
+@router.post("/audits/{audit_id}/retry")
+def retry_audit(audit_id: AuditId, viewer: Runner, services: Service) -> Response:
+    """Queue what failed again."""
+    audits.retry(services, viewer.project_id, audit_id)
+    return _back(audit_id, "retried")
+
+
+def _back(audit_id: str, done: str, part: str = "") -> Response:
+    return RedirectResponse(f"/audits/{audit_id}?done={done}{part}", status_code=303)

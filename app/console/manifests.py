@@ -1,0 +1,120 @@
+"""From the fields of an upload form to a manifest, and from what is wrong with the manifest back to a field."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from app.console.forms import REST
+from app.web.problems import InvalidRequestError
+
+# Fields whose names on the page are not those in the manifest, by the beginning of their pointers.
+_PLACES = {
+    "/manifest/architecture/kind": "architecture",
+    "/manifest/architecture/depth": "depth",
+    "/manifest/architecture/width": "width",
+    "/manifest/architecture/layers": "layers",
+    "/manifest/architecture/": "endpoint",
+    "/manifest/input/mean": "mean",
+    "/manifest/input/std": "std",
+    "/manifest/input": "shape",
+    "/file": "file",
+}
+_FIELDS = ("name", "version", "task", "architecture", "labels", "clean_accuracy", "split", "columns")
+
+ARCHITECTURE_FIELDS = {"resnet_cifar": ("depth",), "wide_resnet": ("depth", "width")}
+"""What an architecture is told by besides its name, one number to a field."""
+
+
+def field_of(pointer: str) -> str:
+    """Return the field of the page that a JSON pointer into the request is about.
+
+    >>> field_of("/manifest/labels/3"), field_of("/manifest/input/shape"), field_of("/manifest/architecture/url")
+    ('labels', 'shape', 'endpoint')
+    """
+    for place, name in _PLACES.items():
+        if pointer.startswith(place):
+            return name
+    return next((name for name in _FIELDS if (pointer + "/").startswith(f"/manifest/{name}/")), REST)
+
+
+def model_manifest(fields: Mapping[str, str]) -> str:
+    """Return a model's manifest as JSON text; what is no number stays a text, for the contract to refuse.
+
+    Raises:
+        InvalidRequestError: A field that holds JSON holds none.
+
+    >>> model_manifest({"name": "m", "version": "1", "task": "image-classification", "architecture": "lenet"})
+    '{"name": "m", "version": "1", "task": "image-classification", "architecture": {"kind": "lenet"}}'
+    """
+    said = {name: value.strip() for name, value in fields.items()}
+    kind = said.get("architecture", "")
+    architecture: dict[str, Any] = {"kind": kind}
+    architecture |= {name: _number(said.get(name, "")) for name in ARCHITECTURE_FIELDS.get(kind, ())}
+    if kind == "layers":
+        architecture["layers"] = _json(said.get("layers", ""), "/manifest/architecture/layers")
+    if kind == "endpoint":
+        told = _json(said.get("endpoint", ""), "/manifest/architecture/")
+        if not isinstance(told, dict):
+            raise InvalidRequestError("Give a JSON object.", pointer="/manifest/architecture/")
+        architecture |= told
+    manifest: dict[str, Any] = {name: said.get(name, "") for name in ("name", "version", "task")}
+    manifest["architecture"] = architecture
+    if said.get("shape"):
+        manifest["input"] = {
+            "shape": _numbers(said["shape"]),
+            "mean": _numbers(said.get("mean", "")) or [0.0],
+            "std": _numbers(said.get("std", "")) or [1.0],
+        }
+    if labels := _lines(fields.get("labels", "")):
+        manifest["labels"] = labels
+    if said.get("clean_accuracy"):
+        manifest["clean_accuracy"] = _number(said["clean_accuracy"])
+    return json.dumps(manifest)
+
+
+def dataset_manifest(fields: Mapping[str, str]) -> str:
+    """Return a dataset's manifest as JSON text.
+
+    Raises:
+        InvalidRequestError: A line of ``columns`` names no column.
+
+    >>> dataset_manifest({"name": "d", "version": "1", "task": "t", "split": "test", "columns": "text = review"})
+    '{"name": "d", "version": "1", "task": "t", "split": "test", "columns": {"text": "review"}}'
+    """
+    manifest: dict[str, Any] = {name: fields.get(name, "").strip() for name in ("name", "version", "task", "split")}
+    columns = {}
+    for line in _lines(fields.get("columns", "")):
+        role, sign, column = (part.strip() for part in line.partition("="))
+        if not sign or not role or not column:
+            raise InvalidRequestError(f"Write role = column on each line, not {line!r}.", pointer="/manifest/columns")
+        columns[role] = column
+    if columns:
+        manifest["columns"] = columns
+    if labels := _lines(fields.get("labels", "")):
+        manifest["labels"] = labels
+    return json.dumps(manifest)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def _numbers(text: str) -> list[int | float | str]:
+    return [_number(part) for part in text.replace(",", " ").split()]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _json(text: str, pointer: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        told = str(error) if text else "Nothing was given"
+        raise InvalidRequestError(f"This is not JSON: {told}.", pointer=pointer) from error

@@ -1,0 +1,151 @@
+"""Pages: templates that escape everything, sent under a policy that lets nothing but our own two files act.
+
+A page names its script and its style sheet with a nonce, so not even another file of this service could be run in it.
+"""
+
+import secrets
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from app.contracts.estimates import Estimate
+from app.reports.marked_text import one_line, visible
+from app.reports.numbers import interval, number, told
+from app.reports.tables import arrange, cell_basis
+from app.reports.words import words
+
+_TEMPLATES = Path(__file__).parent / "templates"
+STATIC = Path(__file__).parent / "static"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=number,
+        told=told,
+        interval=interval,
+        moment=moment,
+        duration=duration,
+        prose=prose,
+        visible=visible,
+        one_line=one_line,
+        words=words,
+        measured=measured,
+        whole=whole,
+    )
+    environment.globals.update(arrange=arrange, cell_basis=cell_basis)
+    return environment
+
+
+def policy(nonce: str) -> str:
+    """Return the Content-Security-Policy of a page."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+def page(request: Request, template: str, *, status: int = 200, title: str, **context: Any) -> HTMLResponse:
+    """Return a template as a page; whatever is in ``context`` is escaped."""
+    nonce = secrets.token_urlsafe(16)
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title, nonce=nonce, path=request.url.path, viewer=getattr(request.state, "viewer", None), **context
+        )
+    )
+    return HTMLResponse(text, status_code=status, headers=headers(nonce))
+
+
+def headers(nonce: str) -> dict[str, str]:
+    """Return the headers of a page."""
+    return {
+        "Content-Security-Policy": policy(nonce),
+        # With no-referrer browsers send `Origin: null` from our own forms, which is no proof of where they come from.
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+        "Vary": "Accept, Cookie",
+    }
+
+
+def fragment(template: str, **context: Any) -> HTMLResponse:
+    """Return part of a page, for the script to put in its place."""
+    return HTMLResponse(_environment().get_template(template).render(**context))
+
+
+def moment(value: datetime | str | None) -> str:
+    """Return a moment for people, to the minute.
+
+    >>> moment("2026-11-21T17:30:05Z"), moment(None)
+    ('2026-11-21 17:30 UTC', 'not yet')
+    """
+    if value is None:
+        return "not yet"
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds for people.
+
+    >>> duration(0.4), duration(75), duration(7260), duration(200000), duration(None)
+    ('under a second', '1 min 15 s', '2 h 1 min', '2 days 7 h', 'not known yet')
+    """
+    if seconds is None:
+        return "not known yet"
+    if seconds < 1:
+        return "under a second"
+    whole_s = round(seconds)
+    for size, name, below, part in ((86_400, "days", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole_s >= size:
+            count, rest = whole_s // size, whole_s % size // below
+            name = "day" if name == "days" and count == 1 else name
+            return f"{count} {name} {rest} {part}" if rest else f"{count} {name}"
+    return f"{whole_s} s"
+
+
+def whole(value: int | None) -> str:
+    """Return a count for people.
+
+    >>> whole(12345), whole(None)
+    ('12,345', 'not known')
+    """
+    return "not known" if value is None else f"{value:,}"
+
+
+def measured(estimate: Estimate | dict[str, Any] | None) -> str:
+    """Return an estimate with its interval.
+
+    >>> measured({"value": 0.5, "low": 0.4, "high": 0.6, "n": 9, "method": "bootstrap"}), measured(None)
+    ('0.5000 [0.4000, 0.6000]', 'not measured')
+    """
+    if estimate is None:
+        return "not measured"
+    one = Estimate.model_validate(estimate)
+    return f"{told(one)} {interval(one)}".strip()
+
+
+def prose(text: str) -> Markup:
+    """Return a sentence of ours with its names in backquotes as code.
+
+    >>> print(prose("`read` sees & `run` acts"))
+    <code>read</code> sees &amp; <code>run</code> acts
+    """
+    parts = text.split("`")
+    return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))

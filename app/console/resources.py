@@ -1,0 +1,164 @@
+"""Pages of models and datasets: lists, and the forms that upload them."""
+
+from typing import Any, get_args
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse
+
+from app.console.forms import Form
+from app.console.manifests import dataset_manifest, field_of, model_manifest
+from app.console.pages import page
+from app.console.viewer import ConsoleRoute, Reader, Runner, Viewer
+from app.contracts.datasets import COLUMNS, DatasetManifest, DatasetReference
+from app.contracts.targets import ModelManifest, ModelReference, Task
+from app.core.inspection.errors import InspectionError
+from app.datasets import repository as datasets
+from app.datasets.service import store_dataset
+from app.models import repository as models
+from app.models.service import store_model
+from app.web.intake import receive
+from app.web.pagination import decode_cursor, encode_cursor
+from app.web.problems import InvalidRequestError, ProblemError
+from app.web.services import Service, Services
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+PER_PAGE = 50
+TASKS = [(task, task.replace("-", " ")) for task in get_args(Task)]
+ARCHITECTURES = [
+    ("huggingface", "Hugging Face folder"),
+    ("layers", "plain CNN, layer by layer"),
+    ("resnet_cifar", "CIFAR ResNet"),
+    ("preact_resnet18", "PreActResNet-18"),
+    ("wide_resnet", "WideResNet"),
+    ("lenet", "LeNet"),
+    ("endpoint", "HTTP endpoint, no file"),
+]
+SPLITS = [(split, split) for split in ("test", "validation", "train")]
+
+
+@router.get("/models")
+def list_models(request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "") -> Response:
+    """List models, newest first, over a form to upload one."""
+    return _models(request, viewer, services, Form({"mean": "0", "std": "1"}), cursor=cursor, done=done)
+
+
+@router.post("/models")
+async def upload_model(request: Request, viewer: Runner, services: Service) -> Response:
+    """Store a model, or show beside each field what is wrong with it."""
+    form = Form()
+
+    def compose(fields: dict[str, str]) -> str:
+        form.values = fields
+        return model_manifest(fields)
+
+    try:
+        async with receive(
+            request,
+            services,
+            manifest=ModelManifest,
+            reference=ModelReference,
+            max_bytes=services.settings.max_model_bytes,
+            compose=compose,
+        ) as arrival:
+            if arrival.is_manifest and arrival.manifest.architecture.kind != "endpoint":
+                raise InvalidRequestError("Choose the file with the weights.", pointer="/file")
+            await run_in_threadpool(store_model, services, viewer.project_id, arrival)
+    except (ProblemError, InspectionError) as error:
+        form.refuse_all(error, field_of)
+        return await run_in_threadpool(_models, request, viewer, services, form, status=error.status)
+    return RedirectResponse("/models?done=stored", status_code=303)
+
+
+def _models(
+    request: Request,
+    viewer: Viewer,
+    services: Services,
+    form: Form,
+    *,
+    cursor: str = "",
+    done: str = "",
+    status: int = 200,
+) -> Response:
+    before = decode_cursor(cursor, "mdl") if cursor else None
+    with services.database.read() as session:
+        rows = models.list_models(
+            session, viewer.project_id, name=None, task=None, state=None, before=before, limit=PER_PAGE + 1
+        )
+    context: dict[str, Any] = {"form": form, "tasks": TASKS, "architectures": ARCHITECTURES, "is_stored": bool(done)}
+    return page(
+        request, "models.html", title="Models", status=status, **context, **_paged(rows, "/models", is_first=not cursor)
+    )
+
+
+@router.get("/datasets")
+def list_datasets(request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "") -> Response:
+    """List datasets, newest first, over a form to upload one."""
+    return _datasets(request, viewer, services, Form(), cursor=cursor, done=done)
+
+
+@router.post("/datasets")
+async def upload_dataset(request: Request, viewer: Runner, services: Service) -> Response:
+    """Store a dataset, or show beside each field what is wrong with it."""
+    form = Form()
+
+    def compose(fields: dict[str, str]) -> str:
+        form.values = fields
+        return dataset_manifest(fields)
+
+    try:
+        async with receive(
+            request,
+            services,
+            manifest=DatasetManifest,
+            reference=DatasetReference,
+            max_bytes=services.settings.max_dataset_bytes,
+            compose=compose,
+        ) as arrival:
+            if arrival.is_manifest:
+                raise InvalidRequestError("Choose the file with the examples.", pointer="/file")
+            await run_in_threadpool(store_dataset, services, viewer.project_id, arrival)
+    except (ProblemError, InspectionError) as error:
+        form.refuse_all(error, field_of)
+        return await run_in_threadpool(_datasets, request, viewer, services, form, status=error.status)
+    return RedirectResponse("/datasets?done=stored", status_code=303)
+
+
+def _datasets(
+    request: Request,
+    viewer: Viewer,
+    services: Services,
+    form: Form,
+    *,
+    cursor: str = "",
+    done: str = "",
+    status: int = 200,
+) -> Response:
+    before = decode_cursor(cursor, "dat") if cursor else None
+    with services.database.read() as session:
+        rows = datasets.list_datasets(
+            session, viewer.project_id, name=None, task=None, before=before, limit=PER_PAGE + 1
+        )
+    columns = {task: ", ".join(names) for task, names in COLUMNS.items()}
+    context: dict[str, Any] = {
+        "form": form,
+        "tasks": TASKS,
+        "splits": SPLITS,
+        "columns": columns,
+        "is_stored": bool(done),
+    }
+    return page(
+        request,
+        "datasets.html",
+        title="Datasets",
+        status=status,
+        **context,
+        **_paged(rows, "/datasets", is_first=not cursor),
+    )
+
+
+def _paged(rows: Any, path: str, *, is_first: bool) -> dict[str, Any]:
+    shown = rows[:PER_PAGE]
+    following = f"{path}?cursor={encode_cursor(shown[-1].id)}" if len(rows) > PER_PAGE else None
+    return {"rows": shown, "newest": None if is_first else path, "following": following}

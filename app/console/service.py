@@ -1,0 +1,165 @@
+"""What a page of an audit shows, put together from what the rooms tell."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.audits.reading import read_audit
+from app.audits.repository import list_audits
+from app.console import repository
+from app.console.pages import duration
+from app.contracts.audits import AuditRead, CheckRead
+from app.contracts.policies import Judgement
+from app.contracts.states import TERMINAL, RunState
+from app.gates import repository as gates
+from app.reports.schemas import ReportRead
+from app.reports.service import compose_report
+from app.web.pagination import PageRequest
+from app.web.services import Services
+
+# The newest verdicts of an audit; all of them are on /v1/audits/{id}/judgements.
+SHOWN_JUDGEMENTS = 20
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An audit in the list.
+
+    Attributes:
+        row: Its columns.
+        model: Name and version.
+        dataset: Name and version.
+        kinds: Families of its checks.
+    """
+
+    row: Any
+    model: str
+    dataset: str
+    kinds: list[str]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an audit is, as the page says it while it runs.
+
+    Attributes:
+        audit: The audit.
+        is_over: Whether nothing will change any more.
+        said: What a screen reader is told when it changes.
+        remaining: Time left, in words.
+    """
+
+    audit: AuditRead
+    is_over: bool
+    said: str
+    remaining: str
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    """All an audit's page shows.
+
+    Attributes:
+        progress: The audit, and how far it is.
+        report: What is known so far.
+        model: Name and version.
+        model_name: Name alone, over its versions.
+        dataset: Name and version.
+        judgements: Verdicts, newest first.
+        policies: Names of policies to judge by.
+        is_judged_by: Name of the policy it was submitted with; None without one.
+    """
+
+    progress: Progress
+    report: ReportRead
+    model: str
+    model_name: str
+    dataset: str
+    judgements: list[Judgement]
+    policies: list[str]
+    is_judged_by: str | None
+
+
+def listed(
+    session: Session, project_id: str, *, state: str | None, model: str | None, verdict: str | None, page: PageRequest
+) -> list[Listed]:
+    """Return a page of audits and one more, if there is one."""
+    rows = list_audits(
+        session, project_id, state=state, model=model, verdict=verdict, before=page.before, limit=page.fetch
+    )
+    names = repository.names_of(session, project_id, {row.model_id for row in rows} | {row.dataset_id for row in rows})
+    return [
+        Listed(
+            row,
+            names.get(row.model_id, row.model_id),
+            names.get(row.dataset_id, row.dataset_id),
+            list(dict.fromkeys(check["kind"] for check in row.spec.get("checks", ()))),
+        )
+        for row in rows
+    ]
+
+
+def progress_of(session: Session, project_id: str, audit_id: str) -> Progress:
+    """Return how far an audit is.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+    """
+    audit = AuditRead.model_validate(read_audit(session, project_id, audit_id))
+    has_ended = audit.state in TERMINAL
+    # One that was submitted with a policy gets its verdict a moment after it has ended.
+    is_over = has_ended and (audit.verdict is not None or not _has_policy(session, project_id, audit_id))
+    return Progress(audit, is_over, _said(audit), _remaining(audit))
+
+
+def _has_policy(session: Session, project_id: str, audit_id: str) -> bool:
+    found = gates.find_audit(session, project_id, audit_id)
+    return found is not None and found.policy is not None
+
+
+def _said(audit: AuditRead) -> str:
+    running = [f"{check.kind} {_stage(check)}" for check in audit.checks if check.state == RunState.RUNNING]
+    done = sum(check.state in TERMINAL for check in audit.checks)
+    parts = [f"The audit is {audit.state}", f"{done} of {len(audit.checks)} checks have ended", *running]
+    return "; ".join(parts) + "."
+
+
+def _stage(check: CheckRead) -> str:
+    return f"is at stage {check.progress.stage}" if check.progress.stage else "has begun"
+
+
+def _remaining(audit: AuditRead) -> str:
+    if audit.state in TERMINAL:
+        return "none"
+    seconds = [check.progress.remaining_s for check in audit.checks]
+    known = [one for one in seconds if one is not None]
+    return duration(sum(known)) if len(known) == len(seconds) else duration(None)
+
+
+def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
+    """Return what the page of an audit shows.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+    """
+    with services.database.read() as session:
+        progress = progress_of(session, project_id, audit_id)
+        found = gates.find_audit(session, project_id, audit_id)
+        assert found is not None  # noqa: S101 - read in the same transaction as the audit
+        audit = progress.audit
+        names = repository.names_of(session, project_id, {audit.model, audit.dataset})
+        rows = gates.list_judgements(session, audit_id, before=None, limit=SHOWN_JUDGEMENTS)
+        stored = [row.judgement for row in rows]
+        own = [row.name for row in gates.list_policies(session, project_id, name=None, before=None, limit=200)]
+        report = compose_report(session, services.store, project_id, audit_id)
+    return AuditPage(
+        progress=progress,
+        report=report,
+        model=names.get(audit.model, audit.model),
+        model_name=found.model_name,
+        dataset=names.get(audit.dataset, audit.dataset),
+        judgements=[Judgement.model_validate(one) for one in stored],
+        policies=sorted(dict.fromkeys(own)),
+        is_judged_by=found.policy["source"]["name"] if found.policy else None,
+    )

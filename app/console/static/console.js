@@ -1,0 +1,70 @@
+"use strict";
+// Everything works without this file: it spares people from loading a page again, and from pressing a button twice.
+
+(function followAudit() {
+  const live = document.querySelector("[data-events]");
+  if (!live || !window.EventSource) return;
+  const LEAST_MS = 700;
+  const status = document.getElementById("live-status");
+  let isAsking = false, isWanted = false;
+
+  async function refresh() {
+    if (isAsking) { isWanted = true; return; }
+    isAsking = true;
+    isWanted = false;
+    try {
+      const answer = await fetch(live.dataset.fragment, { credentials: "same-origin" });
+      if (!answer.ok) throw new Error(answer.status);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const part = page.getElementById("progress");
+      if (part) {
+        live.replaceChildren(...document.importNode(part, true).childNodes);
+        // A screen reader hears of a new stage or state, not of every example.
+        if (status.textContent !== part.dataset.said) status.textContent = part.dataset.said;
+        if (part.dataset.over === "yes") { stream.close(); location.reload(); return; }
+      }
+    } catch {
+      // The next event tries again.
+    }
+    setTimeout(() => { isAsking = false; if (isWanted) refresh(); }, LEAST_MS);
+  }
+
+  const stream = new EventSource(live.dataset.events);
+  for (const kind of ["audit", "check", "progress", "verdict"]) stream.addEventListener(kind, refresh);
+  // The stream ends when the audit has: look once more, and a lost connection is tried again by the browser itself.
+  stream.addEventListener("error", refresh);
+  // Time left shrinks between events too.
+  setInterval(() => { if (!document.hidden) refresh(); }, 5000);
+})();
+
+(function submitOnce() {
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.dataset.sent) { event.preventDefault(); return; }
+    if (form.method !== "post") return;
+    form.dataset.sent = "yes";
+    const button = event.submitter;
+    if (button && button.dataset.busy) button.textContent = button.dataset.busy;
+  });
+  // Back from the next page, the form may be sent again.
+  addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
+})();
+
+(function showWhatFits() {
+  // Fields that only some choices need: `data-for` lists the values of the select named by `data-of`.
+  for (const select of document.querySelectorAll("select[data-chooses]")) {
+    const parts = document.querySelectorAll(`[data-of="${select.dataset.chooses}"]`);
+    const show = () => {
+      for (const part of parts) part.hidden = !part.dataset.for.split(" ").includes(select.value);
+    };
+    select.addEventListener("change", show);
+    show();
+  }
+})();
+
+(function showWhatIsWrong() {
+  const summary = document.getElementById("wrong");
+  if (summary) summary.focus();
+})();
