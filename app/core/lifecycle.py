@@ -280,7 +280,8 @@ def retry_audit(session: Session, audit_id: str) -> bool:
     """
     if lock(session, AuditRow, audit_id) is None:
         return False
-    if not move(session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.FAILED}, error=None):
+    again = {"error": None, "verdict": None}
+    if not move(session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.FAILED}, **again):
         return False
     record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
     failed = select(CheckRow.id).where(CheckRow.audit_id == audit_id, CheckRow.state == RunState.FAILED)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.audits.repository import AnyRow
 from app.contracts.states import TERMINAL
-from app.core.tables import AuditRow, BaselineRow, CheckRow, JudgementRow, ModelRow, PolicyRow, ProjectRow
+from app.core.tables import AuditRow, BaselineRow, CheckRow, DatasetRow, JudgementRow, ModelRow, PolicyRow, ProjectRow
 
 _AUDIT = (
     AuditRow.id,
@@ -20,12 +20,14 @@ _AUDIT = (
     AuditRow.event_seq,
     ModelRow.name.label("model_name"),
     ModelRow.task,
+    DatasetRow.digest.label("dataset_digest"),
 )
-_FIND_AUDIT = (
+_AUDITS = (
     select(*_AUDIT)
     .join(ModelRow, ModelRow.id == AuditRow.model_id)
-    .where(AuditRow.id == bindparam("audit_id"), AuditRow.project_id == bindparam("project_id"))
+    .join(DatasetRow, DatasetRow.id == AuditRow.dataset_id)
 )
+_FIND_AUDIT = _AUDITS.where(AuditRow.id == bindparam("audit_id"), AuditRow.project_id == bindparam("project_id"))
 _LIST_CHECKS = (
     select(
         CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.params, CheckRow.state, CheckRow.result, CheckRow.error
@@ -35,7 +37,8 @@ _LIST_CHECKS = (
 )
 _FIND_OWN_JUDGEMENT = (
     select(JudgementRow.judgement)
-    .where(JudgementRow.audit_id == bindparam("audit_id"), JudgementRow.is_own.is_(True))
+    .join(AuditRow, AuditRow.id == JudgementRow.audit_id)
+    .where(AuditRow.id == bindparam("audit_id"), AuditRow.verdict.is_not(None), JudgementRow.is_own.is_(True))
     .order_by(JudgementRow.id.desc())
     .limit(1)
 )
@@ -53,9 +56,8 @@ def list_checks(session: Session, audit_id: str) -> Sequence[AnyRow]:
 
 def list_unjudged(session: Session, *, after: str, limit: int) -> Sequence[AnyRow]:
     """Return the audits of all projects that have ended and wait for their verdict: by id, those after ``after``."""
-    query = select(*_AUDIT).join(ModelRow, ModelRow.id == AuditRow.model_id)
     waiting = (AuditRow.policy.is_not(None), AuditRow.verdict.is_(None), AuditRow.state.in_(TERMINAL))
-    return session.execute(query.where(*waiting, AuditRow.id > after).order_by(AuditRow.id).limit(limit)).all()
+    return session.execute(_AUDITS.where(*waiting, AuditRow.id > after).order_by(AuditRow.id).limit(limit)).all()
 
 
 def set_verdict(session: Session, audit_id: str, verdict: str, *, event_seq: int) -> bool:
@@ -71,7 +73,7 @@ def set_verdict(session: Session, audit_id: str, verdict: str, *, event_seq: int
 
 
 def find_own_judgement(session: Session, audit_id: str) -> dict[str, Any] | None:
-    """Return what the policy an audit was submitted with made of it last."""
+    """Return what the policy an audit was submitted with makes of it; None before, and while it is retried."""
     return session.scalar(_FIND_OWN_JUDGEMENT, {"audit_id": audit_id})
 
 
@@ -116,9 +118,7 @@ def list_policies(
 def find_baseline(session: Session, project_id: str, model_name: str, name: str, *, other_than: str) -> AnyRow | None:
     """Return the audit promoted last under a name for a model, ``other_than`` apart: it is no baseline of itself."""
     query = (
-        select(*_AUDIT)
-        .join(BaselineRow, BaselineRow.audit_id == AuditRow.id)
-        .join(ModelRow, ModelRow.id == AuditRow.model_id)
+        _AUDITS.join(BaselineRow, BaselineRow.audit_id == AuditRow.id)
         .where(
             BaselineRow.project_id == project_id,
             BaselineRow.model_name == model_name,

@@ -1,0 +1,188 @@
+"""Judging: an audit under any policy when somebody asks, and under its own when it has ended.
+
+A verdict is made from stored numbers, so it is made outside of any transaction. Only what came of it is written, and an
+audit's own verdict only if nothing has happened to the audit meanwhile.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from app.audits.reading import not_found
+from app.audits.repository import AnyRow
+from app.contracts.policies import Judgement, JudgementRequest, Policy, PolicySource
+from app.contracts.states import TERMINAL
+from app.core.announcements import announce
+from app.core.events import record_event
+from app.core.ids import new_id
+from app.core.tables import JudgementRow
+from app.core.tables.base import utc_now
+from app.gates import repository
+from app.gates.baselines import UnfitBaselineError, find_baseline
+from app.gates.policies import Chosen, choose_policy, find_policy, kept, parsed
+from app.gates.stored import pair, read_measured
+from app.gates.verdict import judge
+from app.web.problems import ConflictError, ProblemError
+from app.web.services import Services
+
+__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of"]
+
+log = logging.getLogger(__name__)
+
+_BATCH = 100
+_DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An audit before its judge.
+
+    Attributes:
+        audit: The audit.
+        chosen: The policy, and where it is from.
+        policy: The same, to judge by.
+        baseline: The audit it is compared with, where a rule asks for that.
+    """
+
+    audit: AnyRow
+    chosen: Chosen
+    policy: Policy
+    baseline: AnyRow | None
+
+
+def judge_audit(services: Services, project_id: str, audit_id: str, request: JudgementRequest) -> Judgement:
+    """Judge a finished audit by any policy, against any baseline; the judgement is stored beside earlier ones.
+
+    Raises:
+        NotFoundError: The project has no such audit.
+        ConflictError: It has not ended.
+        InvalidRequestError: There is no such policy or baseline; ``errors`` points at ``/policy`` or ``/baseline``.
+    """
+    with services.database.read() as session:
+        audit = repository.find_audit(session, project_id, audit_id)
+        if audit is None:
+            raise not_found(audit_id)
+        if audit.state not in TERMINAL:
+            raise ConflictError(f"Audit {audit_id} is {audit.state}: it can be judged when it has ended.")
+        chosen = choose_policy(session, project_id, request.policy)
+        policy = parsed(chosen)
+        baseline = find_baseline(session, audit, request.baseline, policy.baseline)
+        if baseline is None and request.baseline is not None:
+            raise UnfitBaselineError(
+                f"Model {audit.model_name} has no baseline {request.baseline!r} other than this: promote one with "
+                "POST /v1/baselines, or give the id of an audit.",
+                pointer="/baseline",
+            )
+    judgement = _judge(services, Case(audit, chosen, policy, baseline))
+    with services.database.write() as session:
+        return _store(session, audit_id, judgement, chosen.document, is_own=False)
+
+
+def judgement_of(session: Session, audit_id: str) -> Judgement | None:
+    """Return what the policy an audit was submitted with makes of it; None without one, and until it is judged."""
+    found = repository.find_own_judgement(session, audit_id)
+    return None if found is None else Judgement.model_validate(found)
+
+
+def judge_ended(services: Services) -> int:
+    """Judge the audits that have ended and wait for their verdict, each once, and return how many that were.
+
+    Safe in any number of processes at once: a verdict is written by compare-and-set, with its event and its messages in
+    one transaction. What cannot be judged gets the verdict ``errored`` with the reason, so nothing is tried for ever.
+
+    Raises:
+        SQLAlchemyError: The database does not answer; what is left waits for the next call.
+    """
+    judged, after, failure = 0, "", None
+    while True:
+        with services.database.read() as session:
+            waiting = repository.list_unjudged(session, after=after, limit=_BATCH)
+        for audit in waiting:
+            try:
+                judged += _judge_own(services, audit)
+            except _DATABASE_ERRORS:
+                raise
+            except Exception as error:
+                log.exception("the verdict of audit %s cannot be stored", audit.id)
+                failure = error
+        if len(waiting) < _BATCH:
+            break
+        after = waiting[-1].id
+    if failure is not None:
+        raise failure
+    return judged
+
+
+def _judge_own(services: Services, audit: AnyRow) -> bool:
+    try:
+        judgement = _judge(services, _own_case(services, audit))
+    except _DATABASE_ERRORS:
+        raise
+    except ProblemError as error:
+        judgement = _not_judged(audit, error.detail)
+    except Exception as error:
+        log.exception("audit %s cannot be judged", audit.id)
+        judgement = _not_judged(audit, f"The service made a mistake ({type(error).__name__}); its log tells more.")
+    with services.database.write() as session:
+        if not repository.set_verdict(session, audit.id, judgement.verdict, event_seq=audit.event_seq):
+            return False
+        stored = _store(session, audit.id, judgement, audit.policy.get("document") or {}, is_own=True)
+        told = {"verdict": stored.verdict, "judgement": stored.id}
+        record_event(session, audit.id, "verdict", told)
+        announce(session, audit.id, "audit.judged", told)
+    return True
+
+
+def _own_case(services: Services, audit: AnyRow) -> Case:
+    chosen = kept(audit.policy)
+    policy = parsed(chosen)
+    with services.database.read() as session:
+        baseline = find_baseline(session, audit, audit.baseline, policy.baseline)
+    return Case(audit, chosen, policy, baseline)
+
+
+def _judge(services: Services, case: Case) -> Judgement:
+    compares = any(rule.max_regression is not None for rule in case.policy.rules)
+    baseline = case.baseline if compares else None
+    with services.database.read() as session:
+        measured = read_measured(session, case.audit.id)
+        before = None if baseline is None else read_measured(session, baseline.id)
+    paired = None if baseline is None else pair(services, case.audit, baseline)
+    return judge(case.policy, case.chosen.source, measured, baseline=before, paired=paired)
+
+
+def _not_judged(audit: AnyRow, reason: str) -> Judgement:
+    try:
+        source = kept(audit.policy).source
+    except (KeyError, TypeError, ValueError):
+        source = PolicySource(id=None, name="unknown", version=None, digest="")
+    return Judgement(
+        audit=audit.id, verdict="errored", headline=f"It could not be judged. {reason}", rules=[], policy=source
+    )
+
+
+def _store(
+    session: Session, audit_id: str, judgement: Judgement, document: dict[str, Any], *, is_own: bool
+) -> Judgement:
+    judged_at = utc_now()
+    # By way of text: JSON has no infinity, and what is told now is what is read back later.
+    told = judgement.model_copy(update={"id": new_id("jdg"), "judged_at": judged_at}).model_dump_json()
+    stored = Judgement.model_validate_json(told)
+    session.add(
+        JudgementRow(
+            id=stored.id,
+            audit_id=audit_id,
+            is_own=is_own,
+            verdict=stored.verdict,
+            judgement=json.loads(told),
+            document=document,
+            created_at=judged_at,
+        )
+    )
+    session.flush()
+    return stored
