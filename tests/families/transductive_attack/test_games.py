@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.defences import builders
+from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.gradients import RowModel
 from workers.attacks.model_space import CLEAN, ModelSpaceAttack, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
@@ -201,6 +202,32 @@ def test_a_leaking_state_is_what_the_attacker_begins_from(leaks: bool) -> None:
 
 
 @pytest.mark.parametrize("leaks", [False, True])
+def test_a_round_s_attack_begins_on_the_model_the_defence_shows(leaks: bool) -> None:
+    asked: list[float] = []
+
+    class Shown(Frozen):
+        def logits(self, images: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
+            asked.append(self.state)
+            return super().logits(images, rows)
+
+    class Showing(Spying):
+        def answering(self, base) -> Adapted:
+            shown = Shown(base)
+            shown.state = float(self.rounds)
+            return shown
+
+    defence = Showing()
+    play(game(defence, attack(iterations=0), leaks=leaks), POINTS[:12])
+    # The clean points, the random start and each step; of either round.
+    assert len(asked) == 2 * (SEARCH.steps + 2)
+    assert set(asked[: len(asked) // 2]) == {0.0}
+    (second,) = set(asked[len(asked) // 2 :])
+    # The simulation adapts from there too; the defender, last of all, does where its state is seen.
+    assert second == defence.seen[len(defence.seen) // 2] != 0
+    assert (second == defence.seen[-1]) is leaks
+
+
+@pytest.mark.parametrize("leaks", [False, True])
 def test_what_an_optimiser_remembers_serves_the_first_simulation_alone_unless_it_is_seen(leaks: bool) -> None:
     class Moving(Spying):
         has_moments: list[bool]
@@ -252,6 +279,26 @@ def test_what_the_clean_round_left_right_is_kept_where_an_attack_has_to_get_belo
     assert judged.clean_score[:12].tolist() == pytest.approx([float(static[:12].double().mean())] * 12)
     assert judged.clean_score[12:].tolist() == pytest.approx([float(static[12:].double().mean())] * 12)
     assert play(game(identity, attack(iterations=1))).clean_score.isnan().all()
+
+
+def test_autoattack_on_a_defence_is_autoattack_on_a_model_that_adapts_to_whatever_it_is_asked() -> None:
+    dent, ensemble = (
+        Dent(replace(DENT["small"], batch_size=12, steps=2)),
+        AutoAttack("linf", 0.15, ("apgd-ce",), steps=5),
+    )
+    base, expected = builders.base(), []
+    for first in (0, 12):
+        points, truth = POINTS[first : first + 12], LABELS[first : first + 12]
+        own = [seed("module start", example_id) for example_id in IDS[first : first + 12]]
+
+        def adapting(images: torch.Tensor) -> torch.Tensor:
+            return dent.adapt(base, None, images.detach(), seed("module", 0)).logits(images)
+
+        sent = ensemble.run(adapting, points, truth, generators=own).images
+        expected.append(dent.adapt(base, None, sent, seed("defender", first // 12)).logits(sent).argmax(1))
+    answers = play(game(dent, on_module=ensemble))
+    assert torch.equal(answers.prediction, torch.cat(expected))
+    assert answers.correct.sum() < play(game(dent)).correct.sum()
 
 
 class Choosing(Frozen):

@@ -143,7 +143,7 @@ class Game:
         starts: Iteration and example ids to the generators of an attack's random starts.
         tick: Called before every forward pass; may raise.
         attack: A model space attack; None for points that are perturbed already, or not at all.
-        on_module: AutoAttack on the defence itself, adapting at every pass; None for another attack.
+        on_module: AutoAttack on a defence without memory itself, adapting at every pass; None for another attack.
         leaks: Whether the attacker begins a round from the defender's state.
         sorts: Whether examples come sorted by label within windows of two rounds.
         first_round: Number of the first round played here, for defences without memory whose rounds are cut into
@@ -277,7 +277,6 @@ class Game:
         assert ensemble is not None  # noqa: S101
 
         def module(images: Tensor) -> Tensor:
-            self.defence.restore({})
             adapted = self.defence.adapt(self.base, self.training, images.detach(), self.seed("module", 0))
             return adapted.logits(images)
 
