@@ -136,11 +136,11 @@ def test_the_defender_s_randomness_is_not_the_attacker_s() -> None:
 
     played = game(Rmc(SMALL_RMC), attack(iterations=1), training=builders.training(60))
     list(replace(played, seed=watched).play(POINTS[:2], LABELS[:2], IDS[:2]))
-    attacker = {purpose for purpose in asked if purpose.startswith("simulation")}
-    defender = {purpose for purpose in asked if purpose.startswith("defender")}
-    assert attacker
-    assert defender
-    assert attacker | defender == set(asked)
+    attacker = ["simulation 0", "simulation 1", "simulation chosen", "simulation end"]
+    assert set(asked) == {*attacker, "defender", "defender end"}
+    # Drawn after the attacker has moved: once to answer, once to calibrate, in each round.
+    assert [purpose for purpose in asked if purpose.startswith("defender")] == ["defender", "defender end"] * 2
+    assert asked[-2:] == ["defender", "defender end"]
 
 
 def test_memory_makes_a_later_answer_depend_on_the_rounds_before() -> None:
