@@ -202,8 +202,8 @@ def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int
     With d the distance to the bound, s the standard error the side towards it stands for, z at alpha / 2 and z' at 0.8:
     n ((z + z') s / d)^2 examples in all, since intervals shrink with 1/sqrt(n). Of a proportion v that is held against
     b exactly: the sample size of its test, ((z sqrt(b(1-b)) + z' sqrt(v(1-v))) / d)^2, continuity-corrected (Fleiss,
-    Levin and Paik 2003, eq. 4.19); of one that is 0 or 1, log(alpha / 2) over the log of what is left. What a sample
-    may have missed altogether shrinks with 1/n (:func:`unseen_share`).
+    Levin and Paik 2003, eq. 4.19); of one that is 0 or 1, log(alpha / 2) over the log of what is left. What
+    :func:`widen` added shrinks with 1/n.
 
     Args:
         evidence: Undecided.
@@ -231,14 +231,11 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
     gap = abs(bound - value)
     width = found[1] - value if bound > value else value - found[0]
     own = stored[1] - value if bound > value else value - stored[0]
-    if evidence.stored == evidence.judged or evidence.judged.method != "bootstrap":
-        own = width
-    critical = _NORMAL.inv_cdf(1 - alpha / 2) + _NORMAL.inv_cdf(POWER)
-    needed = n * (critical * own / Z / gap) ** 2
-    if width > own and n > 0:
-        # What was added shrinks with 1/n: it must have left the room that the other part takes, half of it at most.
-        needed = max(needed, n * (width - own) / gap * (2 if own > 0 else math.log(alpha / 2) / math.log(ALPHA / 2)))
-    return needed
+    spread = own / Z * (_NORMAL.inv_cdf(1 - alpha / 2) + _NORMAL.inv_cdf(POWER))
+    added = max(0.0, width - own) * math.log(alpha / 2) / math.log(ALPHA / 2)
+    # With x = sqrt(n / n') the side is spread x + added x^2, which is to be the distance.
+    root = 2 * gap / (spread + math.sqrt(spread**2 + 4 * added * gap))
+    return n / root**2 if root > 0 else math.inf
 
 
 def _trials(value: float, bound: float, alpha: float) -> float:

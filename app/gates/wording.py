@@ -80,11 +80,10 @@ def by_value(value: float, bound: float, outcome: Outcome, side: Side) -> str:
 
 def no_interval(evidence: Evidence) -> str:
     """Say why a number decides nothing."""
-    if evidence.why:
-        return evidence.why
+    reason = "it has no interval, so nobody knows how far it may be off"
     if ends(evidence.stored) is not None:
-        return f"all {evidence.stored.n} examples are alike, which shows nothing about those not seen"
-    return "it has no interval, so nobody knows how far it may be off"
+        reason = f"all {evidence.stored.n} examples are alike, which shows nothing about those not seen"
+    return reason + (f"; {evidence.why}" if evidence.why else "")
 
 
 def by_interval(
@@ -108,7 +107,7 @@ def by_interval(
     else:
         reason = f"the interval {interval} holds {number(bound)}"
     if evidence.judged != evidence.stored and ends(evidence.stored) is not None:
-        reason += f" (stored as {told(evidence.stored)}, widened for what {evidence.stored.n} examples may not show)"
+        reason += f" ({told(evidence.stored)} as measured, widened for what {evidence.stored.n} examples may not show)"
     if further is not None:
         reason += f"; about {further:,} further examples would probably decide it"
     return reason + (f"; {evidence.why}" if evidence.why else "")

@@ -1,0 +1,123 @@
+"""When a number of two audits means the same: which parameters it does not depend on, and which of the rest differ.
+
+A parameter counts unless it is named here, so that one nobody thought of keeps audits apart instead of mixing them up.
+What belongs to the model as it is served (``design_temperature``, ``sigma``) is part of what is compared, and does not
+count.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.contracts.families import params_contract
+from app.contracts.policies import MetricName
+from app.gates.ranges import named
+
+_BINNED = frozenset({"ece", "ece_centre", "mce", "cce", "cce_system", "acce", "dece", "brier_ece"})
+_AT_ALL = frozenset({"kind"})
+
+
+def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """Return in words which parameters change what a metric means, and differ between an audit and its baseline.
+
+    Args:
+        metric: Full name.
+        now: Parameters of the audit's check.
+        then: Those of the baseline's.
+    """
+    asked = named(metric)
+    first, second = _meaning(asked, now), _meaning(asked, then)
+    return [
+        f"{name} is {_told(first.get(name))} here and {_told(second.get(name))} in the baseline"
+        for name in dict.fromkeys([*first, *second])
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _meaning(asked: MetricName, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that count; one that an older version did not have is at its default."""
+    fields = params_contract(asked.family).model_fields.items()
+    filled = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
+    idle = _IDLE[asked.family](asked) | ({"bins"} if asked.name not in _BINNED else set()) | _AT_ALL
+    counting = {name: value for name, value in (filled | dict(params)).items() if name not in idle}
+    if counting.get("outliers"):
+        # At which radii is in the metric's name.
+        counting["outliers"] = counting["outliers"].get("dataset")
+    if "defence" in asked.qualifiers and "defences" in counting:
+        chosen = [one for one in counting["defences"] if one.get("name") == asked.qualifiers["defence"]]
+        counting["defences"] = chosen
+    return counting
+
+
+def _uncertainty_span(asked: MetricName) -> set[str]:
+    every = set(params_contract("uncertainty_span").model_fields)
+    if asked.name == "robust_accuracy":
+        return every - {"robust_accuracy"}
+    if asked.name == "clean_accuracy" or asked.qualifiers.get("arm") == "clean":
+        return every - {"bins"}
+    idle = {"attacks", "robust_accuracy"}
+    if "epsilon" not in asked.qualifiers:
+        idle.add("outliers")
+    if asked.name != "mus_worst" and asked.qualifiers.get("attack") != "transfer":
+        idle.add("transfer_model")
+    return idle
+
+
+def _temperature_attack(asked: MetricName) -> set[str]:
+    every = set(params_contract("temperature_attack").model_fields)
+    arm = asked.qualifiers.get("arm")
+    if asked.name == "clean_accuracy":
+        return every
+    idle = {"design_temperature"}
+    if arm is not None:
+        idle.add("arms")
+    if "recipe" in asked.qualifiers:
+        idle.add("recipes")
+    if asked.name in ("ece", "mce", "mean_confidence", "temperature"):
+        idle |= {"recipes", "query_budget", "time_budget_s"}
+    if arm in ("as_served", "transfer"):
+        idle |= {"validation_samples", "validation_dataset"}
+    if arm not in (None, "optimized"):
+        idle |= {"temperature_evaluations", "temperature_search"}
+    if arm not in (None, "transfer"):
+        idle.add("source_model")
+    return idle
+
+
+def _certified_calibration(asked: MetricName) -> set[str]:
+    if asked.name == "robust_accuracy":
+        return set(params_contract("certified_calibration").model_fields) - {"robust_accuracy"}
+    # Where it was attacked is in the metric's name.
+    idle = {"radii", "solvers", "ace_attacks", "attack_radius", "sigma", "noise", "robust_accuracy"}
+    if "attack" not in asked.qualifiers:
+        idle |= {"attack_steps", "attack_draws"}
+    if asked.name not in ("cce", "cce_system", "cbs", "acce", "dece", "brier_ece"):
+        idle.add("confidence_bound")
+    return idle
+
+
+def _transductive_attack(asked: MetricName) -> set[str]:
+    if asked.name == "static_accuracy":
+        return set(params_contract("transductive_attack").model_fields)
+    idle = {"repeats", "round_timeout_s"}
+    if "attack" in asked.qualifiers:
+        idle.add("attacks")
+    if asked.name == "static_robustness":
+        idle |= {"defences", "iterations", "order", "state", "training_dataset"}
+    if asked.name == "clean_accuracy":
+        idle |= {"attacks", "norm", "epsilon", "step_size", "steps", "iterations", "state", "autoattack_queries"}
+    return idle
+
+
+_IDLE: dict[str, Callable[[MetricName], set[str]]] = {
+    "uncertainty_span": _uncertainty_span,
+    "temperature_attack": _temperature_attack,
+    "certified_calibration": _certified_calibration,
+    "transductive_attack": _transductive_attack,
+}
+"""By family: the parameters a metric does not depend on."""
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "not given" if value in (None, []) else str(value)

@@ -1,0 +1,64 @@
+"""The shipped policies: what they are made of, and that each number is accounted for."""
+
+import pytest
+
+from app.contracts.families import METRICS
+from app.contracts.policies import Policy, PolicySource, parse_metric
+from app.gates import presets
+from app.gates.verdict import Measured, judge
+
+NAMES = sorted(presets.RESERVED)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_is_a_policy_of_its_name(name: str) -> None:
+    policy = presets.get(name)
+    assert policy.name == name
+    assert Policy.model_validate_json(policy.model_dump_json()) == policy
+
+
+def test_there_is_no_other() -> None:
+    assert set(presets.POLICIES) == presets.RESERVED == {"lenient", "standard", "strict"}
+    with pytest.raises(KeyError):
+        presets.get("release")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_family_is_asked_about_and_none_is_required(name: str) -> None:
+    rules = presets.get(name).rules
+    assert {parse_metric(rule.metric).family for rule in rules} == set(METRICS)
+    assert not any(rule.required for rule in rules)
+
+
+def test_the_stricter_preset_never_asks_less() -> None:
+    for demand in presets.DEMANDS:
+        ascending = sorted(demand.bounds)
+        assert list(demand.bounds) == (ascending if demand.asks == "min" else ascending[::-1]), demand.metric
+
+
+def test_strict_doubts_more_and_corrects() -> None:
+    strict = presets.get("strict")
+    assert (strict.doubts, strict.correction) == ("warning", "holm")
+    assert all(rule.severity == "block" for rule in strict.rules)
+
+
+def test_every_number_is_described_with_where_it_is_from() -> None:
+    lines = presets.describe().splitlines()
+    for name in NAMES:
+        for rule in presets.get(name).rules:
+            (line,) = [one for one in lines if f"`{rule.metric}` | {presets._ASKED[_asked(rule)]} " in one]
+            assert f" {presets.number(getattr(rule, _asked(rule)))} " in line
+    assert {line.count(" | ") for line in lines if line.startswith("| `")} == {len(NAMES) + 2}
+    assert all(len(demand.why) > 40 for demand in presets.DEMANDS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_audit_of_nothing_a_preset_asks_about_does_not_pass(name: str) -> None:
+    source = PolicySource(id=None, name=name, version=None, digest="sha256:0")
+    judgement = judge(presets.get(name), source, Measured("aud_1", []))
+    assert judgement.verdict == "errored"
+    assert "nothing was tested" in judgement.headline
+
+
+def _asked(rule) -> str:
+    return next(name for name in ("max", "min", "max_regression") if getattr(rule, name) is not None)
