@@ -11,6 +11,9 @@ from torch import nn
 from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
 from tests.defences import builders
 from tests.families.in_memory import Context, run_check
+from workers.attacks.carlini_wagner import RaiseWrongConfidence
+from workers.attacks.model_space import ModelSpaceAttack, RaiseCrossEntropy
+from workers.attacks.pgd import PGD
 from workers.defences import registry
 from workers.defences.copies import Frozen
 from workers.defences.identity import Identity, IdentityParams
@@ -236,6 +239,72 @@ def test_a_round_that_takes_too_long_fails_its_game(monkeypatch: pytest.MonkeyPa
     params = parameters({"name": "dent", "changes": {"batch_size": 20}}, attacks=["transfer_pgd"], round_timeout_s=50)
     (reason,) = set(check(params)[1][game_of("dent", "clean", 0)]["failed"].to_pylist())
     assert reason == "a round took longer than round_timeout_s, 50 s"
+
+
+def test_the_time_of_a_round_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rounds of six passes each, a second a pass: longer than eight seconds together, not alone."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(family.time, "monotonic", lambda: float(next(clock)))
+    dent = {"name": "dent", "changes": {"batch_size": 20, "steps": 3}}
+    params = parameters(dent, attacks=["transfer_pgd"], round_timeout_s=8)
+    assert check(params)[1][game_of("dent", "clean", 0)]["failed"].null_count == 40
+
+
+class Seen(Exception):
+    """In place of a game: what it would have been played with."""
+
+
+def game_seen(monkeypatch: pytest.MonkeyPatch, params: TransductiveAttackParams, stage: str) -> dict[str, Any]:
+    seen: list[dict[str, Any]] = []
+
+    def watched(*given: Any, **more: Any) -> None:
+        seen.append(more | {"defence": given[0], "seed": given[3]})
+        raise Seen
+
+    monkeypatch.setattr(family, "Game", watched)
+    shard = Shard(stage, 0, 40)
+    further = {"training_dataset": (builders.images(0, 60), builders.labels(0, 60))}
+    FAMILY.run(params, shard, Context(builders.base(), (POINTS, LABELS), shard, 40, 40, {}, {}, further=further))
+    return seen[0]
+
+
+def test_games_are_played_as_the_parameters_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parameters("dent", "rmc", attacks=["fpa", "gmsa_min"], training_dataset="dat_1", iterations=2)
+    dent, rmc = (game_seen(monkeypatch, params, f"{name}.gmsa_min.0") for name in ("dent", "rmc"))
+    search = PGD("linf", 0.15, 0.05, 4, random_start=True)
+    # DENT is attacked by fourteen runs, and what is sent has to beat the clean batch; RMC until it is wrong.
+    assert dent["attack"] == ModelSpaceAttack("gmsa_min", RaiseWrongConfidence(search), 2, start_at="clean")
+    assert rmc["attack"] == ModelSpaceAttack(
+        "gmsa_min", RaiseCrossEntropy(search), 2, start_at="one", stop_at_first_success=True
+    )
+    assert (dent["leaks"], dent["sorts"], dent["on_module"]) == (False, False, None)
+    turned = params.model_copy(update={"order": "adversarial", "state": "leaking"})
+    leaking = game_seen(monkeypatch, turned, "rmc.fpa.0")
+    assert (leaking["leaks"], leaking["sorts"]) == (True, True)
+
+
+def test_each_repeat_draws_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parameters("dent", "identity", attacks=["fpa"], repeats=2)
+    seeds = [
+        game_seen(monkeypatch, params, stage)["seed"]("defender", 0).initial_seed()
+        for stage in ("dent.fpa.0", "dent.fpa.1", "identity.fpa.0", "dent.clean.0")
+    ]
+    assert len(set(seeds)) == 3
+    # The defender draws the same whatever it is attacked by, so that its games can be compared.
+    assert seeds[3] == seeds[0]
+
+
+def test_rounds_that_belong_together_are_never_cut() -> None:
+    def grains(**changes: Any) -> dict[str, int | None]:
+        params = parameters("dent", "rmc", "tadv", attacks=["fpa"], training_dataset="dat_1", **changes)
+        found, done = {}, {"static": None}
+        while (stage := FAMILY.next_stage(params, done)) is not None:
+            found[stage.name.split(".")[0]], done[stage.name] = stage.grain, None
+        return found
+
+    assert grains() == {"dent": 64, "rmc": family.WHOLE, "tadv": family.WHOLE}
+    # A window is two batches.
+    assert grains(order="adversarial")["dent"] == 128
 
 
 @pytest.mark.parametrize(
