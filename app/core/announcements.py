@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from app.contracts.webhooks import AuditEvent, WebhookEvent
+from app.contracts.webhooks import AuditEvent, WebhookEvent, WebhookMessage
 from app.core.ids import new_id
 from app.core.tables import AuditRow, DeliveryRow, WebhookRow
 from app.core.tables.base import utc_now
@@ -57,11 +57,7 @@ def announce(session: Session, audit_id: str, event: AuditEvent, data: Mapping[s
 def leave_message(session: Session, webhook_id: str, event: WebhookEvent, data: Mapping[str, Any]) -> str:
     """Leave a message for one webhook, due now, and return its id."""
     now, message_id = utc_now(), new_id("dlv")
-    payload = {
-        "type": event,
-        "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "data": dict(data),
-    }
+    payload = WebhookMessage(type=event, timestamp=now, data=dict(data)).model_dump(mode="json")
     session.execute(
         insert(DeliveryRow).values(
             id=message_id, webhook_id=webhook_id, event=event, payload=payload, due_at=now, log=[], created_at=now

@@ -1,0 +1,85 @@
+"""Webhooks in a database, a deliverer that may reach this machine, and receivers that hold a request open."""
+
+import threading
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from standardwebhooks.webhooks import Webhook
+
+from app.core.announcements import leave_message
+from app.core.database import Database
+from app.core.ids import new_id
+from app.core.settings import Settings
+from app.core.tables import DeliveryRow, WebhookRow
+from app.webhooks.delivery import Deliverer
+from app.webhooks.signing import new_secret, stored
+from tests.rows import add_project
+from tests.scripted import Asked, answering
+
+LOCAL = ["127.0.0.0/8"]
+
+
+def add_webhook(database: Database, url: str, *, project_id: str | None = None, **values: Any) -> tuple[str, str]:
+    """Store a webhook and return its id and its secret."""
+    secret = new_secret()
+    row = WebhookRow(
+        **{
+            "id": new_id("whk"),
+            "project_id": project_id or add_project(database),
+            "url": url,
+            "events": ["*"],
+            "description": "",
+            "secrets": [stored(secret)],
+            **values,
+        }
+    )
+    with database.write() as session:
+        session.add(row)
+    return row.id, secret
+
+
+def leave(database: Database, webhook_id: str, count: int = 1) -> list[str]:
+    """Leave pings for a webhook and return their ids."""
+    with database.write() as session:
+        return [leave_message(session, webhook_id, "ping", {"webhook": webhook_id}) for _ in range(count)]
+
+
+def deliverer(database: Database, **options: Any) -> Deliverer:
+    """Return a deliverer that may connect to this machine."""
+    return Deliverer(Settings(endpoint_allowed_networks=LOCAL), database, **options)
+
+
+def send_all(sending: Deliverer, now: datetime | None = None) -> int:
+    """Send what is due until nothing is, and return how many attempts that took."""
+    begun = 0
+    while count := sending.begin(now):
+        begun += count
+        assert sending.settle(20)
+    return begun
+
+
+def delivery(database: Database, delivery_id: str) -> DeliveryRow:
+    """Read a delivery."""
+    with database.read() as session:
+        return session.get_one(DeliveryRow, delivery_id)
+
+
+def verified(asked: Asked, secret: str) -> Any:
+    """Return what a receiver with that secret reads, or raise."""
+    return Webhook(secret).verify(asked.body, asked.headers)
+
+
+class Holding:
+    """Answers nothing until it is released; as an answerer of :func:`tests.scripted.serving`."""
+
+    def __init__(self) -> None:
+        self.arrived, self._released = threading.Semaphore(0), threading.Event()
+
+    def __call__(self, handler: BaseHTTPRequestHandler, asked: Asked) -> None:
+        self.arrived.release()
+        assert self._released.wait(30)
+        answering({})(handler, asked)
+
+    def release(self) -> None:
+        self._released.set()
