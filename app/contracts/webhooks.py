@@ -24,7 +24,7 @@ class WebhookMessage(Read):
     timestamp: datetime = Field(description="When it happened (UTC).")
     data: dict[str, Any] = Field(
         description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
-        "read the rest with. Of a ping: `webhook`.",
+        "read the rest with; `audit.judged` also names the `judgement`. Of a ping: `webhook`.",
         examples=[
             {"audit": "aud_...", "state": "succeeded", "verdict": "passed", "model": "mdl_...", "dataset": "dat_..."}
         ],
