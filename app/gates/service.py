@@ -30,7 +30,7 @@ from app.gates.verdict import judge
 from app.web.problems import ConflictError, ProblemError
 from app.web.services import Services
 
-__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of"]
+__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of", "weigh_audit"]
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,19 @@ def judge_audit(services: Services, project_id: str, audit_id: str, request: Jud
         ConflictError: It has not ended.
         InvalidRequestError: There is no such policy or baseline; ``errors`` points at ``/policy`` or ``/baseline``.
     """
+    judgement, document = weigh_audit(services, project_id, audit_id, request)
+    with services.database.write() as session:
+        return _store(session, audit_id, judgement, document, is_own=False)
+
+
+def weigh_audit(
+    services: Services, project_id: str, audit_id: str, request: JudgementRequest
+) -> tuple[Judgement, dict[str, Any]]:
+    """Return what :func:`judge_audit` would store, and the policy's document; nothing is stored.
+
+    Raises:
+        ProblemError: As :func:`judge_audit`.
+    """
     with services.database.read() as session:
         audit = repository.find_audit(session, project_id, audit_id)
         if audit is None:
@@ -78,9 +91,7 @@ def judge_audit(services: Services, project_id: str, audit_id: str, request: Jud
                 "POST /v1/baselines, or give the id of an audit.",
                 pointer="/baseline",
             )
-    judgement = _judge(services, Case(audit, chosen, policy, baseline))
-    with services.database.write() as session:
-        return _store(session, audit_id, judgement, chosen.document, is_own=False)
+    return _judge(services, Case(audit, chosen, policy, baseline)), chosen.document
 
 
 def judgement_of(session: Session, audit_id: str) -> Judgement | None:
