@@ -2,11 +2,14 @@
 
 import click
 
-from app.cli.audits import audit
+from app.cli.audits import audit, judge
 from app.cli.database import migrate
+from app.cli.doctor import doctor
+from app.cli.gate import gate
 from app.cli.health import health
 from app.cli.keys import keys
-from app.cli.language import resources
+from app.cli.language import resources as language
+from app.cli.policies import baselines, policies
 from app.cli.resources import datasets, models
 from app.cli.serve import serve
 from app.cli.worker import worker
@@ -17,10 +20,14 @@ from app.cli.worker import worker
 def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
-    `serve` runs everything on one machine. The other commands either tend an installation (migrate, worker, health,
-    keys, resources) or talk to a running service over HTTP (models, datasets, audit).
+    `gate` answers a pipeline's one question, may this model ship, with a service of its own or one that runs. `serve`
+    runs everything on one machine. The other commands either tend an installation (migrate, worker, health, doctor,
+    keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines).
     """
 
 
-for command in (serve, worker, migrate, health, keys, resources, models, datasets, audit):
+for command in (
+    *(gate, serve, worker, migrate, health, doctor, keys, language),
+    *(models, datasets, audit, judge, policies, baselines),
+):
     main.add_command(command)

@@ -2,22 +2,41 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from app.cli.exits import Exit
+from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
+from app.cli.gate_files import is_file, read_checks, read_gate_file
+from app.cli.outputs import FORMATS
+from app.cli.progress import progress_display
 from app.cli.remote import with_client
-from app.cli.resources import read_json
+from app.cli.uploads import read_object
+from app.cli.verdicts import print_judgement
 from app.client import Client, WaitTimeoutError
 from app.contracts.audits import AuditRead
 from app.contracts.estimates import Estimate
 from app.contracts.states import RunState
 from app.reports.numbers import interval, told
 
-SPEC = click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command what an audit can be described by: a file, and options that go before what it says."""
+    for option in (
+        click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with."),
+        click.option("--policy", help="Policy to judge it by: a file, or the name of one."),
+        click.option("--seed", type=click.IntRange(min=0), help="Seed."),
+        click.option("--samples", type=click.IntRange(min=2), help="Examples drawn."),
+        click.option("--checks", type=_FILE, help="What to run, YAML or JSON."),
+        click.option("--data", help="Id of the dataset."),
+        click.option("--model", help="Id of the model."),
+        click.argument("spec", type=_FILE, required=False),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -26,36 +45,57 @@ def audit() -> None:
 
 
 @audit.command()
-@SPEC
+@spec_options
 @with_client
-def submit(client: Client, spec: Path) -> None:
+def submit(client: Client, /, **options: Any) -> None:
     """Submit the audit described in SPEC, a JSON file as POST /v1/audits takes it, and print its id."""
-    click.echo(client.submit(**read_spec(spec)).id)
+    click.echo(client.submit(**described(options)).id)
 
 
-@audit.command()
-@SPEC
+@audit.command(epilog=exit_table())
+@spec_options
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the HTML report here.")
 @with_client
-def run(client: Client, spec: Path, timeout: float | None, report: Path | None) -> None:
+def run(client: Client, /, timeout: float | None, report: Path | None, **options: Any) -> None:
     """Submit the audit described in SPEC, follow it to its end and print its numbers.
 
-    Ends with status 0 when every check succeeded, 4 when one did not, 5 when the time ran out.
+    With a policy the verdict is printed and decides how it ends; without, it ends with status 0 when every check
+    succeeded.
     """
-    audit_id = client.submit(**read_spec(spec)).id
-    click.echo(audit_id, err=True)
-    try:
-        with progress_display() as show:
-            ended = client.wait(audit_id, timeout_s=timeout, progress=show)
-    except WaitTimeoutError as error:
-        click.echo(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
-        sys.exit(Exit.TIMED_OUT)
-    if report is not None:
-        report.write_bytes(client.report(audit_id))
-    print_results(ended)
-    if ended.state != RunState.SUCCEEDED:
-        sys.exit(Exit.COULD_NOT_RUN)
+    with ending_as_documented():
+        spec = described(options)
+        audit_id = client.submit(**spec).id
+        click.echo(audit_id, err=True)
+        is_judged = spec.get("policy") is not None
+        try:
+            with progress_display() as show:
+                ended = client.wait(audit_id, timeout_s=timeout, progress=show, until_judged=is_judged)
+        except WaitTimeoutError as error:
+            click.echo(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
+            sys.exit(Exit.TIMED_OUT)
+        if report is not None:
+            report.write_bytes(client.report(audit_id))
+        print_results(ended)
+        if ended.judgement is not None:
+            click.echo()
+            print_judgement(ended.judgement)
+            sys.exit(OF_VERDICT[ended.judgement.verdict])
+        if ended.state != RunState.SUCCEEDED:
+            sys.exit(Exit.COULD_NOT_RUN)
+
+
+@audit.command("list")
+@click.option("--state", type=click.Choice(list(RunState)), help="Only in this state.")
+@click.option("--model", help="Only of this model, by its id.")
+@click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="Only with this verdict.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="How many at most.")
+@with_client
+def list_audits(client: Client, /, limit: int, **filters: str | None) -> None:
+    """List the project's audits, newest first."""
+    for _, one in zip(range(limit), client.audits(**filters), strict=False):
+        kinds = ", ".join(one.kinds)
+        click.echo(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {one.verdict or '-':<12}  {kinds}")
 
 
 @audit.command()
@@ -76,7 +116,15 @@ def cancel(client: Client, audit_id: str) -> None:
 
 @audit.command()
 @click.argument("audit_id")
-@click.option("--format", "wanted", type=click.Choice(["html", "json"]), default="html", show_default=True)
+@with_client
+def retry(client: Client, audit_id: str) -> None:
+    """Run again what failed of an audit."""
+    click.echo(client.retry(audit_id).state)
+
+
+@audit.command()
+@click.argument("audit_id")
+@click.option("--format", "wanted", type=click.Choice(list(FORMATS)), default="html", show_default=True)
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]"
 )
@@ -90,59 +138,49 @@ def report(client: Client, audit_id: str, wanted: str, output: Path | None) -> N
         sys.stdout.buffer.write(content)
 
 
-def read_spec(path: Path) -> dict[str, Any]:
-    """Return the body of POST /v1/audits in a file; a missing field is told by the service, with the others."""
-    spec = read_json(path)
-    return {"model": "", "dataset": "", "checks": [], **spec}
+@audit.command()
+@click.argument("audit_id")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: AUDIT_ID.zip]")
+@with_client
+def bundle(client: Client, audit_id: str, output: Path | None) -> None:
+    """Fetch what `seatrial replay` runs an audit again from."""
+    click.echo(client.bundle(audit_id, output or Path(f"{audit_id}.zip")))
 
 
-@contextmanager
-def progress_display() -> Iterator[Callable[[AuditRead], None]]:
-    """Yield what :meth:`Client.wait` calls: live bars on a terminal, a line per change elsewhere."""
-    if not sys.stderr.isatty():
-        yield _plain_lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[left]}"), console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(audit: AuditRead) -> None:
-            for check in audit.checks:
-                if check.id not in tasks:
-                    tasks[check.id] = bars.add_task(check.kind, total=None, left="")
-                stage = check.progress.stage or check.state
-                bars.update(
-                    tasks[check.id],
-                    description=f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}",
-                    completed=check.progress.done,
-                    total=check.progress.total or None,
-                    left=_left(check.progress.remaining_s),
-                )
-
-        yield show
+@click.command(epilog=exit_table())
+@click.argument("audit_id")
+@click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
+@click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
+@with_client
+def judge(client: Client, audit_id: str, policy: str, baseline: str | None) -> None:
+    """Judge an audit that has ended by any policy; nothing is run again, and its own verdict stays as it is."""
+    with ending_as_documented():
+        asked = read_gate_file(Path(policy)).policy() if is_file(policy) else policy
+        judgement = client.judge(audit_id, asked, baseline=baseline)
+        print_judgement(judgement)
+        sys.exit(OF_VERDICT[judgement.verdict])
 
 
-def _left(remaining_s: float | None) -> str:
-    return f"about {remaining_s:.0f} s left" if remaining_s else ""
+def described(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of POST /v1/audits; a missing field is told by the service, with the others.
 
-
-def _plain_lines() -> Callable[[AuditRead], None]:
-    told: dict[str, str] = {}
-
-    def show(audit: AuditRead) -> None:
-        for check in audit.checks:
-            # A line per state, stage and quarter of it: enough for a log.
-            done, total = check.progress.done, check.progress.total
-            quarter = 25 * (4 * done // total) if total else 0
-            line = f"{check.kind}: {check.state} {check.progress.stage or ''} {quarter} %"
-            if told.get(check.id) != line:
-                told[check.id] = line
-                click.echo(line, err=True)
-
-    return show
+    Raises:
+        BadRequestError: A file is not what it should be.
+    """
+    spec: dict[str, Any] = {"model": "", "dataset": "", "checks": []}
+    if options["spec"] is not None:
+        spec |= read_object(options["spec"])
+    if options["policy"] is not None and is_file(options["policy"]):
+        file = read_gate_file(Path(options["policy"]))
+        said = {"checks": file.checks, "samples": file.samples, "seed": file.seed}
+        spec |= {name: value for name, value in said.items() if value} | {"policy": file.policy()}
+    elif options["policy"] is not None:
+        spec["policy"] = options["policy"]
+    if options["checks"] is not None:
+        spec["checks"] = read_checks(options["checks"])
+    given = {"model": options["model"], "dataset": options["data"]}
+    given |= {name: options[name] for name in ("samples", "seed", "baseline")}
+    return spec | {name: value for name, value in given.items() if value is not None}
 
 
 def print_results(audit: AuditRead) -> None:

@@ -1,18 +1,34 @@
 """What every command that talks to a service shares: its address, its key, and how an error is told."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from app.cli.exits import as_click
+from app.cli.exits import BadRequestError, as_click
 from app.client import Client, ClientError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 KEY = click.option("--key", envvar="SEATRIAL_KEY", help="API key.  [env: SEATRIAL_KEY]")
+
+
+@contextmanager
+def connected(url: str, key: str | None) -> Iterator[Client]:
+    """Give a client of a service.
+
+    Raises:
+        BadRequestError: That is no address.
+    """
+    try:
+        client = Client(url, key)
+    except ValueError as error:
+        raise BadRequestError(str(error)) from error
+    with client:
+        yield client
 
 
 def with_client(command: Callable[Concatenate[Client, P], T]) -> Callable[..., T]:
@@ -31,7 +47,7 @@ def with_client(command: Callable[Concatenate[Client, P], T]) -> Callable[..., T
     @functools.wraps(command)
     def called(*args: Any, url: str, key: str | None, **options: Any) -> T:
         try:
-            with Client(url, key) as client:
+            with connected(url, key) as client:
                 return command(client, *args, **options)
         except ClientError as error:
             raise as_click(error) from error

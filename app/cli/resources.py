@@ -1,13 +1,11 @@
 """``seatrial models`` and ``seatrial datasets``: upload and list."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from app.cli.exits import BadRequestError
 from app.cli.remote import with_client
+from app.cli.uploads import read_object
 from app.client import Client
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -23,18 +21,6 @@ def datasets() -> None:
     """Upload and list datasets."""
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, or end with a sentence."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        value = error
-    if isinstance(value, dict):
-        return value
-    found = value if isinstance(value, ValueError) else f"it holds a {type(value).__name__}"
-    raise BadRequestError(f"{path} must hold one JSON object: {found}")
-
-
 @models.command("add")
 @click.argument("file", type=_FILE, required=False)
 @click.option("--manifest", type=_FILE, help="JSON file saying what the weights in FILE are.")
@@ -46,9 +32,9 @@ def read_json(path: Path) -> dict[str, Any]:
 def add_model(client: Client, file: Path | None, manifest: Path | None, endpoint: Path | None, wait: int) -> None:
     """Upload FILE (one .safetensors, or an archive of a folder), or name an endpoint, and print the model's id."""
     if endpoint is not None and file is None and manifest is None:
-        model = client.add_endpoint(read_json(endpoint), wait_s=wait)
+        model = client.add_endpoint(read_object(endpoint), wait_s=wait)
     elif endpoint is None and file is not None and manifest is not None:
-        model = client.add_model(file, read_json(manifest), wait_s=wait)
+        model = client.add_model(file, read_object(manifest), wait_s=wait)
     else:
         raise click.UsageError("give FILE and --manifest, or --endpoint alone")
     click.echo(model.id)
@@ -72,7 +58,7 @@ def add_dataset(client: Client, file: Path, manifest: Path) -> None:
 
     Images: .npz, .parquet or an archive of image folders. Texts: .csv, .jsonl, .parquet, or .conllu of tagged ones.
     """
-    dataset = client.add_dataset(file, read_json(manifest))
+    dataset = client.add_dataset(file, read_object(manifest))
     click.echo(dataset.id)
     click.echo(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)
 

@@ -12,10 +12,17 @@ Errors::
     +-- ProblemResponseError   the service answered with a problem; ``.problem`` holds it
     +-- ServiceUnreachableError  no answer, also not when asked again
     +-- WaitTimeoutError       the audit goes on, the caller's patience ended
+        +-- NotJudgedError     it has ended, and its verdict does not come
 """
 
 from app.client.asynchronous import AsyncClient
-from app.client.errors import ClientError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from app.client.errors import (
+    ClientError,
+    NotJudgedError,
+    ProblemResponseError,
+    ServiceUnreachableError,
+    WaitTimeoutError,
+)
 from app.client.steps import Source
 from app.client.synchronous import Client
 
@@ -23,6 +30,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "NotJudgedError",
     "ProblemResponseError",
     "ServiceUnreachableError",
     "Source",

@@ -33,6 +33,10 @@ class WaitTimeoutError(ClientError):
     """The audit had not ended in time; it goes on."""
 
 
+class NotJudgedError(WaitTimeoutError):
+    """The audit has ended, and its verdict does not come."""
+
+
 def problem_of(answer: httpx.Response) -> ProblemResponseError:
     """Return the error an answer tells; one that is no problem document is told all the same."""
     try:

@@ -12,7 +12,7 @@ import httpx
 from pydantic import BaseModel
 
 from app.client.binding import listing, operation
-from app.client.errors import ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from app.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
 from app.client.retries import answered, backoff_s
 from app.client.sse import EventDecoder
 from app.client.steps import Item, Items, Pause, Read, Request, Source, Steps, Upload
@@ -155,7 +155,8 @@ class Operations:
             outage_s: Seconds the service may be away meanwhile.
 
         Raises:
-            WaitTimeoutError: It had not ended in time, or had ended and was not judged within a minute.
+            WaitTimeoutError: It had not ended in time.
+            NotJudgedError: It had ended, and was not judged within a minute.
             ServiceUnreachableError: The service was away for longer.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -176,7 +177,7 @@ class Operations:
                     ended_at = ended_at or seen_at
                     pause_s = POLL_S[0]
             if ended_at is not None and time.monotonic() - ended_at > JUDGED_S:
-                raise WaitTimeoutError(f"audit {audit_id} is {state} and not judged after {JUDGED_S:g} s")
+                raise NotJudgedError(f"audit {audit_id} is {state} and not judged after {JUDGED_S:g} s")
             if deadline is not None and time.monotonic() + pause_s > deadline:
                 raise WaitTimeoutError(f"audit {audit_id} is still {state} after {timeout_s:g} s")
             yield Pause(pause_s)
@@ -266,9 +267,10 @@ class Operations:
         return (yield from self._save(Request("GET", path, params=params, stream="bytes"), target))
 
     @operation
-    def bundle(self, audit_id: str, target: Path) -> Steps[Path]:
-        """Save all it takes to run an audit again and compare, but for model and data, and return the path."""
-        return (yield from self._save(Request("GET", f"/v1/audits/{_part(audit_id)}/bundle", stream="bytes"), target))
+    def bundle(self, audit_id: str, target: Path, *, inputs: bool = False) -> Steps[Path]:
+        """Save all it takes to run an audit again and compare, and return the path; model and data with ``inputs``."""
+        path, params = f"/v1/audits/{_part(audit_id)}/bundle", {"inputs": "true"} if inputs else {}
+        return (yield from self._save(Request("GET", path, params=params, stream="bytes"), target))
 
     @operation
     def judge(

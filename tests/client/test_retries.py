@@ -14,9 +14,9 @@ import pytest
 from app.client import (
     AsyncClient,
     Client,
+    NotJudgedError,
     ProblemResponseError,
     ServiceUnreachableError,
-    WaitTimeoutError,
     asynchronous,
     retries,
     synchronous,
@@ -286,7 +286,7 @@ def test_a_verdict_that_does_not_come_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr("app.client.operations.JUDGED_S", 0.0)
     one = asking(*[said({**AUDIT, "state": "succeeded"})] * 3)
-    with pytest.raises(WaitTimeoutError, match="succeeded and not judged"):
+    with pytest.raises(NotJudgedError, match="succeeded and not judged"):
         one.ask("wait", "aud_1", until_judged=True)
 
 

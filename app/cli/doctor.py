@@ -1,0 +1,232 @@
+"""``seatrial doctor``: looks at an installation, says what is missing, and prints the command that mends it."""
+
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+
+import click
+import httpx
+from packaging.requirements import Requirement
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.core.database import connect
+from app.core.migrations import is_current
+from app.core.queue import Bell
+from app.core.settings import Settings
+
+PACKAGE = "seatrial"
+FREE_BYTES = 2**30
+PROGRAM_S = 120.0
+
+_TORCH = (
+    "import torch; "
+    "names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]; "
+    "print(torch.__version__); print(', '.join(names))"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look found.
+
+    Attributes:
+        what: What was looked at.
+        told: What was found.
+        mend: The command that mends it; empty where nothing is missing.
+        is_needed: Whether Seatrial does without.
+    """
+
+    what: str
+    told: str
+    mend: str = ""
+    is_needed: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``missing``, or ``optional`` for what is missing and not needed."""
+        return "ok" if not self.mend else "missing" if self.is_needed else "optional"
+
+
+@click.command()
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder everything is written under.  [default: SEATRIAL_HOME or .seatrial]",
+)
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Port to serve on.")
+def doctor(home: Path | None, port: int) -> None:
+    """Check the installation: each part is ok, or missing with the command that mends it.
+
+    Ends with status 0 when nothing that is needed is missing, else 1. Changes nothing.
+    """
+    if home is not None:
+        os.environ["SEATRIAL_HOME"] = str(home.absolute())
+    missing = 0
+    for finding in look(port):
+        click.echo(f"{finding.verdict:<8}  {finding.what}: {finding.told}")
+        if finding.mend:
+            click.echo(f"{'':<8}  mend: {finding.mend}")
+        missing += finding.verdict == "missing"
+    sys.exit(1 if missing else 0)
+
+
+def look(port: int) -> Iterator[Finding]:
+    """Look at everything there is to look at, one after the other."""
+    yield Finding("python", platform.python_version())
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        told = "; ".join(f"SEATRIAL_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors())
+        yield Finding("settings", told, "set these variables as the README's table says")
+        return
+    yield from packages(is_worker_needed=not settings.is_distributed)
+    looks: list[Callable[[Settings], Finding]] = [device, resources, folder, database]
+    if settings.is_distributed:
+        looks.append(broker)
+    for one in looks:
+        yield one(settings)
+    yield listening(port)
+
+
+def packages(*, is_worker_needed: bool) -> Iterator[Finding]:
+    """Compare what is installed with what each extra asks for."""
+    extras = metadata(PACKAGE).get_all("Provides-Extra") or []
+    for extra in ("", *extras):
+        wanting = sorted(_wanting(extra))
+        name = f"{PACKAGE}[{extra}]" if extra else PACKAGE
+        is_needed = not extra or (extra == "worker" and is_worker_needed)
+        if not wanting:
+            yield Finding(name, "its packages are installed")
+            continue
+        yield Finding(name, ", ".join(wanting), f"pip install '{name}'", is_needed)
+
+
+def _wanting(extra: str) -> Iterator[str]:
+    """Yield the packages an extra asks for and does not get, with what there is instead."""
+    for line in requires(PACKAGE) or []:
+        asked = Requirement(line)
+        if asked.marker is not None and not asked.marker.evaluate({"extra": extra}):
+            continue
+        if extra and (asked.marker is None or asked.marker.evaluate({"extra": ""})):
+            # Everybody needs it, with or without the extra.
+            continue
+        if asked.name == PACKAGE:
+            for further in asked.extras:
+                yield from _wanting(further)
+            continue
+        try:
+            found = version(asked.name)
+        except PackageNotFoundError:
+            yield f"{asked.name} is not there"
+            continue
+        if not asked.specifier.contains(found, prereleases=True):
+            yield f"{asked.name} is {found}, wanted is {asked.specifier}"
+
+
+def device(settings: Settings) -> Finding:
+    """Look for what networks are computed on; torch is asked in a process of its own."""
+    done = _program("-c", _TORCH)
+    if done is None or done.returncode != 0:
+        said = "" if done is None else done.stderr.strip().rpartition("\n")[2]
+        told = f"torch cannot be loaded: {said}" if said else "torch cannot be loaded"
+        return Finding("device", told, "pip install 'seatrial[worker]'", not settings.is_distributed)
+    torch_version, _, names = done.stdout.strip().partition("\n")
+    if settings.device.startswith("cuda") and not names:
+        return Finding(
+            "device",
+            f"torch {torch_version} finds no GPU, and SEATRIAL_DEVICE is {settings.device}",
+            "install a torch built for the driver (pytorch.org), or set SEATRIAL_DEVICE=auto",
+        )
+    chosen = "cpu" if settings.device == "cpu" else names or "cpu (no GPU found)"
+    return Finding("device", f"torch {torch_version} on {chosen}")
+
+
+def resources(_: Settings) -> Finding:
+    """Look for the language resources of text attacks."""
+    done = _program("-m", "workers.resources", "list")
+    if done is None or done.returncode != 0:
+        return Finding("language resources", "cannot be listed", "pip install 'seatrial[text]'", is_needed=False)
+    recipes = done.stdout.partition("\nRecipes:\n")[2].splitlines()
+    lacking = [line.strip() for line in recipes if " lacks " in line]
+    if lacking:
+        return Finding("language resources", "; ".join(lacking), "seatrial resources install", is_needed=False)
+    return Finding("language resources", f"all {len(recipes)} recipes run")
+
+
+def folder(settings: Settings) -> Finding:
+    """Look whether the home can be written and has room."""
+    home = settings.home.absolute()
+    there = next(one for one in (home, *home.parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding("home", f"{there} cannot be written", "seatrial serve --home DIR, with a folder of yours")
+    free = shutil.disk_usage(there).free
+    told = f"{home}, {free / 2**30:.1f} GiB free"
+    mend = "" if free >= FREE_BYTES else "make room, or give another folder: seatrial serve --home DIR"
+    return Finding("home", told, mend)
+
+
+def database(settings: Settings) -> Finding:
+    """Look whether the database answers and has the present schema."""
+    url = settings.resolved_database_url
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        return Finding("database", "none yet: `seatrial serve` makes it")
+    opened = connect(settings, pool_size=1)
+    try:
+        is_migrated = is_current(opened)
+    except SQLAlchemyError as error:
+        # The message itself may hold the address and the password.
+        told = f"does not answer ({type(error).__name__})"
+        return Finding("database", told, "start it, or set SEATRIAL_DATABASE_URL to where it is")
+    finally:
+        opened.dispose()
+    if not is_migrated:
+        return Finding("database", "has another schema", "seatrial migrate")
+    return Finding("database", f"{opened.engine.dialect.name}, with the present schema")
+
+
+def broker(settings: Settings) -> Finding:
+    """Look whether the broker answers."""
+    if Bell(settings).is_reachable():
+        return Finding("broker", "answers")
+    return Finding("broker", "does not answer", "start it, or set SEATRIAL_BROKER_URL to where it is")
+
+
+def listening(port: int) -> Finding:
+    """Look whether a service could listen on a port, or does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if _is_ours(port):
+                return Finding("port", f"{port}: Seatrial listens there")
+            told = f"{port}: {error.strerror}"
+            return Finding("port", told, "seatrial serve --port 0")
+    return Finding("port", f"{port} is free")
+
+
+def _is_ours(port: int) -> bool:
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2.0, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return answer.is_success and re.search(r'"version"', answer.text) is not None
+
+
+def _program(*arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Run Python and return how it ended, or None when it does not end."""
+    try:
+        return subprocess.run(  # noqa: S603
+            [sys.executable, *arguments], capture_output=True, text=True, timeout=PROGRAM_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None

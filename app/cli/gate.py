@@ -1,0 +1,271 @@
+"""``seatrial gate``: one question, may this model ship, and one answer a pipeline can trust."""
+
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel
+
+from app.cli.embedded import embedded
+from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
+from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
+from app.cli.outputs import Outputs, output_options
+from app.cli.progress import progress_display, say
+from app.cli.remote import KEY, connected
+from app.cli.serve import require_worker_extra
+from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
+from app.cli.verdicts import print_estimate, print_judgement
+from app.client import Client, ClientError, NotJudgedError, WaitTimeoutError
+from app.contracts.audits import AuditRead
+from app.contracts.policies import GateFile, Policy
+from app.contracts.states import ModelState
+
+CHECKED_S = 60
+"""How long a model is waited for to be checked; after that it is audited all the same, and what it takes not told."""
+CANCELLED_S = 30.0
+"""How long an audit that ran out of time is given to stop and be judged, so that its reports can be written."""
+OWN_OUTAGE_S = 5.0
+"""A service of its own does not come back."""
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the options ask for.
+
+    Attributes:
+        model: Path or id.
+        data: Path or id.
+        policy: The policy, or what the service finds it by.
+        checks: What to run; None where nobody says.
+        options: Of the audit: ``samples``, ``seed``, ``baseline``.
+        data_manifest: What is said about the data.
+        model_version: Goes before that of the model's manifest.
+        deadline: When patience ends, by the monotonic clock.
+        cancels: Whether an audit that is not waited for is cancelled.
+        estimates_only: Whether to stop before anything is spent.
+    """
+
+    model: str
+    data: str
+    policy: Policy | str
+    checks: list[BaseModel] | None
+    options: dict[str, Any]
+    data_manifest: Path | None
+    model_version: str | None
+    deadline: float | None
+    cancels: bool
+    estimates_only: bool
+
+    def patience_s(self) -> float | None:
+        """Return the seconds left."""
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+
+
+@click.command(epilog=exit_table())
+@click.option("--model", required=True, help="Folder or file of the model, or with a service mdl_...")
+@click.option("--data", required=True, help="File or folder of examples, or with a service dat_...")
+@click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
+@click.option("--data-manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or told from DATA]")
+@click.option("--model-version", help="Version of the model.  [default: its manifest's, or told from its content]")
+@click.option("--checks", type=_FILE, help="What to run, YAML or JSON.  [default: the policy file's]")
+@click.option("--samples", type=click.IntRange(min=2), help="Examples drawn.  [default: the policy file's, or 500]")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed.  [default: the policy file's, or 0]")
+@click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds for everything.  [default: no limit]")
+@click.option("--no-cancel", is_flag=True, help="Leave an audit running that is not waited for.")
+@click.option("--estimate-only", is_flag=True, help="Say what it would cost, and run nothing.")
+@click.option(
+    "--server", "--url", "server", envvar="SEATRIAL_URL", help="Service to ask.  [env: SEATRIAL_URL; default: its own]"
+)
+@KEY
+@click.option(
+    "--home", type=click.Path(path_type=Path, file_okay=False), help="Keep what a service of its own writes, here."
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Of a service of its own.")
+@output_options
+def gate(**options: Any) -> None:
+    """Audit a model, judge it by a policy, print the verdict and end with it.
+
+    Without --server it starts a service of its own and leaves nothing behind. MODEL is a folder with manifest.json
+    beside one .safetensors, or a Hugging Face folder with safetensors. DATA are an .npz of images, or a CSV or JSON
+    Lines file with the columns text and label; a manifest says more. The policy file may hold what to run: checks,
+    samples, seed. Files are written for a failed verdict as well.
+    """
+    with ending_as_documented():
+        status = _run(options)
+    sys.exit(status)
+
+
+def _run(options: dict[str, Any]) -> Exit:
+    outputs = Outputs.taken_from(options)
+    ask = _asked(options)
+    server: str | None = options["server"]
+    if server is not None:
+        if options["home"] is not None:
+            raise BadRequestError("--home is for a service of its own: leave it out, or --server (SEATRIAL_URL)")
+        with connected(server, options["key"]) as client:
+            return _judged(ask, client, _prepared(ask, client), outputs, {})
+    if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):
+        raise BadRequestError(f"{ask.model} and {ask.data} are to be found on a service: give --server, or --home")
+    # What can be told to be wrong is told before anything is started.
+    prepared = _prepared(ask, None)
+    require_worker_extra()
+    with embedded(options["home"], workers=options["workers"], say=say) as url, Client(url) as client:
+        return _judged(ask, client, prepared, outputs, {"outage_s": OWN_OUTAGE_S})
+
+
+def _asked(options: dict[str, Any]) -> Ask:
+    file = read_gate_file(Path(options["policy"])) if is_file(options["policy"]) else None
+    timeout_s: float | None = options["timeout"]
+    chosen = {
+        "samples": options["samples"] or (file.samples if file else None),
+        "seed": options["seed"] if options["seed"] is not None else file.seed if file else None,
+        "baseline": options["baseline"],
+    }
+    return Ask(
+        model=options["model"],
+        data=options["data"],
+        policy=file.policy() if file else options["policy"],
+        checks=_checks(options["checks"], file),
+        options={name: value for name, value in chosen.items() if value is not None},
+        data_manifest=options["data_manifest"],
+        model_version=options["model_version"],
+        deadline=None if timeout_s is None else time.monotonic() + timeout_s,
+        cancels=not options["no_cancel"],
+        estimates_only=options["estimate_only"],
+    )
+
+
+def _checks(path: Path | None, file: GateFile | None) -> list[BaseModel] | None:
+    if path is not None:
+        return read_checks(path)
+    return list(file.checks) if file is not None and file.checks else None
+
+
+def _is_stored(name: str) -> bool:
+    return name.startswith(("mdl_", "dat_")) and not Path(name).exists()
+
+
+def _prepared(ask: Ask, client: Client | None) -> tuple[Prepared | None, Prepared | None]:
+    """Return model and data as they are to be uploaded; None for what the service has."""
+    for name in (ask.model, ask.data):
+        if not _is_stored(name) and not Path(name).exists():
+            raise BadRequestError(f"{name}: there is no such file or folder")
+    if not _is_stored(ask.data):
+        task = data_task(Path(ask.data), ask.data_manifest)
+    else:
+        task = client.dataset(ask.data).task if client is not None else None
+    if _is_stored(ask.model):
+        model = None
+    else:
+        model = prepare_model(Path(ask.model), version=ask.model_version, for_task=task, say=say)
+    if _is_stored(ask.data):
+        return model, None
+    return model, prepare_data(Path(ask.data), ask.data_manifest, model=model)
+
+
+def _judged(
+    ask: Ask,
+    client: Client,
+    prepared: tuple[Prepared | None, Prepared | None],
+    outputs: Outputs,
+    waiting: dict[str, float],
+) -> Exit:
+    model_id, task = _upload_model(ask, client, prepared[0])
+    data_id = _upload_data(ask, client, prepared[1])
+    checks = ask.checks or default_checks(_policy(ask, client), task, say)
+    print_estimate(client.estimate(model_id, data_id, checks, **ask.options), err=not ask.estimates_only)
+    if ask.estimates_only:
+        return Exit.PASSED
+    audit = client.submit(model_id, data_id, checks, policy=ask.policy, **ask.options)
+    say(f"Auditing: {audit.id}")
+    try:
+        ended = _followed(client, audit.id, timeout_s=ask.patience_s(), **waiting)
+    except NotJudgedError as error:
+        outputs.write(client, audit.id)
+        raise CouldNotRunError(str(error)) from error
+    except WaitTimeoutError as error:
+        say(str(error))
+        _give_up(ask, client, audit.id, outputs)
+        return Exit.TIMED_OUT
+    except KeyboardInterrupt:
+        if ask.cancels:
+            _cancel(client, audit.id)
+        raise
+    return _told(ended, outputs.write(client, audit.id))
+
+
+def _upload_model(ask: Ask, client: Client, prepared: Prepared | None) -> tuple[str, str]:
+    if prepared is None:
+        model = client.model(ask.model)
+    else:
+        say(f"Sending model {prepared.manifest['name']} {prepared.manifest['version']}")
+        patience_s = ask.patience_s()
+        wait_s = CHECKED_S if patience_s is None else min(CHECKED_S, int(patience_s))
+        if prepared.source is None:
+            model = client.add_endpoint(prepared.manifest, wait_s=wait_s)
+        else:
+            model = client.add_model(prepared.source, prepared.manifest, wait_s=wait_s)
+    if model.state == ModelState.CHECKING:
+        say("No worker has checked the model yet; it is audited as soon as one has.")
+    return model.id, model.task
+
+
+def _upload_data(ask: Ask, client: Client, prepared: Prepared | None) -> str:
+    if prepared is None or prepared.source is None:
+        return ask.data
+    say(f"Sending data {prepared.manifest['name']} {prepared.manifest['version']}")
+    return client.add_dataset(prepared.source, prepared.manifest).id
+
+
+def _policy(ask: Ask, client: Client) -> Policy:
+    if isinstance(ask.policy, Policy):
+        return ask.policy
+    return Policy.model_validate(client.policy(ask.policy).document)
+
+
+def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:
+    with progress_display() as show:
+        return client.wait(audit_id, progress=show, until_judged=True, **waiting)
+
+
+def _give_up(ask: Ask, client: Client, audit_id: str, outputs: Outputs) -> None:
+    """Cancel an audit that ran out of time, and write what is there to be written."""
+    if not ask.cancels:
+        say(f"It goes on: seatrial audit status {audit_id}")
+        return
+    _cancel(client, audit_id)
+    with suppress(ClientError):
+        ended = client.wait(audit_id, timeout_s=CANCELLED_S, until_judged=True)
+        if ended.judgement is not None:
+            print_judgement(ended.judgement)
+    outputs.write(client, audit_id)
+
+
+def _cancel(client: Client, audit_id: str) -> None:
+    try:
+        client.cancel(audit_id)
+    except ClientError as error:
+        say(f"{audit_id} could not be cancelled: {error}")
+    else:
+        say(f"{audit_id} is cancelled.")
+
+
+def _told(audit: AuditRead, is_all_written: bool) -> Exit:
+    for check in audit.checks:
+        if check.error is not None:
+            say(f"{check.kind}: {check.state}: {check.error.title}: {check.error.detail}")
+    if audit.error is not None:
+        say(f"{audit.error.title}: {audit.error.detail}")
+    if audit.judgement is None:
+        raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
+    print_judgement(audit.judgement)
+    status = OF_VERDICT[audit.judgement.verdict]
+    # Whoever asked for a file and got none must not find the build green.
+    return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN

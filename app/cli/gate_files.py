@@ -1,0 +1,102 @@
+"""The file of ``seatrial gate``, or the name that stands in its place, and what is run for it."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from app.cli.exits import BadRequestError
+from app.contracts.families import TASKS, CheckParams, params_contract
+from app.contracts.policies import GateFile, Policy, parse_metric
+from app.gates.documents import YamlError, yaml_to_json
+
+T = TypeVar("T")
+
+_CHECKS = TypeAdapter(list[CheckParams])
+_FILES = (".yaml", ".yml", ".json")
+
+
+def is_file(policy: str) -> bool:
+    """Return whether a policy is given as a file, rather than by its name.
+
+    >>> is_file("release.yaml"), is_file("standard"), is_file("release@3")
+    (True, False, False)
+    """
+    return policy.endswith(_FILES) or "/" in policy or Path(policy).is_file()
+
+
+def read_gate_file(path: Path) -> GateFile:
+    """Return a policy file, YAML or JSON.
+
+    Raises:
+        BadRequestError: It is not one; names the line or the fields.
+    """
+    return _validated(path, lambda text: GateFile.model_validate_json(text))
+
+
+def read_checks(path: Path) -> list[Any]:
+    """Return the checks of a file: a list of them, or what else holds ``checks``.
+
+    Raises:
+        BadRequestError: There are none, or they are wrong.
+    """
+
+    def parse(text: str) -> list[Any]:
+        value = json.loads(text)
+        return _CHECKS.validate_json(json.dumps(value.get("checks", []) if isinstance(value, dict) else value))
+
+    checks = _validated(path, parse)
+    if not checks:
+        raise BadRequestError(f"{path} holds no checks: write a list like [{{kind: uncertainty_span}}]")
+    return checks
+
+
+def default_checks(policy: Policy | None, task: str, say: Callable[[str], None]) -> list[BaseModel]:
+    """Return the families a policy names, as far as they audit such models and need nothing to be said, else all such.
+
+    Args:
+        policy: The policy, where it is known here.
+        task: What the model does.
+        say: Told what is run.
+
+    Raises:
+        BadRequestError: No family does without parameters.
+    """
+    named = dict.fromkeys(parse_metric(rule.metric).family for rule in policy.rules) if policy is not None else {}
+    checks = _defaults(named, task) or _defaults(TASKS, task)[:1]
+    if not checks:
+        raise BadRequestError(
+            f"no check audits models for {task} by default: give checks in the policy file or --checks"
+        )
+    kinds = ", ".join(str(getattr(check, "kind", "")) for check in checks)
+    say(f"No checks are given: running {kinds} with default parameters.")
+    return checks
+
+
+def _defaults(families: Iterable[str], task: str) -> list[BaseModel]:
+    checks: list[BaseModel] = []
+    for family in families:
+        if task not in TASKS[family]:
+            continue
+        try:
+            checks.append(params_contract(family).model_validate({"kind": family}))
+        except ValidationError:
+            # It must be told something, like which defences to attack.
+            continue
+    return checks
+
+
+def _validated(path: Path, parse: Callable[[str], T]) -> T:
+    try:
+        raw = path.read_bytes()
+        # JSON as it is: it may hold escapes that YAML reads in another way.
+        return parse(raw.decode("utf-8-sig") if path.suffix == ".json" else yaml_to_json(raw))
+    except OSError as error:
+        raise BadRequestError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValidationError as error:
+        told = [f"  /{'/'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+        raise BadRequestError("\n".join([f"{path} is not what is wanted here:", *told])) from error
+    except (YamlError, ValueError) as error:
+        raise BadRequestError(f"{path}: {error}") from error

@@ -1,0 +1,77 @@
+"""``seatrial policies`` and ``seatrial baselines``: what a gate asks for, and what it compares with."""
+
+import json
+from pathlib import Path
+
+import click
+
+from app.cli.gate_files import read_gate_file
+from app.cli.remote import with_client
+from app.client import Client
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def policies() -> None:
+    """Store, list and show policies."""
+
+
+@click.group()
+def baselines() -> None:
+    """Promote audits to baselines, and list those."""
+
+
+@policies.command("add")
+@click.argument("file", type=_FILE)
+@with_client
+def add_policy(client: Client, file: Path) -> None:
+    """Store the policy in FILE (YAML or JSON) and print its name and version; the same again is the same version.
+
+    What the file says of checks, samples and seed is no part of the policy.
+    """
+    stored = client.add_policy(read_gate_file(file).policy())
+    click.echo(f"{stored.name}@{stored.version}")
+    click.echo(stored.id, err=True)
+
+
+@policies.command("list")
+@click.option("--name", help="Only of this name.")
+@click.option("--shipped", is_flag=True, help="Those that come with Seatrial.")
+@with_client
+def list_policies(client: Client, name: str | None, shipped: bool) -> None:
+    """List the project's policies in all their versions, newest first."""
+    for policy in client.policies(name=name, shipped=True if shipped else None):
+        rules, description = len(policy.document.get("rules", [])), policy.document.get("description", "")
+        click.echo(f"{policy.name}@{policy.version}  {rules} rules  {description.partition(chr(10))[0]}".rstrip())
+
+
+@policies.command("show")
+@click.argument("reference")
+@with_client
+def show_policy(client: Client, reference: str) -> None:
+    """Print a policy as JSON, by its id, name, name@version, or the name of a shipped one."""
+    click.echo(json.dumps(client.policy(reference).document, indent=2, ensure_ascii=False))
+
+
+@baselines.command()
+@click.argument("audit_id")
+@click.option("--name", default="champion", show_default=True, help="Name of the baseline.")
+@click.option("--note", default="", help="Why, for people.")
+@with_client
+def promote(client: Client, audit_id: str, name: str, note: str) -> None:
+    """Make a succeeded audit what later audits of models of the same name are compared with."""
+    promoted = client.promote(audit_id, name, note=note)
+    click.echo(f"{promoted.model}: {promoted.name} is {promoted.audit}")
+
+
+@baselines.command("list")
+@click.option("--model", help="Only of models of this name.")
+@click.option("--name", help="Only of this name.")
+@with_client
+def list_baselines(client: Client, model: str | None, name: str | None) -> None:
+    """List baselines and those they replaced, newest first."""
+    for one in client.baselines(model=model, name=name):
+        state = "in force" if one.is_current else "replaced"
+        line = f"{one.model}  {one.name}  {one.audit}  {one.created_at:%Y-%m-%d %H:%M}  {state}  {one.note}"
+        click.echo(line.rstrip())

@@ -1,0 +1,82 @@
+"""How an audit is followed on standard error."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from app.contracts.audits import AuditRead
+from app.contracts.states import RunState
+
+
+def say(line: str) -> None:
+    """Print what is no result."""
+    click.echo(line, err=True)
+
+
+@contextmanager
+def progress_display() -> Iterator[Callable[[AuditRead], None]]:
+    """Yield what :meth:`Client.wait` calls: live bars on a terminal, a line per change elsewhere."""
+    if not sys.stderr.isatty():
+        yield _plain_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[left]}"), console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(audit: AuditRead) -> None:
+            for check in audit.checks:
+                if check.id not in tasks:
+                    tasks[check.id] = bars.add_task(check.kind, total=None, left="")
+                stage = check.progress.stage or check.state
+                bars.update(
+                    tasks[check.id],
+                    description=f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}",
+                    completed=check.progress.done,
+                    total=check.progress.total or None,
+                    left=_left(check.progress.remaining_s),
+                )
+
+        yield show
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> duration(0.4), duration(75), duration(7322)
+    ('under 1 s', '1 min 15 s', '2 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 1:
+        return "under 1 s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _left(remaining_s: float | None) -> str:
+    return f"about {duration(remaining_s)} left" if remaining_s else ""
+
+
+def _plain_lines() -> Callable[[AuditRead], None]:
+    told: dict[str, str] = {}
+
+    def show(audit: AuditRead) -> None:
+        for check in audit.checks:
+            # A line per state, stage and quarter of it: enough for a log.
+            done, total = check.progress.done, check.progress.total
+            quarter = 25 * (4 * done // total) if total else 0
+            line = f"{check.kind}: {check.state} {check.progress.stage or ''} {quarter} %"
+            if told.get(check.id) != line:
+                told[check.id] = line
+                left = _left(check.progress.remaining_s)
+                say(f"{line}, {left}" if left else line)
+
+    return show

@@ -1,0 +1,263 @@
+"""What ``--model`` and ``--data`` name on this machine, as the API takes it: a file or an archive, and a manifest.
+
+Whatever a manifest leaves out and the files say, is filled in: name and version (by content, so that the same again is
+the same again), task and labels of a Hugging Face folder, columns of their usual names.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.cli.exits import BadRequestError
+from app.cli.folder_archive import FolderArchive
+from app.client import Source
+from app.contracts.datasets import COLUMNS
+from app.contracts.targets import IMAGES
+from app.core.inspection.errors import InspectionError
+from app.models.folders import HEADS, label_names
+
+MANIFEST = "manifest.json"
+_SAFETENSORS = ".safetensors"
+# Of a Hugging Face folder, what the service reads; weights in other formats and code it would refuse.
+_WANTED = frozenset({".json", ".txt", ".model", ".jinja", ".vocab", _SAFETENSORS})
+_TEXT = "text-classification"
+_HEAD_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Something to upload.
+
+    Attributes:
+        manifest: What is said about it, complete.
+        source: The bytes; None for an endpoint, which has none.
+    """
+
+    manifest: dict[str, Any]
+    source: Source | None
+
+    @property
+    def task(self) -> str | None:
+        """What it is for, where that is known."""
+        return self.manifest.get("task")
+
+    @property
+    def is_endpoint(self) -> bool:
+        """Whether it is a model behind an HTTP endpoint."""
+        return self.source is None
+
+
+def prepare_model(
+    path: Path, *, version: str | None = None, for_task: str | None, say: Callable[[str], None]
+) -> Prepared:
+    """Return a model ready to be uploaded.
+
+    Args:
+        path: A folder (``manifest.json`` beside one .safetensors, or a Hugging Face folder), one .safetensors or an
+            archive with its manifest beside it, or the manifest of an endpoint.
+        version: Goes before that of the manifest.
+        for_task: What the data are for, where they say so: texts or pairs is not to be told from a model.
+        say: Told which files stay here.
+
+    Raises:
+        BadRequestError: With what is missing and what would be right.
+    """
+    if path.suffix == ".json" and path.is_file():
+        manifest = read_object(path)
+        if _kind(manifest) != "endpoint":
+            raise BadRequestError(f"{path} is no manifest of an endpoint: give the folder it describes")
+        return Prepared(_named(manifest, path.stem, version, None), None)
+    if path.is_dir():
+        return _model_folder(path, version, for_task, say)
+    manifest_path = _manifest_beside(path, is_model=True)
+    if manifest_path is None:
+        raise BadRequestError(
+            f"{path} says nothing about itself: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
+            "architecture, input and labels"
+        )
+    return Prepared(_named(read_object(manifest_path), path.stem, version, path), path)
+
+
+def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | None) -> Prepared:
+    """Return a dataset ready to be uploaded.
+
+    Args:
+        path: A file, or a folder of class folders of images.
+        manifest_path: What is said about it; by default what is found beside it, else nothing.
+        model: What it is for, where that is not on the service already: gives the task and the class names.
+
+    Raises:
+        BadRequestError: With what is missing.
+    """
+    found = manifest_path or _manifest_beside(path, is_model=False)
+    manifest = {} if found is None else read_object(found)
+    if "task" not in manifest:
+        manifest["task"] = (model.task if model is not None else None) or data_task(path)
+    if manifest["task"] is None:
+        raise BadRequestError(
+            f"what {path} is for cannot be told: write {path.name}.{MANIFEST} beside it, e.g. "
+            f'{{"task": "{_TEXT}", "columns": {{"text": "review", "label": "stars"}}}}'
+        )
+    labels = model.manifest.get("labels") if model is not None else None
+    if labels and "labels" not in manifest and manifest["task"] != IMAGES:
+        # Class names in a table are numbered in alphabetical order unless somebody says theirs.
+        manifest["labels"] = labels
+    source: Source = _image_folders(path) if path.is_dir() else path
+    return Prepared(_named(manifest, path.stem, None, source), source)
+
+
+def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
+    """Return what data are for: as their manifest says, else by the columns of a table; None where neither tells."""
+    found = manifest_path or _manifest_beside(path, is_model=False)
+    if found is not None and (task := read_object(found).get("task")):
+        return str(task)
+    if path.is_dir() or path.suffix == ".npz":
+        return IMAGES
+    columns = _columns(path)
+    by_length = sorted(COLUMNS.items(), key=lambda pair: -len(pair[1]))
+    return next((task for task, wanted in by_length if task != IMAGES and columns.issuperset(wanted)), None)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises:
+        BadRequestError: It holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        value = error
+    if isinstance(value, dict):
+        return value
+    found = value if isinstance(value, Exception) else f"it holds a {type(value).__name__}"
+    raise BadRequestError(f"{path} must hold one JSON object: {found}")
+
+
+def _kind(manifest: Mapping[str, Any]) -> str | None:
+    architecture = manifest.get("architecture")
+    return architecture.get("kind") if isinstance(architecture, dict) else None
+
+
+def _manifest_beside(path: Path, *, is_model: bool) -> Path | None:
+    """Return the manifest of a file; one called only ``manifest.json`` may as well be that of a model beside it."""
+    inside = [path / MANIFEST] if path.is_dir() else []
+    own = path.with_name(f"{path.name}.{MANIFEST}")
+    for one in (own, *inside, *([] if inside else [path.with_name(MANIFEST)])):
+        if one.is_file() and (one == own or ("architecture" in read_object(one)) is is_model):
+            return one
+    return None
+
+
+def _model_folder(folder: Path, version: str | None, for_task: str | None, say: Callable[[str], None]) -> Prepared:
+    manifest = read_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    is_hugging_face = (folder / "config.json").is_file()
+    if "architecture" not in manifest and is_hugging_face:
+        manifest["architecture"] = {"kind": "huggingface"}
+    name = folder.resolve().name
+    if _kind(manifest) == "endpoint":
+        return Prepared(_named(manifest, name, version, None), None)
+    if _kind(manifest) == "huggingface":
+        _describe(manifest, folder, for_task)
+        files = {one.name: one for one in _files(folder) if one.name != MANIFEST and one.suffix in _WANTED}
+        if left := sorted(one.name for one in _files(folder) if one.name not in files and one.name != MANIFEST):
+            say(f"Not sent, since the service reads safetensors and tokenizers only: {', '.join(left)}")
+        if not any(one.endswith(_SAFETENSORS) for one in files):
+            raise BadRequestError(
+                f"{folder} holds no {_SAFETENSORS} file: save the weights with "
+                "`save_pretrained(..., safe_serialization=True)`; other formats can run code and are never read"
+            )
+        source: Source = FolderArchive(f"{name}.tar", files)
+        return Prepared(_named(manifest, name, version, source), source)
+    weights = [one for one in _files(folder) if one.suffix == _SAFETENSORS]
+    if not manifest or len(weights) != 1:
+        found = ", ".join(one.name for one in weights) or "none"
+        raise BadRequestError(
+            f"{folder} is no model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
+            f"{_SAFETENSORS} file (there: {found}), or be a Hugging Face folder with config.json"
+        )
+    return Prepared(_named(manifest, name, version, weights[0]), weights[0])
+
+
+def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> None:
+    """Fill in the task of a Hugging Face folder, and its class names."""
+    config = read_object(folder / "config.json") if (folder / "config.json").is_file() else {}
+    if "task" not in manifest:
+        manifest["task"] = _task(config, for_task)
+    if manifest["task"] is None:
+        named = ", ".join(map(str, config.get("architectures") or [])) or "none"
+        raise BadRequestError(
+            f"what {folder} does cannot be told (config.json: architectures: {named}): write {folder / MANIFEST}, e.g. "
+            f'{{"task": "{_TEXT}"}}. Tasks: {", ".join(HEADS)}'
+        )
+    try:
+        names = label_names(config)
+    except InspectionError as error:
+        raise BadRequestError(f"{folder / 'config.json'}: {error}") from error
+    if "labels" not in manifest and names is not None and not all(re.fullmatch(r"LABEL_\d+", name) for name in names):
+        manifest["labels"] = names
+
+
+def _task(config: Mapping[str, Any], for_task: str | None) -> str | None:
+    architectures = [str(one) for one in config.get("architectures") or []]
+    # A sequence classifier may read texts or pairs of them.
+    tasks = {task for task, head in HEADS.items() if any(one.endswith(head) for one in architectures)}
+    if len(tasks) <= 1:
+        return next(iter(tasks), None)
+    if config.get("problem_type") == "multi_label_classification":
+        return "multi-label-classification"
+    return for_task if for_task in tasks else _TEXT
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of a folder itself: what exporters put below is other formats of the same."""
+    return sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
+
+
+def _image_folders(folder: Path) -> FolderArchive:
+    found = {one.relative_to(folder): one for one in folder.rglob("*") if one.is_file() and one.name != MANIFEST}
+    files = {
+        inside.as_posix(): one
+        for inside, one in found.items()
+        if not any(part.startswith(".") for part in inside.parts)
+    }
+    if not files:
+        raise BadRequestError(f"{folder} holds no files: it must hold a folder of images for each class")
+    return FolderArchive(f"{folder.resolve().name}.tar", files)
+
+
+def _columns(path: Path) -> set[str]:
+    """Return the columns of a CSV or JSON Lines file by its first line; none where it is neither."""
+    with path.open("rb") as file:
+        line = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace").strip()
+    if line.startswith("{"):
+        try:
+            return set(json.loads(line))
+        except ValueError:
+            return set()
+    return {cell.strip().strip('"') for cell in re.split(r"[,;\t]", line)}
+
+
+def _named(manifest: dict[str, Any], name: str, version: str | None, source: Source | None) -> dict[str, Any]:
+    """Return a manifest with a name and a version."""
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:100]
+    filled = {"name": cleaned or "unnamed", **manifest}
+    if version is not None:
+        filled["version"] = version
+    elif "version" not in filled:
+        filled["version"] = _digest(filled, source)
+    return filled
+
+
+def _digest(manifest: Mapping[str, Any], source: Source | None) -> str:
+    """Return a version that tells one content from another."""
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
+    if source is not None:
+        with source.open("rb") as file:
+            while chunk := file.read(2**20):
+                digest.update(chunk)
+    return digest.hexdigest()[:12]

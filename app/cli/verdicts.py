@@ -1,0 +1,57 @@
+"""Verdicts and estimates as text."""
+
+from collections.abc import Iterator
+
+import click
+
+from app.cli.progress import duration
+from app.contracts.audits import AuditEstimate
+from app.contracts.policies import Judgement, Outcome, RuleOutcome
+from app.reports.numbers import interval, told
+
+_COLUMNS = ("rule", "value", "requirement", "outcome", "further examples")
+_COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "inconclusive": "yellow", "errored": "magenta"}
+
+
+def print_judgement(judgement: Judgement) -> None:
+    """Print a verdict: a line per rule, the reasons of those that do not hold, the headline."""
+    rows = [_COLUMNS, *(_row(rule) for rule in judgement.rules)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    outcomes: list[Outcome | None] = [None, *(rule.outcome for rule in judgement.rules)]
+    for row, outcome in zip(rows, outcomes, strict=True):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if outcome in _COLOURS:
+            cells[3] = click.style(cells[3], fg=_COLOURS[outcome])
+        click.echo("  ".join(cells).rstrip())
+    for line in _reasons(judgement):
+        click.echo(line)
+    click.echo(f"\n{judgement.headline}")
+
+
+def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
+    """Print what an audit would cost."""
+    time = "unknown until a worker has checked the model" if estimate.seconds is None else duration(estimate.seconds)
+    costs = [f"{estimate.examples:,} examples", f"{estimate.forward_passes:,} forward passes"]
+    if estimate.backward_passes:
+        costs.append(f"{estimate.backward_passes:,} backward passes")
+    if estimate.queries:
+        costs.append(f"{estimate.queries:,} queries")
+    click.echo(f"At most: {', '.join(costs)}; time on one worker: {time}", err=err)
+
+
+def _row(rule: RuleOutcome) -> tuple[str, ...]:
+    value = "-" if rule.judged is None else f"{told(rule.judged)} {interval(rule.judged)}".rstrip()
+    outcome: str = rule.outcome
+    if rule.severity == "warn":
+        outcome += " (warning)"
+    elif rule.counts_as != rule.outcome:
+        outcome += f" (counts as {rule.counts_as})"
+    return rule.label, value, rule.requirement, outcome, f"{rule.further_examples:,}" if rule.further_examples else ""
+
+
+def _reasons(judgement: Judgement) -> Iterator[str]:
+    unsettled = [rule for rule in judgement.rules if rule.outcome != "passed"]
+    if unsettled:
+        yield ""
+    for rule in unsettled:
+        yield f"{rule.label}: {rule.reason}"
