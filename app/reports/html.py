@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from app.reports.marked_text import one_line, paired_sides, visible
 from app.reports.numbers import alike, interval, number, percent, radius, told
+from app.reports.outcomes import counted, gauge, measured, policy_name
 from app.reports.schemas import ReportFigure, ReportRead
 from app.reports.tables import arrange, arrange_counts, cell_basis
 
@@ -42,6 +43,7 @@ def _environment() -> Environment:
     environment.filters.update(
         percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose, told=told
     )
+    environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
     environment.globals.update(
         arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, paired_sides=paired_sides
     )

@@ -3,11 +3,18 @@
 import re
 from typing import Literal
 
+from app.reports.words import enumerate_words
 from app.web.problems import NotAcceptableError
 
-ReportFormat = Literal["html", "json"]
+ReportFormat = Literal["html", "json", "markdown", "junit", "sarif"]
 
-MEDIA_TYPES: dict[ReportFormat, str] = {"html": "text/html", "json": "application/json"}
+MEDIA_TYPES: dict[ReportFormat, str] = {
+    "html": "text/html",
+    "json": "application/json",
+    "markdown": "text/markdown",
+    "junit": "application/junit+xml",
+    "sarif": "application/sarif+json",
+}
 
 
 def choose_format(accept: str | None, wanted: str | None) -> ReportFormat:
@@ -36,7 +43,7 @@ def choose_format(accept: str | None, wanted: str | None) -> ReportFormat:
 
 def _not_acceptable(asked: str) -> NotAcceptableError:
     offers = [{"format": kind, "media_type": media_type} for kind, media_type in MEDIA_TYPES.items()]
-    there_is = " and ".join(f"{media_type} (?format={kind})" for kind, media_type in MEDIA_TYPES.items())
+    there_is = enumerate_words(f"{media_type} (?format={kind})" for kind, media_type in MEDIA_TYPES.items())
     return NotAcceptableError(f"No report for {asked[:200]}; there is {there_is}.", available=offers)
 
 

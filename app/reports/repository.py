@@ -3,7 +3,9 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
+from app.contracts.policies import Judgement
+from app.core.tables import AuditRow, CheckRow, DatasetRow, JudgementRow, ModelRow, ShardRow
+from app.reports.outcomes import Judged
 from app.web.problems import NotFoundError
 
 
@@ -62,3 +64,27 @@ def asked_of(session: Session, check_id: str) -> tuple[int, int] | None:
         select(func.sum(ShardRow.queries), func.sum(ShardRow.forward_passes)).where(ShardRow.check_id == check_id)
     ).one()
     return None if queries is None else (int(queries), int(passes or 0))
+
+
+def find_own_judgement(session: Session, audit_id: str) -> Judged | None:
+    """Return what the policy an audit was submitted with made of it last."""
+    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.is_own.is_(True))
+    row = session.scalar(query.order_by(JudgementRow.id.desc()).limit(1))
+    return None if row is None else _judged(row)
+
+
+def get_judgement(session: Session, audit_id: str, judgement_id: str) -> Judged:
+    """Return a judgement of an audit by id.
+
+    Raises:
+        NotFoundError: The audit has none of that id.
+    """
+    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.id == judgement_id)
+    row = session.scalar(query)
+    if row is None:
+        raise NotFoundError(f"Audit {audit_id} has no judgement {judgement_id}.")
+    return _judged(row)
+
+
+def _judged(row: JudgementRow) -> Judged:
+    return Judged(Judgement.model_validate({**row.judgement, "id": row.id}), row.document)

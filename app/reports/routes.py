@@ -1,15 +1,21 @@
-"""Route of reports."""
+"""Routes of reports."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from app.access.principal import Reader
+from app.reports.bundle import build_bundle, bundle_name, get_ended
 from app.reports.html import content_security_policy, render_html
-from app.reports.negotiation import choose_format
+from app.reports.junit import render_junit
+from app.reports.markdown import render_markdown
+from app.reports.negotiation import MEDIA_TYPES, choose_format
+from app.reports.sarif import render_sarif
 from app.reports.schemas import ReportRead
-from app.reports.service import compose_report
+from app.reports.service import compose_report, no_verdict, pick_judgement
+from app.web.heads import Stream, is_head
 from app.web.problems import raises
 from app.web.services import Service
 
@@ -18,8 +24,31 @@ router = APIRouter(prefix="/v1/audits", tags=["reports"], responses=raises(401, 
 AuditId = Annotated[str, Path(max_length=100, description="Id of the audit.", examples=["aud_..."])]
 Format = Annotated[
     str | None,
-    Query(max_length=100, description="`html` or `json`; goes before the Accept header.", examples=["html"]),
+    Query(
+        max_length=100,
+        description="`html`, `json`, `markdown`, `junit` or `sarif`; goes before the Accept header.",
+        examples=["html"],
+    ),
 ]
+PolicyName = Annotated[
+    str | None,
+    Query(
+        max_length=100,
+        description="Judge by this policy for this answer, without storing the verdict: an id, a name, `name@version` "
+        "or a shipped one. Default: the verdict of the policy the audit was submitted with.",
+        examples=["standard"],
+    ),
+]
+JudgementId = Annotated[
+    str | None,
+    Query(max_length=100, description="Print this stored judgement of the audit instead.", examples=["jdg_..."]),
+]
+_SENT = {"text/html": {"schema": {"type": "string"}}} | {
+    MEDIA_TYPES[kind]: {"schema": {"type": "string"}} for kind in ("markdown", "junit")
+}
+_ZIP = "application/zip"
+# Streams the bytes of a file in pieces of this size.
+_CHUNK_BYTES = 2**20
 
 
 @router.get(
@@ -28,9 +57,9 @@ Format = Annotated[
     responses={
         200: {
             "description": "The report, as asked for. A partial one says so.",
-            "content": {"text/html": {"schema": {"type": "string"}}},
+            "content": {**_SENT, MEDIA_TYPES["sarif"]: {"schema": {"type": "object"}}},
         },
-        **raises(404, 406, 422),
+        **raises(404, 406, 409, 422),
     },
     summary="Read the report of an audit",
 )
@@ -39,17 +68,39 @@ def read_report(
     principal: Reader,
     services: Service,
     format: Format = None,
+    policy: PolicyName = None,
+    judgement: JudgementId = None,
     accept: Annotated[
-        list[str] | None, Header(description="`text/html` (default) or `application/json`, with quality values.")
+        list[str] | None, Header(description="`text/html` (default) or another of the types, with quality values.")
     ] = None,
 ) -> Response:
-    """Return what an audit found: a page to read or print (one file, no scripts), or the same as JSON."""
+    """Return what an audit found: a page to read or print (one file, no scripts), the same as JSON, or for a pipeline.
+
+    Markdown is short enough for a comment on a pull request, JUnit XML and SARIF 2.1.0 are read by CI systems. All of
+    them print one verdict; an audit without any has no JUnit and no SARIF (409). In JUnit a rule that is inconclusive
+    is a failure, since there is no third state and a green build must not come of it.
+    """
     kind = choose_format(",".join(accept) if accept else None, format)
+    judged = pick_judgement(services, principal.project_id, audit_id, policy=policy, judgement=judgement)
     with services.database.read() as session:
-        report = compose_report(session, services.store, principal.project_id, audit_id)
+        report = compose_report(session, services.store, principal.project_id, audit_id, judged=judged)
     headers = {"Vary": "Accept", "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
     if kind == "json":
         return JSONResponse(report.model_dump(mode="json"), headers=headers)
+    if kind == "markdown":
+        return Response(render_markdown(report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
+    if kind == "html":
+        return _page(report, headers)
+    if judged is None:
+        raise no_verdict(report)
+    suffix = "xml" if kind == "junit" else "sarif"
+    headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{suffix}"'
+    if kind == "junit":
+        return Response(render_junit(report, judged), media_type=MEDIA_TYPES[kind], headers=headers)
+    return JSONResponse(render_sarif(report, judged), media_type=MEDIA_TYPES[kind], headers=headers)
+
+
+def _page(report: ReportRead, headers: dict[str, str]) -> Response:
     return HTMLResponse(
         render_html(report),
         headers={
@@ -59,3 +110,48 @@ def read_report(
             "Referrer-Policy": "no-referrer",
         },
     )
+
+
+@router.get(
+    "/{audit_id}/bundle",
+    response_class=Stream,
+    responses={
+        200: {
+            "description": "A zip; the same audit gives the same bytes, as long as it is judged no further.",
+            "content": {_ZIP: {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **raises(404, 409, 410, 422, 507),
+    },
+    summary="Take an audit away to run it again",
+)
+def read_bundle(
+    request: Request,
+    audit_id: AuditId,
+    principal: Reader,
+    services: Service,
+    inputs: Annotated[bool, Query(description="Whether the files of models and datasets are inside.")] = False,
+) -> Response:
+    """Return everything it takes to run an ended audit again and compare: `seatrial replay` does both.
+
+    `audit.json` has the specification, seed, digests, versions and the verdict, `inputs/` the manifests (and with
+    `?inputs=true` the files), `results.json` the numbers, `records/` the per-example records of every stage as Parquet,
+    `SHA256SUMS` the digest of each of these.
+    """
+    headers = {
+        "Content-Disposition": f'attachment; filename="{bundle_name(audit_id)}"',
+        "Cache-Control": "private, no-cache",
+    }
+    with services.database.read() as session:
+        get_ended(session, principal.project_id, audit_id)
+    if is_head(request.scope):
+        return Response(media_type=_ZIP, headers=headers)
+    file = build_bundle(services, principal.project_id, audit_id, with_inputs=inputs)
+    size = file.seek(0, 2)
+    file.seek(0)
+
+    def chunks() -> Iterator[bytes]:
+        with file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+
+    return Stream(chunks(), media_type=_ZIP, headers={**headers, "Content-Length": str(size)})

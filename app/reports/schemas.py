@@ -8,6 +8,7 @@ from pydantic import Field
 from app.contracts.base import Read
 from app.contracts.estimates import Estimate, Flag
 from app.contracts.meters import Meters
+from app.contracts.policies import Judgement
 from app.contracts.problems import StoredProblem
 from app.contracts.states import RunState
 
@@ -145,6 +146,10 @@ class ReportRead(Read):
     is_final: bool = Field(description="Whether nothing will change any more.")
     question: str = Field(description="What the audit asks of the model.")
     verdict: str | None = Field(description="Verdict of the gate; null without a policy.")
+    judgement: Judgement | None = Field(
+        default=None,
+        description="What the verdict rests on: of the policy the audit was submitted with, or of the one asked for.",
+    )
     answer: Answer = Field(description="Over all checks: the least favourable answer.")
     created_at: datetime = Field(description="When it was submitted (UTC).")
     started_at: datetime | None = Field(description="When a worker first took it up.")

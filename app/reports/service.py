@@ -11,13 +11,16 @@ from sqlalchemy.orm import Session
 from app.contracts.estimates import Metric, Result, split_name
 from app.contracts.families import METRICS, params_contract
 from app.contracts.meters import meters_of
+from app.contracts.policies import JudgementRequest
 from app.contracts.problems import StoredProblem
 from app.contracts.states import TERMINAL, RunState
 from app.core.storage import ArtifactMissingError, ArtifactStore
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
+from app.gates.service import weigh_audit
 from app.reports import repository
 from app.reports.glossary import GLOSSARY
 from app.reports.narratives import comparisons_of, narrative_of
+from app.reports.outcomes import Judged
 from app.reports.schemas import (
     Answer,
     ReportCheck,
@@ -31,17 +34,36 @@ from app.reports.schemas import (
     Standing,
 )
 from app.reports.words import enumerate_words
+from app.web.problems import ConflictError, InvalidRequestError
+from app.web.services import Services
 
 _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")
 
 
-def compose_report(session: Session, store: ArtifactStore, project_id: str, audit_id: str) -> ReportRead:
+class NoVerdictError(ConflictError):
+    """A verdict is to be printed and there is none."""
+
+    code = "no-verdict"
+    title = "The audit has no verdict"
+
+
+def compose_report(
+    session: Session, store: ArtifactStore, project_id: str, audit_id: str, *, judged: Judged | None = None
+) -> ReportRead:
     """Return the report of an audit, finished or not.
+
+    Args:
+        session: Where rows are.
+        store: Where figures are.
+        project_id: Whose audit it is.
+        audit_id: Which audit.
+        judged: The verdict to print; by default that of the policy the audit was submitted with, if there is one.
 
     Raises:
         NotFoundError: There is no such audit in the project.
     """
     audit = repository.get_audit(session, project_id, audit_id)
+    judged = judged or find_own(session, audit)
     rows = repository.list_checks(session, audit_id)
     model = repository.find_model(session, project_id, audit.model_id)
     dataset = repository.find_dataset(session, project_id, audit.dataset_id)
@@ -59,7 +81,8 @@ def compose_report(session: Session, store: ArtifactStore, project_id: str, audi
         state=RunState(audit.state),
         is_final=audit.state in TERMINAL,
         question=_question(model, rows),
-        verdict=audit.verdict,
+        verdict=judged.judgement.verdict if judged else audit.verdict,
+        judgement=judged.judgement if judged else None,
         answer=_overall(audit, checks),
         created_at=audit.created_at,
         started_at=audit.started_at,
@@ -75,6 +98,49 @@ def compose_report(session: Session, store: ArtifactStore, project_id: str, audi
             spec_digest=audit.spec_digest,
             versions=_versions(model, repository.workers_of(session, audit_id)),
         ),
+    )
+
+
+def find_own(session: Session, audit: AuditRow) -> Judged | None:
+    """Return the verdict an audit shows; None without one, also while a retried audit waits for its next."""
+    return None if audit.verdict is None else repository.find_own_judgement(session, audit.id)
+
+
+def pick_judgement(
+    services: Services, project_id: str, audit_id: str, *, policy: str | None, judgement: str | None
+) -> Judged | None:
+    """Return the verdict to print: a stored one, one made for this answer alone, or else the audit's own, if any.
+
+    Raises:
+        NotFoundError: There is no such audit, or it has no such judgement.
+        InvalidRequestError: Both are asked for, or there is no such policy.
+        ConflictError: There is nothing to judge yet.
+    """
+    if policy is not None and judgement is not None:
+        raise InvalidRequestError("Ask for a policy or for a judgement, not both.", pointer="/policy", part="query")
+    if policy is not None:
+        return _weighed(services, project_id, audit_id, policy)
+    with services.database.read() as session:
+        audit = repository.get_audit(session, project_id, audit_id)
+        return find_own(session, audit) if judgement is None else repository.get_judgement(session, audit_id, judgement)
+
+
+def _weighed(services: Services, project_id: str, audit_id: str, policy: str) -> Judged:
+    try:
+        return Judged(*weigh_audit(services, project_id, audit_id, JudgementRequest(policy=policy)))
+    except InvalidRequestError as error:
+        # It is a query here and not a body.
+        error.errors = [one.model_copy(update={"part": "query"}) for one in error.errors or ()]
+        raise
+
+
+def no_verdict(report: ReportRead) -> NoVerdictError:
+    """Return the answer where a verdict is to be printed and there is none."""
+    when = "" if report.is_final else f" It is {report.state}; a policy judges it when it has ended."
+    return NoVerdictError(
+        f"Audit {report.audit} has no verdict to print.{when} Ask with ?policy=standard (or one of GET /v1/policies), "
+        f"name a judgement with ?judgement=, or submit audits with a policy; POST /v1/audits/{report.audit}/judge "
+        "stores a verdict."
     )
 
 

@@ -1,6 +1,7 @@
 """A database and a store with fabricated audits, and the API over them."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from app.core.settings import Settings
 from app.core.storage import ArtifactStore, open_store
 from app.core.tables import AuditRow, ProjectRow
 from app.main import create_app
+from app.reports.outcomes import Judged
 from app.reports.schemas import ReportRead
 from app.reports.service import compose_report
-from tests.reports import fabricated, fabricated_texts
+from tests.reports import fabricated, fabricated_judgements, fabricated_texts
 
 
 @dataclass
@@ -44,11 +46,11 @@ class Reports:
             project.name = "default"
         return audit_id
 
-    def compose(self, audit_id: str) -> ReportRead:
+    def compose(self, audit_id: str, *, judged: Judged | None = None) -> ReportRead:
         """Return the report without HTTP."""
         with self.database.read() as session:
             project_id = session.get_one(AuditRow, audit_id).project_id
-            return compose_report(session, self.store, project_id, audit_id)
+            return compose_report(session, self.store, project_id, audit_id, judged=judged)
 
     def get(self, audit_id: str, accept: str | None = None, **params: str) -> Any:
         """Ask the API for a report."""
@@ -56,12 +58,46 @@ class Reports:
         return self.client.get(f"/v1/audits/{audit_id}/report", headers=headers, params=params)
 
 
-@pytest.fixture
-def reports(tmp_path: Path) -> Iterator[Reports]:
-    """An API without keys over an empty database."""
-    settings = Settings(home=tmp_path, require_keys=False)
+@contextmanager
+def serving(home: Path) -> Iterator[Reports]:
+    """Run an API without keys over an empty database."""
+    settings = Settings(home=home, require_keys=False)
     database = connect(settings)
     upgrade(database)
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         yield Reports(database, open_store(settings), client)
     database.dispose()
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Iterator[Reports]:
+    """An API of its own."""
+    with serving(tmp_path) as running:
+        yield running
+
+
+@dataclass
+class OneAudit:
+    """A finished audit that the tests of a module share; each gives it the judgement it wants."""
+
+    reports: Reports
+    id: str
+
+    def get(self, accept: str | None = None, **params: str) -> Any:
+        """Ask the API for its report."""
+        return self.reports.get(self.id, accept, **params)
+
+    def store(self, judged: Judged, *, is_own: bool = True) -> str:
+        """Give it a judgement and return that one's id."""
+        return fabricated_judgements.store(self.reports.database, self.id, judged, is_own=is_own)
+
+    def change(self, **values: Any) -> None:
+        """Overwrite columns."""
+        fabricated.change(self.reports.database, self.id, **values)
+
+
+@pytest.fixture(scope="module")
+def one_audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneAudit]:
+    """An API with one finished audit."""
+    with serving(tmp_path_factory.mktemp("home")) as running:
+        yield OneAudit(running, running.finished())

@@ -16,6 +16,8 @@ from tests.rows import add_audit
         (None, "text/html"),
         ("*/*", "text/html"),
         ("text/*", "text/html"),
+        ("text/markdown", "text/markdown"),
+        ("text/markdown;q=0.9, text/html;q=0.8", "text/markdown"),
         ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "text/html"),
         ("application/json", "application/json"),
         ("text/html;q=0.3, application/json;q=0.8", "application/json"),
@@ -43,7 +45,7 @@ def test_another_format_is_406_and_lists_what_there_is(
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert problem["code"] == "not-acceptable"
-    assert [one["media_type"] for one in problem["available"]] == ["text/html", "application/json"]
+    assert [one["format"] for one in problem["available"]] == ["html", "json", "markdown", "junit", "sarif"]
 
 
 def test_another_projects_audit_is_not_found(reports: Reports) -> None:

@@ -1,0 +1,155 @@
+"""A report as Markdown (GitHub's and GitLab's), short enough for a comment on a pull request.
+
+No link is in it and none can get in: names and messages are hostile input, and a comment is shown to people who trust
+the bot that wrote it.
+"""
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+
+from app.contracts.policies import Judgement, RuleOutcome
+from app.reports.numbers import interval, told
+from app.reports.outcomes import counted, measured, policy_name
+from app.reports.schemas import ReportCheck, ReportRead
+
+MAX_CHARACTERS = 60_000
+"""GitHub refuses a comment of more than 65,536 characters; numbers beyond this are left to the full report."""
+MAX_MESSAGE = 500
+MAX_RULES = 100
+
+_MARKS = {"passed": "✅", "failed": "❌", "inconclusive": "❔", "errored": "⚠️", "skipped": "➖"}  # noqa: RUF001
+# What makes markup anywhere, or a link of an address (GFM 6.9); and what makes a list or a heading of a line.
+_ANYWHERE = re.compile(r"([\\`*_\[\]<>|~&#@!$]|:(?=\S)|(?<=www)\.)", re.IGNORECASE)
+_AT_THE_BEGINNING = re.compile(r"^(\d*)([-+=.)])")
+_SPACE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
+
+
+def render_markdown(report: ReportRead) -> str:
+    """Return the report as Markdown: the verdict, its rules, flags, and all numbers in folded tables."""
+    parts = [*_head(report), *_flags(report.checks)]
+    room = MAX_CHARACTERS - sum(len(part) + 2 for part in parts)
+    for check in report.checks:
+        table = _numbers(check, room)
+        parts += table
+        room -= sum(len(part) + 2 for part in table)
+    return "\n\n".join(parts) + "\n"
+
+
+def prose(text: str) -> str:
+    r"""Return a text of others as Markdown that shows exactly its words.
+
+    Characters that could mean something are escaped (CommonMark 2.4), those that make links of addresses in GitHub's
+    dialect among them. A zero-width space follows ``@`` and ``#``: mentions, addresses and numbers of issues are looked
+    for in the page that is made, where escapes are gone.
+
+    >>> prose("1. a|b <i> [x](y): https://z")
+    '1\\. a\\|b \\<i\\> \\[x\\](y): https\\://z'
+    >>> prose("ask @root\n# now").encode("ascii", "backslashreplace").decode()
+    'ask \\@\\u200broot \\#\\u200b now'
+    """
+    shown = _SPACE.sub(" ", text).strip()
+    if len(shown) > MAX_MESSAGE:
+        shown = shown[:MAX_MESSAGE] + " ..."
+    escaped = _AT_THE_BEGINNING.sub(r"\1\\\2", _ANYWHERE.sub(r"\\\1", shown))
+    return re.sub(r"([@#])", "\\1\u200b", escaped)
+
+
+def code(text: str) -> str:
+    """Return a name as code.
+
+    >>> code("ece[arm=over]"), code("a`b")
+    ('`ece[arm=over]`', '`` a`b ``')
+    """
+    shown = _SPACE.sub(" ", text).strip()[:MAX_MESSAGE] or "-"
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {shown} {fence}" if longest else f"`{shown}`"
+
+
+def _cell(text: str) -> str:
+    # A table is cut at its bars before anything else is looked at, also inside of code (GFM 4.10).
+    return code(text).replace("|", "\\|")
+
+
+def _head(report: ReportRead) -> Iterator[str]:
+    judgement = report.judgement
+    if judgement is None:
+        yield "## Seatrial: no verdict"
+        yield prose(report.answer.headline)
+    else:
+        yield f"## Seatrial: {_MARKS[judgement.verdict]} {judgement.verdict}"
+        yield f"**{prose(judgement.headline)}**"
+    named = [f"{source.role} {code(source.name)}" for source in report.sources if source.role in ("model", "dataset")]
+    yield ", ".join([*named, *_policy(judgement), f"audit {code(report.audit)}"])
+    if not report.is_final:
+        yield f"The audit is {report.state}: this is what is known so far."
+    if report.error is not None:
+        yield f"**{prose(report.error.title)}**: {prose(report.error.detail)}"
+    for check in report.checks:
+        if check.error is not None:
+            yield f"{code(check.kind)} {check.state}: **{prose(check.error.title)}** {prose(check.error.detail)}"
+    if judgement is not None:
+        # What holds is left out first.
+        shown = sorted(judgement.rules, key=lambda outcome: outcome.outcome == "passed")[:MAX_RULES]
+        yield _rules(outcome for outcome in judgement.rules if outcome in shown)
+        if len(shown) < len(judgement.rules):
+            yield f"{len(judgement.rules) - len(shown)} more rules are in the report."
+        reasons = [
+            f"- {code(outcome.metric)}: {prose(outcome.reason)}" for outcome in shown if outcome.outcome != "passed"
+        ]
+        if reasons:
+            yield "\n".join(reasons)
+
+
+def _policy(judgement: Judgement | None) -> list[str]:
+    if judgement is None:
+        return []
+    against = [f"baseline {code(judgement.baseline)}"] if judgement.baseline else []
+    return [f"policy {code(policy_name(judgement))}", *against]
+
+
+def _rules(outcomes: Iterable[RuleOutcome]) -> str:
+    lines = ["| outcome | rule | required | measured |", "| --- | --- | --- | --- |"]
+    for outcome in outcomes:
+        name = _cell(outcome.metric)
+        if outcome.label != outcome.metric:
+            name = f"{prose(outcome.label)} {name}"
+        told_only = "" if outcome.severity == "block" else " (only told)"
+        lines.append(
+            f"| {_MARKS[outcome.outcome]} {counted(outcome)}{told_only} | {name} | {prose(outcome.requirement)} "
+            f"| {measured(outcome)} |"
+        )
+    return "\n".join(lines)
+
+
+def _flags(checks: Iterable[ReportCheck]) -> Iterator[str]:
+    flags = [
+        f"- {flag.severity}, {code(check.kind)} {code(flag.code)}: {prose(flag.message)}"
+        for check in checks
+        for flag in check.flags
+    ]
+    if flags:
+        yield "**Doubts about the numbers**"
+        yield "\n".join(flags)
+
+
+def _numbers(check: ReportCheck, room: int) -> list[str]:
+    """Return a folded table of a check's numbers, as many as there is room for; in pieces between empty lines."""
+    if not check.estimates:
+        return []
+    lines = ["| number | value | interval | n |", "| --- | ---: | --- | ---: |"]
+    room -= 300
+    for estimate in check.estimates:
+        value = told(estimate).replace("<", "&lt;")
+        line = f"| {_cell(estimate.name)} | {value} | {interval(estimate)} | {estimate.n:,} |"
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    kind = html.escape(check.kind)
+    shown, there = len(lines) - 2, len(check.estimates)
+    left = f"{shown} of the {there} numbers of {kind}; the report has all" if shown < there else ""
+    summary = left or f"{there} numbers of {kind}"
+    # The empty lines make what is between the tags Markdown again (GFM 4.6).
+    return [f"<details><summary>{summary}</summary>", "\n".join(lines), "</details>"]
