@@ -343,3 +343,14 @@ def test_means_of_thirds_that_add_up_to_whole_examples_are_taken_as_such() -> No
     gap = gap_to_lowest("reference", Outcomes(ids, thirds), {"other": nobody})
     assert gap.value == pytest.approx(0.5)
     assert gap.interval == paired.score_interval(15, 0, 30)
+
+
+def test_parts_of_examples_are_rounded_so_that_neither_end_comes_closer() -> None:
+    ids = np.arange(30)
+    one_of_three = np.zeros((3, 30), dtype=bool)
+    one_of_three[0, 7] = True
+    nobody, sometimes = Outcomes(ids, np.zeros((3, 30), dtype=bool)), Outcomes(ids, one_of_three)
+    widest = (paired.score_interval(0, 1, 30)[0], paired.score_interval(0, 0, 30)[1])
+    assert gap_to_lowest("reference", nobody, {"other": sometimes}).interval == widest
+    turned = gap_to_lowest("reference", sometimes, {"other": nobody}).interval
+    assert turned == (paired.score_interval(0, 0, 30)[0], paired.score_interval(1, 0, 30)[1])
