@@ -11,16 +11,21 @@ from app.audits.routes import router as audits
 from app.console import routes as console
 from app.core.settings import Settings, get_settings
 from app.datasets.routes import router as datasets
+from app.gates.routes import router as gates
+from app.gates.service import judge_ended
 from app.health.metrics import Metrics
 from app.health.routes import router as health
 from app.models.routes import router as models
 from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
+from app.web.clerk import Clerk
 from app.web.heads import HeadAsGet
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
 from app.web.queries import KnownQueryOnly
 from app.web.services import open_services
+from app.webhooks.delivery import deliver_due
+from app.webhooks.routes import router as webhooks
 
 
 def _version() -> str:
@@ -43,13 +48,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        clerk = Clerk({"judging": lambda: judge_ended(services), "webhooks": lambda: deliver_due(services)})
+        clerk.start()
         yield
+        clerk.stop()
+        # Sent and not recorded would be sent again by the next process.
+        services.deliverer.settle(2.0)
         services.database.dispose()
 
     app = FastAPI(title="Seatrial", version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, reports, access):
+    for router in (models, datasets, audits, gates, reports, webhooks, access):
         app.include_router(router, dependencies=[KnownQueryOnly])
     app.include_router(health)
     docs.install(app)

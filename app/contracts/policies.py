@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from app.contracts.base import Read, Real, Request
 from app.contracts.estimates import Estimate, split_name
@@ -168,7 +168,21 @@ class Policy(Request):
         return rules
 
 
-PolicyReference = Annotated[str, Field(min_length=1, max_length=100)] | Policy
+def _kind_of_reference(given: Any) -> str | None:
+    if isinstance(given, str):
+        return "a reference"
+    return "a policy" if isinstance(given, Policy | dict) else None
+
+
+# Told apart before they are read, so that a refusal is about what was given and not also about what was not.
+PolicyReference = Annotated[
+    Annotated[str, Field(min_length=1, max_length=100), Tag("a reference")] | Annotated[Policy, Tag("a policy")],
+    Discriminator(
+        _kind_of_reference,
+        custom_error_type="policy_reference",
+        custom_error_message="a policy is given by its id or name, or as an object with name and rules",
+    ),
+]
 """A policy, or what one is found by: id, name, `name@version`."""
 
 

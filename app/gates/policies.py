@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.contracts.policies import Policy, PolicyRead, PolicySource
 from app.core.ids import new_id
 from app.core.tables import PolicyRow
-from app.gates import repository
+from app.gates import presets, repository
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 
@@ -74,6 +75,8 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 def find_policy(session: Session, project_id: str, reference: str) -> PolicyRead | None:
     """Return the policy a reference names: an id, a name (its newest version), ``name@version`` or a shipped one."""
+    if reference in presets.RESERVED:
+        return _shipped(reference)
     found = REFERENCE.fullmatch(reference)
     if found is None:
         return None
@@ -83,6 +86,17 @@ def find_policy(session: Session, project_id: str, reference: str) -> PolicyRead
         version = int(found["version"]) if found["version"] else None
         row = repository.find_policy_by_name(session, project_id, found["name"], version)
     return None if row is None else PolicyRead.model_validate(row)
+
+
+def shipped_policies() -> list[PolicyRead]:
+    """Return the policies that come with Seatrial, from the least demanding to the most."""
+    return [_shipped(name) for name in presets.POLICIES]
+
+
+@cache
+def _shipped(name: str) -> PolicyRead:
+    document = presets.get(name).model_dump(mode="json")
+    return PolicyRead(id=name, name=name, version=1, digest=digest_of(document), document=document, created_at=None)
 
 
 def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Chosen:
@@ -97,11 +111,17 @@ def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Cho
     read = find_policy(session, project_id, asked)
     if read is None:
         raise UnknownPolicyError(
-            f"There is no policy {asked!r} in this project: give the id of one, its name, name@version, or the policy "
-            "itself.",
+            f"There is no policy {asked!r} in this project: give the id of one, its name, name@version, a shipped one "
+            f"({', '.join(presets.POLICIES)}), or the policy itself.",
             pointer="/policy",
         )
-    source = PolicySource(id=read.id, name=read.name, version=read.version, digest=read.digest)
+    is_shipped = read.created_at is None
+    source = PolicySource(
+        id=None if is_shipped else read.id,
+        name=read.name,
+        version=None if is_shipped else read.version,
+        digest=read.digest,
+    )
     return Chosen(source, read.document)
 
 
@@ -144,6 +164,11 @@ def store_policy(services: Services, project_id: str, policy: Policy) -> tuple[P
         ReservedNameError: The name belongs to a shipped policy, or reads as an id.
     """
     check_name(policy.name, "pol")
+    if policy.name in presets.RESERVED:
+        raise ReservedNameError(
+            f"{', '.join(presets.POLICIES)} are shipped with Seatrial and never change: choose another name.",
+            pointer="/name",
+        )
     document = policy.model_dump(mode="json")
     digest = digest_of(document)
     with services.database.write() as session:

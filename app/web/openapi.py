@@ -11,6 +11,7 @@ from app.access.schemas import KeyCreate
 from app.contracts.audits import AuditCreate
 from app.contracts.datasets import DatasetManifest, DatasetReference
 from app.contracts.events import EventRead
+from app.contracts.policies import BaselineCreate, JudgementRequest, Policy
 from app.contracts.targets import ModelManifest, ModelReference
 from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
@@ -18,12 +19,15 @@ from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
 # Bodies are read by the rooms themselves (see app.web.bodies) and events are no JSON: FastAPI does not know them.
 BODIES: tuple[type[BaseModel], ...] = (
     AuditCreate,
+    BaselineCreate,
     DatasetManifest,
     DatasetReference,
     EventRead,
+    JudgementRequest,
     KeyCreate,
     ModelManifest,
     ModelReference,
+    Policy,
     Problem,
     SecretRotation,
     WebhookChange,
@@ -37,6 +41,8 @@ their confidence intervals.
 1. `POST /v1/models` and `POST /v1/datasets` take the bytes and a manifest.
 2. `POST /v1/audits` names both and the checks to run; the answer is `202` and a `Location` to read.
 3. `GET /v1/audits/{id}` tells how far it is, `GET /v1/audits/{id}/events` streams it.
+4. With a `policy`, the audit ends with a `verdict`: `passed`, `failed`, `inconclusive` or `errored`.
+   `POST /v1/audits/{id}/judge` judges an old audit again by another policy; nothing is run for that.
 
 Errors are `application/problem+json` (RFC 9457): `detail` says what was wrong and what would be right; each of
 `errors[]` says which part of the request is to blame (`in`) and where in it (`pointer`). A query parameter that a route
@@ -49,6 +55,8 @@ TAGS = [
     {"name": "models", "description": "Weights and what they mean. Pickles are refused, by content."},
     {"name": "datasets", "description": "Labelled examples."},
     {"name": "audits", "description": "What is run, how far it is, what came out."},
+    {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
+    {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "An audit as a page for people, or as JSON."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},

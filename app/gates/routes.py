@@ -1,0 +1,232 @@
+"""Routes of the gate: policies, judgements, baselines."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from app.access.principal import Reader, Runner
+from app.audits.reading import not_found
+from app.audits.repository import exists
+from app.contracts.policies import (
+    NAME,
+    BaselineCreate,
+    BaselineRead,
+    Judgement,
+    JudgementRequest,
+    Policy,
+    PolicyRead,
+)
+from app.core.tables import JudgementRow, PolicyRow
+from app.gates import repository, service
+from app.gates.baselines import promote
+from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
+from app.gates.policies import find_policy, shipped_policies, store_policy
+from app.gates.schemas import BASELINE_EXAMPLES, JUDGEMENT_EXAMPLES, POLICY_EXAMPLES
+from app.web.bodies import accepts, json_body, parse_json, read_json
+from app.web.pagination import Page, PageRequest, page_request, page_response
+from app.web.problems import MalformedBodyError, NotFoundError, PayloadTooLargeError, raises
+from app.web.services import Service
+
+router = APIRouter(prefix="/v1", responses=raises(401, 403))
+
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+AuditId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the audit.")]
+# Those of a query come without anchors of Python's: `$` would let a newline pass.
+Named = Annotated[str | None, Query(pattern=NAME, description="Only of this name.")]
+
+
+def _policy_body() -> Callable[[Request], Awaitable[Policy]]:
+    async def read(request: Request) -> Policy:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in YAML_TYPES and not media_type.endswith("+yaml"):
+            return await read_json(request, Policy)
+        raw = await request.body()
+        if len(raw) > MAX_YAML_BYTES:
+            raise PayloadTooLargeError(f"YAML of {len(raw):,} bytes; at most {MAX_YAML_BYTES:,} are read.", pointer="")
+        # Reading YAML takes long enough to hold up everybody else.
+        return await run_in_threadpool(_parse_yaml, raw)
+
+    return read
+
+
+def _parse_yaml(raw: bytes) -> Policy:
+    try:
+        text = yaml_to_json(raw)
+    except YamlError as error:
+        raise MalformedBodyError(f"Not YAML that is read here: {error}") from error
+    return parse_json(text, Policy)
+
+
+def _accepts_policy() -> dict[str, Any]:
+    documented = accepts(Policy, examples=POLICY_EXAMPLES)
+    content = documented["requestBody"]["content"]
+    content["application/yaml"] = content["application/json"]
+    return documented
+
+
+@router.post(
+    "/policies",
+    status_code=201,
+    response_model=PolicyRead,
+    responses={
+        200: {"model": PolicyRead, "description": "It is the newest version already."},
+        **raises(400, 413, 415, 422),
+    },
+    openapi_extra=_accepts_policy(),
+    summary="Store a policy",
+    tags=["policies"],
+)
+def add_policy(principal: Runner, body: Annotated[Policy, Depends(_policy_body())], services: Service) -> Response:
+    """Store a policy as the next version of its name; the document of the newest version again is that version.
+
+    As JSON, or as YAML (`application/yaml`, one document without aliases and repeated keys; `no` is a text and `1e-3` a
+    number). Versions never change: a verdict can always be understood from the policy it is of.
+    """
+    policy, is_new = store_policy(services, principal.project_id, body)
+    headers = {"Location": f"/v1/policies/{policy.id}"}
+    return JSONResponse(policy.model_dump(mode="json"), status_code=201 if is_new else 200, headers=headers)
+
+
+@router.get(
+    "/policies", response_model=Page[PolicyRead], responses=raises(422), summary="List policies", tags=["policies"]
+)
+def list_policies(
+    request: Request,
+    principal: Reader,
+    services: Service,
+    page: Annotated[PageRequest, Depends(page_request("pol"))],
+    name: Named = None,
+    shipped: Annotated[
+        bool, Query(description="`true`: those that come with Seatrial, in one page, instead of the project's own.")
+    ] = False,
+) -> Response:
+    """List the project's policies in all their versions, newest first."""
+    if shipped:
+        told = [policy for policy in shipped_policies() if name in (None, policy.name)]
+        return JSONResponse({"items": [policy.model_dump(mode="json") for policy in told], "next": None})
+    with services.database.read() as session:
+        rows = repository.list_policies(session, principal.project_id, name=name, before=page.before, limit=page.fetch)
+    return page_response(request, page, rows, _render_policy)
+
+
+def _render_policy(row: PolicyRow) -> dict[str, Any]:
+    return PolicyRead.model_validate(row).model_dump(mode="json")
+
+
+@router.get(
+    "/policies/{reference}",
+    response_model=PolicyRead,
+    responses=raises(404, 422),
+    summary="Read a policy",
+    tags=["policies"],
+)
+def read_policy(
+    reference: Annotated[
+        str,
+        Path(
+            pattern=r"^[a-z0-9_@-]{1,100}$",
+            description="Id, name (its newest version), `name@version`, or a shipped one: `lenient`, `standard`, "
+            "`strict`.",
+        ),
+    ],
+    principal: Reader,
+    services: Service,
+) -> PolicyRead:
+    """Read a version of a policy, defaults filled in."""
+    with services.database.read() as session:
+        found = find_policy(session, principal.project_id, reference)
+    if found is None:
+        raise NotFoundError(f"There is no policy {reference} in this project.")
+    return found
+
+
+@router.post(
+    "/audits/{audit_id}/judge",
+    response_model=Judgement,
+    responses=raises(400, 404, 409, 413, 415, 422),
+    openapi_extra=accepts(JudgementRequest, examples=JUDGEMENT_EXAMPLES),
+    summary="Judge an audit",
+    tags=["audits"],
+)
+def judge_audit(
+    audit_id: AuditId,
+    principal: Runner,
+    body: Annotated[JudgementRequest, Depends(json_body(JudgementRequest))],
+    services: Service,
+) -> Judgement:
+    """Judge an audit that has ended, by any policy and against any baseline: nothing is run again.
+
+    A failed or cancelled audit can be judged too: what did not run is `errored` and never passes. The judgement is
+    stored; the audit's own verdict, of the policy it was submitted with, stays as it is.
+    """
+    return service.judge_audit(services, principal.project_id, audit_id, body)
+
+
+@router.get(
+    "/audits/{audit_id}/judgements",
+    response_model=Page[Judgement],
+    responses=raises(404, 422),
+    summary="List an audit's judgements",
+    tags=["audits"],
+)
+def list_judgements(
+    request: Request,
+    audit_id: AuditId,
+    principal: Reader,
+    services: Service,
+    page: Annotated[PageRequest, Depends(page_request("jdg"))],
+) -> Response:
+    """List what policies made of an audit, its own and those it was judged by later, newest first."""
+    with services.database.read() as session:
+        if not exists(session, principal.project_id, audit_id):
+            raise not_found(audit_id)
+        rows = repository.list_judgements(session, audit_id, before=page.before, limit=page.fetch)
+    return page_response(request, page, rows, _render_judgement)
+
+
+def _render_judgement(row: JudgementRow) -> dict[str, Any]:
+    return row.judgement
+
+
+@router.post(
+    "/baselines",
+    status_code=201,
+    response_model=BaselineRead,
+    responses=raises(400, 413, 415, 422),
+    openapi_extra=accepts(BaselineCreate, examples=BASELINE_EXAMPLES),
+    summary="Promote an audit to a baseline",
+    tags=["baselines"],
+)
+def promote_audit(
+    principal: Runner, body: Annotated[BaselineCreate, Depends(json_body(BaselineCreate))], services: Service
+) -> BaselineRead:
+    """Make a succeeded audit what later audits of models of the same name are compared with.
+
+    The newest of a model and a name is in force; those before it stay as its history. To go back, promote the earlier
+    audit again.
+    """
+    return promote(services, principal.project_id, body)
+
+
+@router.get(
+    "/baselines", response_model=Page[BaselineRead], responses=raises(422), summary="List baselines", tags=["baselines"]
+)
+def list_baselines(
+    request: Request,
+    principal: Reader,
+    services: Service,
+    page: Annotated[PageRequest, Depends(page_request("bas"))],
+    model: Annotated[
+        str | None, Query(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="Only of models of this name.")
+    ] = None,
+    name: Named = None,
+) -> Response:
+    """List baselines and those they replaced, newest first."""
+    with services.database.read() as session:
+        rows = repository.list_baselines(
+            session, principal.project_id, model=model, name=name, before=page.before, limit=page.fetch
+        )
+    return page_response(request, page, rows, lambda row: BaselineRead.model_validate(row).model_dump(mode="json"))

@@ -1,0 +1,442 @@
+"""Judging over HTTP: under an audit's own policy when it ends, and under any other afterwards."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import event, func, select, update
+from sqlalchemy.exc import OperationalError
+
+from app.audits import events
+from app.contracts.audits import AuditRead
+from app.contracts.policies import Judgement
+from app.contracts.states import RunState
+from app.core.tables import AuditRow, DeliveryRow, EventRow, JudgementRow, ModelRow
+from app.gates import service
+from app.gates.service import judge_ended, judgement_of
+from app.web.clerk import Clerk
+from app.web.services import Services
+from tests.audits.acting import make_ready
+from tests.audits.test_events import parse
+from tests.conftest import key_for
+from tests.gates.over_http import end, ended, finish, policy, submitted
+from tests.uploads import model_manifest, submission, upload, upload_both, weights
+from tests.web.test_problems import assert_problem
+
+PASSES, FAILS, OPEN = policy(max=0.6), policy(max=0.1), policy(max=0.42)
+
+
+@pytest.fixture(autouse=True)
+def _no_clerk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be judged but by the test itself."""
+    monkeypatch.setattr(Clerk, "start", lambda self: None)
+
+
+def read(client: httpx.Client, audit: str) -> dict[str, Any]:
+    """Read an audit once everything that waits has been judged."""
+    judge_ended(client.app.state.services)  # type: ignore[attr-defined]
+    return dict(client.get(f"/v1/audits/{audit}").json())
+
+
+def pointers(answer: httpx.Response, status: int = 422) -> list[str]:
+    return [one.pointer for one in assert_problem(answer, status).errors or ()]
+
+
+def judge(client: httpx.Client, audit: str, **body: Any) -> httpx.Response:
+    return client.post(f"/v1/audits/{audit}/judge", json=body)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        (PASSES, "passed"),
+        (FAILS, "failed"),
+        (OPEN, "inconclusive"),
+        (policy(metric="uncertainty_span.mus_worst"), "errored"),
+    ],
+    ids=["passes", "fails", "open", "absent"],
+)
+def test_an_audit_with_a_policy_ends_with_its_verdict(
+    client: httpx.Client, asked: dict[str, Any], verdict: str
+) -> None:
+    audit = ended(client, policy=asked)
+    told = read(client, audit)
+    assert told["verdict"] == told["judgement"]["verdict"] == verdict
+    assert told["judgement"]["audit"] == audit
+    assert AuditRead.model_validate(told).model_dump(mode="json") == told
+    assert [one["id"] for one in client.get(f"/v1/audits?verdict={verdict}").json()["items"]] == [audit]
+
+
+def test_without_a_policy_there_is_no_verdict(client: httpx.Client, services: Services) -> None:
+    told = read(client, ended(client))
+    assert (told["state"], told["verdict"], told["judgement"]) == ("succeeded", None, None)
+    with services.database.read() as session:
+        assert judgement_of(session, told["id"]) is None
+
+
+def test_a_policy_may_be_named_in_every_way(client: httpx.Client) -> None:
+    pair = upload_both(client)
+    stored = client.post("/v1/policies", json=PASSES).json()
+    for reference in (stored["id"], "release", "release@1"):
+        told = read(client, ended(client, pair, policy=reference))["judgement"]
+        assert told["verdict"] == "passed"
+        assert told["policy"] == {key: stored[key] for key in ("id", "name", "version", "digest")}
+    shipped = read(client, ended(client, pair, policy="lenient"))["judgement"]["policy"]
+    assert (shipped["id"], shipped["name"], shipped["version"]) == (None, "lenient", None)
+
+
+def test_a_policy_is_kept_as_it_was_when_the_audit_was_submitted(client: httpx.Client) -> None:
+    client.post("/v1/policies", json=PASSES)
+    audit = submitted(client, policy="release")
+    client.post("/v1/policies", json=FAILS)
+    end(client.app.state.services, audit)  # type: ignore[attr-defined]
+    assert read(client, audit)["verdict"] == "passed"
+
+
+def test_a_policy_is_no_part_of_what_identifies_the_numbers(client: httpx.Client) -> None:
+    pair = upload_both(client)
+    client.post("/v1/policies", json=PASSES)
+    digests = {
+        client.post("/v1/audits", json=submission(*pair, **more)).json()["spec_digest"]
+        for more in ({}, {"policy": "release"}, {"policy": FAILS, "baseline": "champion"}, {"policy": "strict"})
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"policy": "nowhere"}, "/policy"),
+        ({"policy": "pol_" + "0" * 32}, "/policy"),
+        ({"policy": "a\0b"}, "/policy"),
+        ({"policy": 5}, "/policy"),
+        ({"policy": {"name": "x", "rules": [{"metric": "no.such", "max": 1}]}}, "/policy/rules/0/metric"),
+        ({"policy": "strict", "baseline": "aud_nowhere"}, "/baseline"),
+        ({"policy": "strict", "baseline": "aud_a\0b"}, "/baseline"),
+        ({"policy": "strict", "baseline": "Not A Name"}, "/baseline"),
+        ({"policy": "strict", "baseline": ""}, "/baseline"),
+        ({"baseline": "champion"}, "/baseline"),
+    ],
+    ids=["name", "id", "nul", "number", "rule", "audit", "audit-nul", "odd", "empty", "alone"],
+)
+def test_what_is_not_there_is_pointed_at(client: httpx.Client, change: dict[str, Any], pointer: str) -> None:
+    pair = upload_both(client)
+    for path in ("/v1/audits", "/v1/audits/estimate"):
+        assert pointers(client.post(path, json=submission(*pair, **change))) == [pointer]
+
+
+def test_only_a_succeeded_audit_of_the_same_task_is_compared_with(client: httpx.Client) -> None:
+    pair = upload_both(client)
+    waits = submitted(client, pair)
+    body = submission(*pair, policy="strict", baseline=waits)
+    assert pointers(client.post("/v1/audits", json=body)) == ["/baseline"]
+    end(client.app.state.services, waits)  # type: ignore[attr-defined]
+    assert client.post("/v1/audits", json=body).status_code == 202
+    other = upload(client, "models", model_manifest(name="other"), weights()).json()["id"]
+    with client.app.state.services.database.write() as session:  # type: ignore[attr-defined]
+        session.execute(update(ModelRow).where(ModelRow.id == pair[0]).values(task="text-classification"))
+    body = submission(other, pair[1], policy="strict", baseline=waits)
+    assert pointers(client.post("/v1/audits", json=body)) == ["/baseline"]
+
+
+def test_a_name_that_nobody_has_given_yet_is_no_mistake_at_submission(client: httpx.Client) -> None:
+    pair = upload_both(client)
+    asked = policy(max_regression=0.1)
+    first = read(client, ended(client, pair, policy=asked, baseline="champion"))
+    assert first["verdict"] == "errored"
+    asked["rules"].append(policy()["rules"][0])
+    asked["rules"][0]["required"] = False
+    assert read(client, ended(client, pair, policy=asked, baseline="champion"))["verdict"] == "passed"
+
+
+def test_an_audit_is_judged_again_by_any_policy_and_keeps_its_own_verdict(client: httpx.Client) -> None:
+    audit = ended(client, policy=PASSES)
+    own = read(client, audit)["judgement"]
+    answers = [judge(client, audit, policy=asked) for asked in (FAILS, "strict", OPEN)]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    told = [Judgement.model_validate(answer.json()).model_dump(mode="json") for answer in answers]
+    assert [one["verdict"] for one in told][::2] == ["failed", "inconclusive"]
+    listed = client.get(f"/v1/audits/{audit}/judgements").json()["items"]
+    assert listed == [*reversed(told), own]
+    assert read(client, audit)["judgement"] == own
+
+
+def test_judgements_are_listed_in_pages(client: httpx.Client) -> None:
+    audit = ended(client)
+    ids = [judge(client, audit, policy=PASSES).json()["id"] for _ in range(3)]
+    seen, path = [], f"/v1/audits/{audit}/judgements?limit=2"
+    while path:
+        answer = client.get(path)
+        seen += [one["id"] for one in answer.json()["items"]]
+        path = answer.links.get("next", {}).get("url")
+    assert seen == ids[::-1]
+    assert_problem(client.get("/v1/audits/aud_x/judgements"), 404)
+
+
+def test_a_running_audit_cannot_be_judged(client: httpx.Client) -> None:
+    audit = submitted(client)
+    assert_problem(judge(client, audit, policy=PASSES), 409, "conflict")
+    assert_problem(judge(client, "aud_x", policy=PASSES), 404)
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"policy": "nowhere"}, "/policy"),
+        ({}, "/policy"),
+        ({"policy": PASSES, "baseline": "aud_nowhere"}, "/baseline"),
+        ({"policy": PASSES, "baseline": "nobody-has"}, "/baseline"),
+        ({"policy": PASSES, "extra": 1}, "/extra"),
+    ],
+    ids=["policy", "none", "audit", "name", "extra"],
+)
+def test_a_judge_is_told_what_is_not_there(client: httpx.Client, change: dict[str, Any], pointer: str) -> None:
+    assert pointers(judge(client, ended(client), **change)) == [pointer]
+
+
+@pytest.mark.parametrize("state", [RunState.FAILED, RunState.CANCELLED])
+def test_what_did_not_run_never_passes(client: httpx.Client, services: Services, state: RunState) -> None:
+    audit = submitted(client, policy=PASSES)
+    if state == RunState.FAILED:
+        end(services, audit, state=state)
+    else:
+        client.post(f"/v1/audits/{audit}/cancel")
+    told = read(client, audit)
+    assert (told["state"], told["verdict"]) == (state, "errored")
+    assert judge(client, audit, policy=FAILS).json()["rules"][0]["outcome"] == "errored"
+
+
+def test_a_retried_audit_is_judged_anew(client: httpx.Client, services: Services) -> None:
+    audit = submitted(client, policy=PASSES)
+    end(services, audit, state=RunState.FAILED)
+    assert read(client, audit)["verdict"] == "errored"
+    again = client.post(f"/v1/audits/{audit}/retry").json()
+    assert (again["state"], again["verdict"], again["judgement"]) == ("running", None, None)
+    assert judge_ended(services) == 0
+    finish(services)
+    assert read(client, audit)["verdict"] == "passed"
+    listed = client.get(f"/v1/audits/{audit}/judgements").json()["items"]
+    assert [one["verdict"] for one in listed] == ["passed", "errored"]
+
+
+def test_the_stream_of_an_audit_with_a_policy_ends_with_the_verdict(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "POLL_S", 0.02)
+    audit = submitted(client, policy=PASSES)
+
+    def run() -> None:
+        end(services, audit)
+        looks = itertools.count()
+        monkeypatch.setattr(events, "read_events", lambda *asked: looked(next(looks), *asked))
+
+    def looked(number: int, *asked: Any) -> events.Look:
+        # The stream has seen the end, and waits.
+        if number == 3:
+            assert judge_ended(services) == 1
+        return read_events(*asked)
+
+    read_events = events.read_events
+    timer = threading.Timer(0.2, run)
+    timer.start()
+    told = parse(client.get(f"/v1/audits/{audit}/events").text)
+    timer.join()
+    assert [kind for _, kind, _ in told][-2:] == ["audit", "verdict"]
+    assert told[-1][2] == {"verdict": "passed", "judgement": read(client, audit)["judgement"]["id"]}
+    assert parse(client.get(f"/v1/audits/{audit}/events?after={told[-1][0]}").text) == []
+
+
+@contextmanager
+def counted(services: Services) -> Iterator[list[str]]:
+    statements: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        if arguments[2].startswith("SELECT"):
+            statements.append(arguments[2])
+
+    event.listen(services.database.engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(services.database.engine, "before_cursor_execute", note)
+
+
+def test_a_verdict_costs_a_reader_one_query_and_none_without_a_policy(client: httpx.Client, services: Services) -> None:
+    pair = upload_both(client)
+    asked = {}
+    for name, more in (("plain", {}), ("gated", {"policy": PASSES})):
+        audit = ended(client, pair, **more)
+        judge_ended(services)
+        with counted(services) as statements:
+            client.get(f"/v1/audits/{audit}")
+        asked[name] = len(statements)
+    assert asked["gated"] == asked["plain"] + 1
+
+
+def test_two_at_once_judge_once(client: httpx.Client, services: Services) -> None:
+    pair = upload_both(client)
+    audits = [ended(client, pair, policy=PASSES) for _ in range(3)]
+    barrier, counts = threading.Barrier(4), []
+
+    def look() -> None:
+        barrier.wait()
+        counts.append(judge_ended(services))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with services.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(JudgementRow)) == len(audits)
+        told = session.scalars(select(EventRow.audit_id).where(EventRow.kind == "verdict")).all()
+    assert sorted(told) == sorted(audits)
+    assert sum(counts) == len(audits)
+
+
+def test_a_clerk_killed_in_between_leaves_nothing_half_done(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    audit = ended(client, policy=PASSES)
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "announce", killed)
+        with pytest.raises(KilledError):
+            judge_ended(services)
+    told = client.get(f"/v1/audits/{audit}").json()
+    assert (told["verdict"], told["judgement"]) == (None, None)
+    with services.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(JudgementRow)) == 0
+        assert "verdict" not in session.scalars(select(EventRow.kind)).all()
+    assert judge_ended(services) == 1
+    assert read(client, audit)["verdict"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ({"document": {"name": "old", "rules": [{"metric": "no.such", "max": 1}]}}, "/rules/0/metric"),
+        ({"document": None}, "object"),
+        ({"source": {"odd": 1}}, "mistake"),
+        ({"source": None, "document": None}, "mistake"),
+    ],
+    ids=["rules", "nothing", "source", "all"],
+)
+def test_a_stored_policy_that_is_broken_is_an_errored_verdict(
+    client: httpx.Client, services: Services, kept: dict[str, Any], told: str
+) -> None:
+    pair = upload_both(client)
+    audit = ended(client, pair, policy=PASSES)
+    good = ended(client, pair, policy=PASSES)
+    with services.database.write() as session:
+        row = session.get_one(AuditRow, audit)
+        row.policy = {**(row.policy or {}), **kept}
+    assert judge_ended(services) == 2
+    assert judge_ended(services) == 0
+    judged = client.get(f"/v1/audits/{audit}").json()
+    assert judged["verdict"] == "errored"
+    assert told in judged["judgement"]["headline"]
+    assert AuditRead.model_validate(judged).model_dump(mode="json") == judged
+    assert client.get(f"/v1/audits/{good}").json()["verdict"] == "passed"
+
+
+def test_a_mistake_of_ours_is_an_errored_verdict(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(service, "judge", broken)
+    audit = ended(client, policy=PASSES)
+    assert judge_ended(services) == 1
+    told = client.get(f"/v1/audits/{audit}").json()
+    assert (told["verdict"], told["judgement"]["rules"]) == ("errored", [])
+    assert "ZeroDivisionError" in told["judgement"]["headline"]
+
+
+def test_a_database_that_is_away_costs_no_verdict(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("gone"))
+
+    audit = ended(client, policy=PASSES)
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "read_measured", away)
+        with pytest.raises(OperationalError):
+            judge_ended(services)
+    assert read(client, audit)["verdict"] == "passed"
+
+
+def test_what_cannot_be_stored_does_not_keep_others_waiting(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = upload_both(client)
+    first, second = (ended(client, pair, policy=PASSES) for _ in range(2))
+    real = service.announce
+
+    def picky(session: Any, audit_id: str, *told: Any) -> None:
+        if audit_id == first:
+            raise ZeroDivisionError
+        real(session, audit_id, *told)
+
+    monkeypatch.setattr(service, "announce", picky)
+    with pytest.raises(ZeroDivisionError):
+        judge_ended(services)
+    assert [client.get(f"/v1/audits/{one}").json()["verdict"] for one in (first, second)] == [None, "passed"]
+
+
+def test_an_audit_that_went_on_meanwhile_is_not_given_an_old_verdict(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = submitted(client, policy=PASSES)
+    end(services, audit, state=RunState.FAILED)
+    real = service.judge
+
+    def slow(*case: Any, **more: Any) -> Judgement:
+        client.post(f"/v1/audits/{audit}/retry")
+        return real(*case, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "judge", slow)
+        assert judge_ended(services) == 0
+    assert client.get(f"/v1/audits/{audit}").json()["verdict"] is None
+    finish(services)
+    assert read(client, audit)["verdict"] == "passed"
+
+
+def test_webhooks_are_told_of_the_verdict_once(client: httpx.Client, services: Services) -> None:
+    hook = {"url": "https://ci.example.com/hook", "events": ["audit.judged"]}
+    assert client.post("/v1/webhooks", json=hook).status_code == 201
+    audit = ended(client, policy=FAILS)
+    assert (judge_ended(services), judge_ended(services)) == (1, 0)
+    with services.database.read() as session:
+        told = session.scalars(select(DeliveryRow.payload)).one()
+    assert told["type"] == "audit.judged"
+    assert (told["data"]["audit"], told["data"]["verdict"]) == (audit, "failed")
+
+
+def test_judging_is_for_the_project_s_own(keyed: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = key_for(keyed, project="ours"), key_for(keyed, project="theirs")
+    keyed.post("/v1/policies", json=PASSES, headers=theirs)
+    pair = upload_both(keyed, headers=ours)
+    body = submission(*pair, policy="release")
+    assert pointers(keyed.post("/v1/audits", json=body, headers=ours)) == ["/policy"]
+    audit = keyed.post("/v1/audits", json=submission(*pair), headers=ours).json()["id"]
+    make_ready(keyed.app.state.services)  # type: ignore[attr-defined]
+    end(keyed.app.state.services, audit)  # type: ignore[attr-defined]
+    path = f"/v1/audits/{audit}"
+    assert_problem(keyed.post(f"{path}/judge", json={"policy": "strict"}, headers=theirs), 404)
+    assert_problem(keyed.get(f"{path}/judgements", headers=theirs), 404)
+    assert pointers(keyed.post(f"{path}/judge", json={"policy": "release"}, headers=ours)) == ["/policy"]
+    assert_problem(keyed.post(f"{path}/judge", json={"policy": "strict"}, headers=key_for(keyed, "read", "ours")), 403)
+    other = upload_both(keyed, headers=theirs)
+    body = submission(*other, policy="strict", baseline=audit)
+    assert pointers(keyed.post("/v1/audits", json=body, headers=theirs)) == ["/baseline"]
