@@ -171,6 +171,25 @@ def test_variants_differ_in_nesterov_momentum() -> None:
     assert not same(*of_variants(replace(TINY, optimizer="sgd", learning_rate=0.01), 64))
 
 
+def test_the_paper_s_momentum_is_nesterov_s_and_the_official_code_s_is_not(monkeypatch) -> None:
+    made: list[torch.optim.Optimizer] = []
+    known = tadv.make_optimizer
+    monkeypatch.setattr(tadv, "make_optimizer", lambda *given, **how: made.append(known(*given, **how)) or made[-1])
+    of_variants(replace(TINY, optimizer="sgd", learning_rate=0.01, attack_steps=0), 32)
+    assert [one.defaults["nesterov"] for one in made] == [False, True]
+
+
+def test_the_rate_falls_at_the_step_that_completes_a_milestone(monkeypatch) -> None:
+    rates: list[float] = []
+    known = tadv.descend
+    monkeypatch.setattr(
+        tadv, "descend", lambda loss, optimizer, rate, tick: rates.append(rate) or known(loss, optimizer, rate, tick)
+    )
+    params = replace(TINY, epochs=2, attack_steps=0, learning_rate=0.1, milestones=(1,))
+    Tadv(params).adapt(base(), training(64), points(2), generator())
+    assert rates == pytest.approx([0.1] * 3 + [0.01] * 5)
+
+
 def test_variants_differ_in_odd_batches() -> None:
     assert not same(*of_variants(TINY, 61))
 
