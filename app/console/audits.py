@@ -1,5 +1,6 @@
 """Pages of audits: the list, one of them as it runs and when it has ended, and what can be asked of it."""
 
+import json
 import re
 from typing import Annotated
 from urllib.parse import urlencode
@@ -14,9 +15,14 @@ from app.audits.records import RecordsFormat, read_records, records_response
 from app.audits.routes import read_figure
 from app.console import repository, service
 from app.console.pages import fragment, page
-from app.console.viewer import ConsoleRoute, LoginNeededError, Reader, Runner, requires
+from app.console.viewer import ConsoleRoute, LoginNeededError, Posted, Reader, Runner, first, requires
+from app.contracts.policies import BaselineCreate, JudgementRequest
 from app.contracts.states import RunState
-from app.reports.routes import read_report
+from app.gates.baselines import promote
+from app.gates.service import judge_audit as judge
+from app.reports.negotiation import MEDIA_TYPES
+from app.reports.routes import read_bundle, read_report
+from app.web.bodies import parse_json
 from app.web.heads import Stream
 from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
@@ -26,8 +32,10 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 PER_PAGE = 25
 VERDICTS = ("passed", "failed", "inconclusive", "errored")
 
-AuditId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
+AUDIT_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+AuditId = Annotated[str, Path(pattern=f"^{AUDIT_ID.pattern}$")]
 
+FORMATS = {"html": "a page", "json": "JSON", "markdown": "Markdown", "junit": "JUnit XML", "sarif": "SARIF"}
 DONE = {
     "cancelled": "The audit was asked to stop; what runs stops at its next batch.",
     "retried": "What failed is queued again.",
@@ -99,7 +107,16 @@ def _index(request: Request) -> dict[str, str]:
 def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Service, done: str = "") -> Response:
     """Show an audit: how far it is, its verdict, what it found."""
     shown = service.audit_page(services, viewer.project_id, audit_id)
-    return page(request, "audit.html", title=f"{shown.model} on {shown.dataset}", shown=shown, done=DONE.get(done))
+    # Nothing is printed for a pipeline of an audit without a verdict.
+    offered = [name for name in MEDIA_TYPES if shown.progress.audit.verdict or name not in ("junit", "sarif")]
+    return page(
+        request,
+        "audit.html",
+        title=f"{shown.model} on {shown.dataset}",
+        shown=shown,
+        done=DONE.get(done),
+        formats=[(name, FORMATS[name]) for name in offered],
+    )
 
 
 @router.get("/audits/{audit_id}/progress")
@@ -132,6 +149,12 @@ async def follow_audit(request: Request, audit_id: AuditId, services: Service) -
 def show_report(audit_id: AuditId, viewer: Reader, services: Service, format: str | None = None) -> Response:
     """Return the report, in every format the API has."""
     return read_report(audit_id, viewer.principal, services, format=format or "html", accept=None)
+
+
+@router.get("/audits/{audit_id}/bundle")
+def download_bundle(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
+    """Download what it takes to run the audit again."""
+    return read_bundle(request, audit_id, viewer.principal, services)
 
 
 @router.get("/audits/{audit_id}/records/{check}")
@@ -171,6 +194,22 @@ def retry_audit(audit_id: AuditId, viewer: Runner, services: Service) -> Respons
     """Queue what failed again."""
     audits.retry(services, viewer.project_id, audit_id)
     return _back(audit_id, "retried")
+
+
+@router.post("/audits/{audit_id}/judge")
+def judge_audit(audit_id: AuditId, viewer: Runner, services: Service, posted: Posted) -> Response:
+    """Judge an audit by another policy, or against another baseline."""
+    body = {"policy": first(posted, "policy"), "baseline": first(posted, "baseline") or None}
+    judge(services, viewer.project_id, audit_id, parse_json(json.dumps(body), JudgementRequest))
+    return _back(audit_id, "judged", "#verdict")
+
+
+@router.post("/audits/{audit_id}/promote")
+def promote_audit(audit_id: AuditId, viewer: Runner, services: Service, posted: Posted) -> Response:
+    """Make an audit a baseline of its model."""
+    body = {"audit": audit_id, "name": first(posted, "name") or "champion", "note": first(posted, "note")}
+    promote(services, viewer.project_id, parse_json(json.dumps(body), BaselineCreate))
+    return _back(audit_id, "promoted")
 
 
 def _back(audit_id: str, done: str, part: str = "") -> Response:

@@ -3,6 +3,7 @@
 A page names its script and its style sheet with a nonce, so not even another file of this service could be run in it.
 """
 
+import json
 import secrets
 from datetime import datetime
 from functools import lru_cache
@@ -45,6 +46,7 @@ def _environment() -> Environment:
         words=words,
         measured=measured,
         whole=whole,
+        told_json=told_json,
     )
     environment.globals.update(arrange=arrange, cell_basis=cell_basis)
     return environment
@@ -139,6 +141,11 @@ def measured(estimate: Estimate | dict[str, Any] | None) -> str:
         return "not measured"
     one = Estimate.model_validate(estimate)
     return f"{told(one)} {interval(one)}".strip()
+
+
+def told_json(value: Any) -> str:
+    """Return a value as JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def prose(text: str) -> Markup:

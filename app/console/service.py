@@ -13,6 +13,7 @@ from app.contracts.audits import AuditRead, CheckRead
 from app.contracts.policies import Judgement
 from app.contracts.states import TERMINAL, RunState
 from app.gates import repository as gates
+from app.gates.policies import shipped_policies
 from app.reports.schemas import ReportRead
 from app.reports.service import compose_report
 from app.web.pagination import PageRequest
@@ -45,12 +46,14 @@ class Progress:
 
     Attributes:
         audit: The audit.
-        is_over: Whether nothing will change any more.
+        has_ended: Whether its checks have.
+        is_over: Whether nothing will change any more: it may wait for its verdict.
         said: What a screen reader is told when it changes.
         remaining: Time left, in words.
     """
 
     audit: AuditRead
+    has_ended: bool
     is_over: bool
     said: str
     remaining: str
@@ -110,7 +113,7 @@ def progress_of(session: Session, project_id: str, audit_id: str) -> Progress:
     has_ended = audit.state in TERMINAL
     # One that was submitted with a policy gets its verdict a moment after it has ended.
     is_over = has_ended and (audit.verdict is not None or not _has_policy(session, project_id, audit_id))
-    return Progress(audit, is_over, _said(audit), _remaining(audit))
+    return Progress(audit, has_ended, is_over, _said(audit), _remaining(audit))
 
 
 def _has_policy(session: Session, project_id: str, audit_id: str) -> bool:
@@ -137,6 +140,13 @@ def _remaining(audit: AuditRead) -> str:
     return duration(sum(known)) if len(known) == len(seconds) else duration(None)
 
 
+def policy_names(session: Session, project_id: str) -> list[str]:
+    """Return the names of policies to judge by: those that ship, then the project's own."""
+    rows = gates.list_policies(session, project_id, name=None, before=None, limit=repository.MOST_CHOICES)
+    shipped = [policy.name for policy in shipped_policies()]
+    return [*shipped, *sorted({row.name for row in rows}.difference(shipped))]
+
+
 def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
     """Return what the page of an audit shows.
 
@@ -151,7 +161,7 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         names = repository.names_of(session, project_id, {audit.model, audit.dataset})
         rows = gates.list_judgements(session, audit_id, before=None, limit=SHOWN_JUDGEMENTS)
         stored = [row.judgement for row in rows]
-        own = [row.name for row in gates.list_policies(session, project_id, name=None, before=None, limit=200)]
+        policies = policy_names(session, project_id)
         report = compose_report(session, services.store, project_id, audit_id)
     return AuditPage(
         progress=progress,
@@ -160,6 +170,6 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         model_name=found.model_name,
         dataset=names.get(audit.dataset, audit.dataset),
         judgements=[Judgement.model_validate(one) for one in stored],
-        policies=sorted(dict.fromkeys(own)),
+        policies=policies,
         is_judged_by=found.policy["source"]["name"] if found.policy else None,
     )

@@ -138,7 +138,7 @@ def is_from_here(request: Request) -> bool:
 
 def _ask_to_log_in(request: Request) -> Response:
     if request.method not in SAFE_METHODS:
-        return page(request, "login.html", status=401, title="Log in", next="/", is_expired=True)
+        return page(request, "login.html", status=401, title="Log in", next="/", is_refused=False, is_expired=True)
     # A browser withholds a strict cookie when a link of another site leads here, a pipeline's for instance. The page
     # that loads itself once more comes from here, and then the cookie comes too.
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):

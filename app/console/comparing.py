@@ -1,0 +1,232 @@
+"""Two audits side by side, and one number over the versions of a model: only what means the same is compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy.orm import Session
+
+from app.audits.repository import AnyRow
+from app.console import repository
+from app.contracts.audits import AuditRead
+from app.contracts.estimates import Estimate
+from app.contracts.policies import better_of
+from app.gates import repository as gates
+from app.gates.comparability import differences
+from app.gates.measured import Measured, MeasuredCheck
+from app.gates.regression import Refusal, compare
+from app.gates.stored import pair, read_measured
+from app.web.services import Services
+
+Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]
+"""What a difference says: `undecided` when its interval holds 0; `changed` where no way is better."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A number of two audits.
+
+    Attributes:
+        metric: Full name.
+        first: Of the first audit.
+        second: Of the second.
+        difference: The second less the first; None where they cannot be compared.
+        trend: What the difference says of the second.
+        why: Why they cannot be compared, or how they were.
+    """
+
+    metric: str
+    first: Estimate | None
+    second: Estimate | None
+    difference: Estimate | None
+    trend: Trend | None
+    why: str
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Two audits.
+
+    Attributes:
+        tables: Numbers both have, by family.
+        only_first: Names of numbers only the first has.
+        only_second: Names of numbers only the second has.
+        unlike: What differs between them besides the model, each in a sentence.
+    """
+
+    tables: dict[str, list[Compared]]
+    only_first: list[str]
+    only_second: list[str]
+    unlike: list[str]
+
+
+def side_by_side(services: Services, project_id: str, first: AuditRead, second: AuditRead) -> SideBySide:
+    """Return what two audits of the project measured."""
+    with services.database.read() as session:
+        rows = [gates.find_audit(session, project_id, one.id) for one in (first, second)]
+        before, after = (read_measured(session, one.id) for one in (first, second))
+    then, now = rows
+    paired = pair(services, now, then) if then is not None and now is not None else None
+    ours, theirs = _published(after), _published(before)
+    tables: dict[str, list[Compared]] = {}
+    for metric, (estimate, check) in ours.items():
+        if metric in theirs:
+            found = _compared(metric, estimate, check, after, before, paired, theirs[metric][0])
+            tables.setdefault(check.kind, []).append(found)
+    return SideBySide(
+        tables=tables,
+        only_first=[metric for metric in theirs if metric not in ours],
+        only_second=[metric for metric in ours if metric not in theirs],
+        unlike=_unlike(first, second),
+    )
+
+
+def _published(audit: Measured) -> dict[str, tuple[Estimate, MeasuredCheck]]:
+    found: dict[str, tuple[Estimate, MeasuredCheck]] = {}
+    for check in audit.checks:
+        for name, estimate in (check.result.estimates if check.result else {}).items():
+            found.setdefault(f"{check.kind}.{name}", (estimate, check))
+    return found
+
+
+def _compared(
+    metric: str,
+    estimate: Estimate,
+    check: MeasuredCheck,
+    after: Measured,
+    before: Measured,
+    paired: Any,
+    other: Estimate,
+) -> Compared:
+    if estimate.value is None or other.value is None:
+        return Compared(metric, other, estimate, None, None, "not defined on this sample")
+    try:
+        found = compare(metric, estimate, check, after, before, paired)
+        better = better_of(metric)
+    except (ValueError, StopIteration):
+        # A family this version lacks, or a metric it no longer publishes.
+        return Compared(metric, other, estimate, None, None, "this version does not know the metric")
+    if isinstance(found, Refusal):
+        return Compared(metric, other, estimate, None, None, found.reason)
+    worse = found.evidence.judged
+    difference = _negative(worse) if better == "higher" else worse
+    return Compared(metric, found.baseline, estimate, difference, _trend(worse, better), found.evidence.why)
+
+
+def _negative(one: Estimate) -> Estimate:
+    def flipped(value: float | None) -> float | None:
+        return None if value is None else 0.0 - value
+
+    return one.model_copy(update={"value": flipped(one.value), "low": flipped(one.high), "high": flipped(one.low)})
+
+
+def _trend(worse: Estimate, better: str) -> Trend:
+    if worse.low is None or worse.high is None:
+        return "undecided"
+    if worse.low == worse.high == 0:
+        return "unchanged"
+    if worse.low <= 0 <= worse.high:
+        return "undecided"
+    if better == "neither":
+        return "changed"
+    return "worse" if worse.low > 0 else "better"
+
+
+def _unlike(first: AuditRead, second: AuditRead) -> list[str]:
+    told = []
+    for name, one, other in (
+        ("dataset", first.dataset, second.dataset),
+        ("number of examples", first.samples, second.samples),
+        ("seed", first.seed, second.seed),
+    ):
+        if one != other:
+            told.append(f"The {name} differs: {one} in A, {other} in B.")
+    for check in second.checks:
+        match = next((one for one in first.checks if one.kind == check.kind), None)
+        told += [] if match is None else _unlike_params(check.kind, match.params, check.params)
+    return told
+
+
+def _unlike_params(kind: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{kind}: {name} is {first.get(name)} in A, {second.get(name)} in B."
+        for name in dict.fromkeys([*first, *second])
+        if first.get(name) != second.get(name)
+    ]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number of one version of a model.
+
+    Attributes:
+        version: Version.
+        audit: The audit that measured it.
+        estimate: The number.
+        dataset: Id of the dataset.
+        verdict: Of the audit.
+        unlike: Why it does not mean the same as the newest one; nothing where it does.
+        is_newest: Whether no later audit measured it of this version on this dataset.
+    """
+
+    version: str
+    audit: str
+    estimate: Estimate
+    dataset: str
+    verdict: str | None
+    unlike: list[str]
+    is_newest: bool
+
+
+@dataclass(frozen=True)
+class History:
+    """A number over the versions of a model.
+
+    Attributes:
+        metrics: Names of all numbers measured of the model.
+        metric: The one shown; None where there is none.
+        points: It, newest audit first.
+    """
+
+    metrics: list[str]
+    metric: str | None
+    points: list[Point]
+
+
+def history(session: Session, project_id: str, name: str, asked: str) -> History:
+    """Return what was measured of every version of a model; ``asked`` may name no metric."""
+    rows = repository.checks_of_name(session, project_id, name)
+    metrics = list(dict.fromkeys(f"{row.kind}.{one}" for row in rows for one in row.result.get("estimates", {})))
+    metric = asked if asked in metrics else next(iter(metrics), None)
+    return History(metrics, metric, [] if metric is None else _points(rows, metric))
+
+
+def _points(rows: Sequence[AnyRow], metric: str) -> list[Point]:
+    kind, _, name = metric.partition(".")
+    measured = [row for row in rows if row.kind == kind and name in row.result.get("estimates", {})]
+    points: list[Point] = []
+    seen: set[tuple[str, str]] = set()
+    for row in measured:
+        key = (row.model, row.dataset)
+        points.append(
+            Point(
+                version=row.version,
+                audit=row.audit,
+                estimate=Estimate.model_validate(row.result["estimates"][name]),
+                dataset=row.dataset,
+                verdict=row.verdict,
+                unlike=_unlike_newest(metric, row, measured[0]),
+                is_newest=key not in seen,
+            )
+        )
+        seen.add(key)
+    return points
+
+
+def _unlike_newest(metric: str, row: AnyRow, newest: AnyRow) -> list[str]:
+    told = [] if row.dataset == newest.dataset else ["it is of another dataset"]
+    try:
+        found = differences(metric, row.params, newest.params)
+    except (KeyError, ValueError, StopIteration):
+        return told if row.params == newest.params else [*told, "its parameters differ"]
+    return told + [one.replace("the baseline", "the newest") for one in found]

@@ -1,0 +1,69 @@
+"""Pages that compare: two audits, and a model's versions."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from app.console import chart, repository
+from app.console.audits import AUDIT_ID
+from app.console.comparing import history, side_by_side
+from app.console.pages import page
+from app.console.service import progress_of
+from app.console.viewer import ConsoleRoute, Reader
+from app.web.problems import NotFoundError
+from app.web.services import Service
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+
+@router.get("/compare")
+def compare_audits(request: Request, viewer: Reader, services: Service, a: str = "", b: str = "") -> Response:
+    """Show two audits side by side; ask for what is not named yet."""
+    found = []
+    with services.database.read() as session:
+        choices = repository.measured_audits(session, viewer.project_id)
+        for named in (a, b):
+            if named and not AUDIT_ID.fullmatch(named):
+                raise NotFoundError("There is no such audit in this project.")
+            found.append(progress_of(session, viewer.project_id, named).audit if named else None)
+        ids = {one for audit in found if audit is not None for one in (audit.model, audit.dataset)}
+        names = repository.names_of(session, viewer.project_id, ids)
+    first, second = found
+    shown = side_by_side(services, viewer.project_id, first, second) if first and second else None
+    return page(
+        request,
+        "compare.html",
+        title="Compare audits",
+        choices=choices,
+        asked={"a": a, "b": b},
+        first=first,
+        second=second,
+        names=names,
+        shown=shown,
+    )
+
+
+@router.get("/models/{name}/history")
+def show_history(
+    request: Request,
+    name: Annotated[str, Path(max_length=100, pattern=r"^[^\x00]+$")],
+    viewer: Reader,
+    services: Service,
+    metric: str = "",
+) -> Response:
+    """Show a number over the versions of a model, with its interval."""
+    with services.database.read() as session:
+        found = history(session, viewer.project_id, name, metric)
+        names = repository.names_of(session, viewer.project_id, {point.dataset for point in found.points})
+    # From the oldest to the newest, as people read.
+    drawn = [(point.version, point.estimate, not point.unlike) for point in reversed(found.points) if point.is_newest]
+    return page(
+        request,
+        "history.html",
+        title=f"History of {name}",
+        name=name,
+        found=found,
+        names=names,
+        drawing=chart.draw(drawn),
+        size=chart,
+    )

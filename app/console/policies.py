@@ -1,0 +1,121 @@
+"""Pages of policies: those that ship, those of the project, one of them in words, and a form that stores one."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import ValidationError
+from starlette.responses import RedirectResponse
+
+from app.console.forms import Form, flat
+from app.console.pages import page
+from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
+from app.contracts.policies import Policy, PolicyRead, Rule
+from app.gates import repository
+from app.gates.documents import YamlError, yaml_to_json
+from app.gates.policies import find_policy, shipped_policies, store_policy
+from app.gates.wording import requirement
+from app.web.bodies import parse_json
+from app.web.pagination import decode_cursor, encode_cursor
+from app.web.problems import MalformedBodyError, NotFoundError, ProblemError
+from app.web.services import Service, Services
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+PER_PAGE = 50
+STARTING = """\
+name: release
+description: What a model must hold to ship.
+rules:
+  - metric: uncertainty_span.clean_accuracy
+    min: 0.9
+  - metric: uncertainty_span.mus
+    max: 1.0
+    severity: warn
+"""
+
+
+@router.get("/policies")
+def list_policies(request: Request, viewer: Reader, services: Service, cursor: str = "") -> Response:
+    """List policies over a form to add one."""
+    return _policies(request, viewer, services, Form({"document": STARTING}), cursor=cursor)
+
+
+@router.post("/policies")
+def add_policy(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
+    """Store a policy, or show what is wrong with it."""
+    form = Form(flat(posted))
+    try:
+        policy, _ = store_policy(services, viewer.project_id, _parsed(form.said("document")))
+    except ProblemError as error:
+        form.refuse_all(error, lambda _: "document")
+        return _policies(request, viewer, services, form, status=error.status)
+    return RedirectResponse(f"/policies/{policy.name}@{policy.version}", status_code=303)
+
+
+def _parsed(text: str) -> Policy:
+    # Every JSON text is YAML, and says where it is not.
+    try:
+        return parse_json(yaml_to_json(text.encode()), Policy)
+    except YamlError as error:
+        raise MalformedBodyError(str(error), pointer="") from error
+
+
+@router.get("/policies/{reference}")
+def show_policy(
+    request: Request,
+    reference: Annotated[str, Path(pattern=r"^[a-z0-9_@-]{1,100}$")],
+    viewer: Reader,
+    services: Service,
+) -> Response:
+    """Show a version of a policy, rule by rule."""
+    with services.database.read() as session:
+        found = find_policy(session, viewer.project_id, reference)
+        if found is None:
+            raise NotFoundError(f"There is no policy {reference} in this project.")
+        versions = (
+            repository.list_policies(session, viewer.project_id, name=found.name, before=None, limit=PER_PAGE)
+            if found.created_at is not None
+            else []
+        )
+    return page(
+        request,
+        "policy.html",
+        title=f"Policy {found.name}",
+        policy=found,
+        document=found.document,
+        rules=_rules(found),
+        versions=versions,
+    )
+
+
+def _rules(policy: PolicyRead) -> list[tuple[dict[str, Any], str]]:
+    """Return the rules with what they ask in words; without words those of a version that knew other rules."""
+    rules: list[dict[str, Any]] = policy.document.get("rules", [])
+    return [(rule, _asked(rule)) for rule in rules]
+
+
+def _asked(rule: dict[str, Any]) -> str:
+    try:
+        return requirement(Rule.model_validate(rule))
+    except ValidationError:
+        return "not known to this version"
+
+
+def _policies(
+    request: Request, viewer: Viewer, services: Services, form: Form, *, cursor: str = "", status: int = 200
+) -> Response:
+    before = decode_cursor(cursor, "pol") if cursor else None
+    with services.database.read() as session:
+        rows = repository.list_policies(session, viewer.project_id, name=None, before=before, limit=PER_PAGE + 1)
+    shown = rows[:PER_PAGE]
+    return page(
+        request,
+        "policies.html",
+        title="Policies",
+        status=status,
+        form=form,
+        shipped=shipped_policies(),
+        rows=shown,
+        newest="/policies" if cursor else None,
+        following=f"/policies?cursor={encode_cursor(shown[-1].id)}" if len(rows) > PER_PAGE else None,
+    )

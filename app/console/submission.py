@@ -1,0 +1,115 @@
+"""Submitting an audit: model and data, then checks, then what it costs, and only then the button that spends it."""
+
+from typing import Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import RedirectResponse
+
+from app.audits import service as audits
+from app.audits.submitting import estimate, plan
+from app.console import repository, service
+from app.console.forms import Form, flat
+from app.console.pages import page
+from app.console.requests import described_params, families_for, field_of, request_of, starting_params
+from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
+from app.contracts.audits import AuditCreate
+from app.contracts.states import ModelState
+from app.core.tables import ModelRow
+from app.datasets import repository as datasets
+from app.models import repository as models
+from app.reports.narratives import narrative_of
+from app.web.bodies import parse_json
+from app.web.problems import ProblemError
+from app.web.services import Service, Services
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+STARTING = {"samples": "500", "seed": "0"}
+
+
+@router.get("/submit")
+def ask(request: Request, viewer: Runner, services: Service, model: str = "", dataset: str = "") -> Response:
+    """Ask for model and data, then for the checks that fit them."""
+    return _form(request, viewer, services, Form({**STARTING, "model": model, "dataset": dataset}), kinds=[])
+
+
+@router.post("/submit")
+def weigh(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
+    """Show what an audit would cost, and spend nothing."""
+    form, kinds = Form(flat(posted)), posted.get("checks", [])
+    try:
+        asked = request_of(form.values, kinds)
+        with services.database.read() as session:
+            cost = estimate(plan(session, viewer.project_id, asked))
+    except ProblemError as error:
+        form.refuse_all(error, lambda pointer: field_of(pointer, kinds))
+        return _form(request, viewer, services, form, kinds=kinds, status=error.status)
+    # The button may be pressed twice: the same key is the same audit.
+    confirmed = {"request": asked.model_dump_json(), "key": f"console-{uuid4()}"}
+    return _form(request, viewer, services, form, kinds=kinds, cost=cost, confirmed=confirmed)
+
+
+@router.post("/submit/confirmed")
+def submit(viewer: Runner, services: Service, posted: Posted) -> Response:
+    """Queue the audit whose cost was shown."""
+    asked = parse_json(first(posted, "request"), AuditCreate)
+    answer, _ = audits.submit(services, viewer.project_id, asked, first(posted, "key") or None)
+    return RedirectResponse(f"/audits/{answer.body['id']}", status_code=303)
+
+
+def _form(
+    request: Request,
+    viewer: Viewer,
+    services: Services,
+    form: Form,
+    *,
+    kinds: list[str],
+    cost: Any = None,
+    confirmed: dict[str, str] | None = None,
+    status: int = 200,
+) -> Response:
+    with services.database.read() as session:
+        usable = [
+            row for row in repository.recent_models(session, viewer.project_id) if row.state != ModelState.REJECTED
+        ]
+        data = repository.recent_datasets(session, viewer.project_id)
+        model = _named(models.find, session, viewer.project_id, form.said("model"))
+        dataset = _named(datasets.find, session, viewer.project_id, form.said("dataset"))
+        policies = service.policy_names(session, viewer.project_id)
+    checks = _checks(model, form, kinds) if model is not None and dataset is not None else []
+    return page(
+        request,
+        "submit.html",
+        title="Submit an audit",
+        status=status,
+        form=form,
+        models=[(row.id, f"{row.name} {row.version}, {row.task} ({row.state})") for row in usable],
+        datasets=[(row.id, f"{row.name} {row.version}, {row.task}") for row in data],
+        model=model,
+        dataset=dataset,
+        is_mismatch=model is not None and dataset is not None and model.task != dataset.task,
+        checks=checks,
+        policies=[("", "none: only numbers"), *((name, name) for name in policies)],
+        cost=cost,
+        confirmed=confirmed,
+    )
+
+
+def _named(find: Any, session: Any, project_id: str, said: str) -> Any:
+    return find(session, project_id, said) if said and said.isprintable() else None
+
+
+def _checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any]]:
+    fitting = families_for(model.task, model.format)
+    return [
+        {
+            "kind": kind,
+            "title": narrative_of(kind).title(kind),
+            "is_chosen": kind in kinds or (not kinds and len(fitting) == 1),
+            "params": form.said(f"params-{kind}") or starting_params(kind),
+            "described": described_params(kind),
+            "errors": form.errors.get(f"params-{kind}", []),
+        }
+        for kind in fitting
+    ]
