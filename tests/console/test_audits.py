@@ -1,0 +1,253 @@
+"""The list of audits and an audit's page, while it runs and when it has ended."""
+
+import json
+
+import pytest
+
+from app.core.tables import AuditRow, BaselineRow, CheckRow, JudgementRow
+from app.gates.service import judge_ended
+from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
+from tests.console.conftest import Console, actions, elements, words
+from tests.reports import fabricated
+from tests.uploads import submission, upload_both
+
+
+def links(console: Console, path: str) -> list[str]:
+    """Return the audits a list shows, by id."""
+    hrefs = [str(one["href"]) for one in elements(console.get(path), "a")]
+    return [href.removeprefix("/audits/") for href in hrefs if href.startswith("/audits/")]
+
+
+def submitted(console: Console, **more: object) -> tuple[str, str]:
+    """Submit an audit over the API and return its id and its check's."""
+    model, dataset = upload_both(console.client)
+    make_ready(console.services)
+    answer = console.client.post("/v1/audits", json=submission(model, dataset, **more))
+    assert answer.status_code == 202, answer.text
+    audit = answer.json()["id"]
+    return audit, first_check(console.services, audit)
+
+
+def end(console: Console, check: str, *, fails: bool = False) -> None:
+    """Run an audit to its end."""
+    open_stage(console.services, check, "attack", [(0, 20)])
+    run_shard(console.services, fails=fails)
+    if not fails:
+        end_check(console.services)
+
+
+def test_the_list_shows_the_newest_first_and_only_what_is_asked_for(console: Console) -> None:
+    passed = console.finished(audit={"verdict": "passed"})
+    failed = console.finished(model={"version": "4"}, dataset_of=passed, audit={"verdict": "failed"})
+    running = console.running(model={"version": "5"}, dataset_of=passed)
+    with console.services.database.read() as session:
+        model = session.get_one(AuditRow, failed).model_id
+    assert links(console, "/") == [running, failed, passed]
+    assert links(console, "/?state=running") == [running]
+    assert links(console, "/?verdict=passed") == [passed]
+    assert links(console, f"/?model={model}&state=succeeded") == [failed]
+    assert links(console, f"/?model={model}&state=running") == []
+    assert "No audit is like that" in words(console.get("/?verdict=errored"))
+    assert links(console, "/?state=nonsense&model=%00&verdict=<b>") == [running, failed, passed]
+    row = words(console.get("/?verdict=failed"))
+    for told in ("cifar-resnet20 4", "cifar10-test 1", "uncertainty_span", "succeeded", "failed", "UTC"):
+        assert told in row
+
+
+def test_the_list_goes_on_without_a_gap_and_keeps_its_filter(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.console.audits.PER_PAGE", 2)
+    first = console.finished()
+    others = [console.finished(model={"version": str(n)}, dataset_of=first) for n in range(10, 14)]
+    seen: list[str] = []
+    path = "/?state=succeeded"
+    while path:
+        seen += links(console, path)
+        older = [str(one["href"]) for one in elements(console.get(path), "a") if one.get("rel") == "next"]
+        assert all("state=succeeded" in href for href in older)
+        path = older[0] if older else ""
+    assert seen == [*reversed(others), first]
+    assert console.get("/?cursor=nonsense").status_code == 422
+
+
+def test_an_empty_service_says_what_to_do(console: Console) -> None:
+    assert "There is no audit yet" in words(console.get("/"))
+
+
+def test_a_page_that_is_not_there_is_told_in_words(console: Console) -> None:
+    page = console.get("/audits/aud_nothing")
+    assert page.status_code == 404
+    assert "There is no audit aud_nothing in this project." in words(page)
+
+
+def test_a_running_audit_is_followed(console: Console) -> None:
+    audit, check = submitted(console)
+    open_stage(console.services, check, "attack", [(0, 10), (10, 20)])
+    run_shard(console.services)
+    page = console.get(f"/audits/{audit}")
+    told = words(page)
+    assert "10 of 20" in told
+    assert "time left" in told
+    (live,) = [one for one in elements(page, "div") if "data-events" in one]
+    assert live["data-events"] == f"/audits/{audit}/events"
+    # Without scripts the page loads itself anew.
+    assert [one["content"] for one in elements(page, "meta") if one.get("http-equiv") == "refresh"] == ["5"]
+    assert actions(page) == {f"/audits/{audit}/cancel"}
+    part = console.get(str(live["data-fragment"]))
+    (progress,) = [one for one in elements(part, "div") if one.get("id") == "progress"]
+    assert progress["data-over"] == "no"
+    assert elements(part, "progress") == [
+        {"max": "20", "value": "10", "aria-label": "Examples of uncertainty_span done"}
+    ]
+
+
+def test_the_stream_is_the_api_s_and_goes_on_where_it_broke(console: Console) -> None:
+    audit, check = submitted(console)
+    end(console, check)
+    whole = console.get(f"/audits/{audit}/events")
+    assert whole.headers["content-type"].startswith("text/event-stream")
+    assert whole.text == console.get(f"/v1/audits/{audit}/events").text
+    last = whole.text.rstrip().split("\n\n")[-1]
+    rest = console.get(f"/audits/{audit}/events", **{"last-event-id": str(whole.text.count("\nid: ") - 1)})
+    assert rest.text.rstrip().split("\n\n")[1:] == [last]
+
+
+def test_a_stranger_s_stream_is_no_login_page(locked: Console) -> None:
+    assert locked.get("/audits/aud_x/events").status_code == 401
+
+
+def test_an_ended_audit_waits_for_its_verdict_and_then_shows_it(console: Console) -> None:
+    audit, check = submitted(console, policy="lenient")
+    end(console, check)
+    page = console.get(f"/audits/{audit}")
+    assert 'data-over="no"' in page.text
+    judge_ended(console.services)
+    page = console.get(f"/audits/{audit}")
+    assert "data-over" not in page.text
+    with console.services.database.read() as session:
+        judgement = session.query(JudgementRow).one().judgement
+    told = words(page)
+    assert judgement["headline"] in told
+    assert "lenient" in told
+    for rule in judgement["rules"]:
+        assert rule["reason"] in told
+        assert rule["requirement"] in told
+
+
+def test_an_ended_audit_shows_what_it_found(console: Console) -> None:
+    flag = {"code": "zero_gradients", "severity": "warning", "message": "Gradients vanish."}
+    audit = console.finished(flags=[flag])
+    page = console.get(f"/audits/{audit}")
+    told = words(page)
+    assert "Is the confidence of cifar-resnet20 3 real?" in told
+    assert "zero gradients" in told
+    assert "Gradients vanish." in told
+    assert "0.9825 [0.9725, 0.9925]" in told
+    pictures = [str(one["src"]) for one in elements(page, "img")]
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert console.get(picture).headers["content-type"] == "image/svg+xml"
+
+
+def test_what_failed_is_told_and_can_be_tried_again(console: Console) -> None:
+    audit, check = submitted(console)
+    end(console, check, fails=True)
+    with console.services.database.read() as session:
+        if session.get_one(CheckRow, check).state == "running":
+            session.close()
+            end_check(console.services, state="failed")  # type: ignore[arg-type]
+    page = console.get(f"/audits/{audit}")
+    assert "It broke." in words(page)
+    assert f"/audits/{audit}/retry" in actions(page)
+    answer = console.post(f"/audits/{audit}/retry")
+    assert answer.headers["location"] == f"/audits/{audit}?done=retried"
+    assert "queued again" in words(console.get(answer.headers["location"]))
+    again = console.post(f"/audits/{audit}/retry")
+    assert again.status_code == 409
+    assert "only a failed audit can be retried" in words(again)
+
+
+def test_an_audit_is_cancelled_once(console: Console) -> None:
+    audit, _ = submitted(console)
+    assert console.post(f"/audits/{audit}/cancel").headers["location"] == f"/audits/{audit}?done=cancelled"
+    page = console.get(f"/audits/{audit}?done=cancelled")
+    assert "cancelled" in words(page)
+    assert f"/audits/{audit}/cancel" not in actions(page)
+    assert console.post(f"/audits/{audit}/cancel").status_code == 409
+
+
+def test_what_an_address_says_was_done_is_not_shown_itself(console: Console) -> None:
+    audit = console.finished()
+    assert "hacked" not in console.get(f"/audits/{audit}?done=hacked").text
+
+
+def test_an_audit_is_judged_by_another_policy_and_keeps_its_own_verdict(console: Console) -> None:
+    audit = console.finished(audit={"verdict": "passed"})
+    answer = console.post(f"/audits/{audit}/judge", policy="strict", baseline="")
+    assert answer.headers["location"] == f"/audits/{audit}?done=judged#verdict"
+    told = words(console.get(f"/audits/{audit}"))
+    assert "Rules of strict" in told
+    with console.services.database.read() as session:
+        assert session.get_one(AuditRow, audit).verdict == "passed"
+    assert console.post(f"/audits/{audit}/judge", policy="lenient").status_code == 303
+    assert "Earlier verdicts (1)" in words(console.get(f"/audits/{audit}"))
+
+
+def test_a_policy_or_baseline_that_is_not_there_is_told(console: Console) -> None:
+    audit = console.finished()
+    for fields in ({"policy": "nonsense"}, {"policy": ""}, {"policy": "standard", "baseline": "nobody"}):
+        assert console.post(f"/audits/{audit}/judge", **fields).status_code == 422, fields
+    page = console.post(f"/audits/{audit}/judge", policy="nonsense")
+    assert "There is no policy" in words(page)
+
+
+def test_an_audit_is_promoted_and_compared_with(console: Console) -> None:
+    first = console.finished()
+    second = console.finished(model={"version": "4"}, dataset_of=first, under=1.1)
+    answer = console.post(f"/audits/{first}/promote", name="champion", note="The one in production.")
+    assert answer.headers["location"] == f"/audits/{first}?done=promoted"
+    with console.services.database.read() as session:
+        row = session.query(BaselineRow).one()
+        assert (row.audit_id, row.name, row.note) == (first, "champion", "The one in production.")
+    console.post(f"/audits/{second}/judge", policy="standard")
+    page = console.get(f"/audits/{second}")
+    assert f"/compare?a={first}&b={second}" in {str(one["href"]) for one in elements(page, "a")}
+    assert console.post(f"/audits/{first}/promote", name="No Name").status_code == 422
+
+
+def test_everything_can_be_taken_away(console: Console) -> None:
+    audit, check = submitted(console, policy="lenient")
+    end(console, check)
+    judge_ended(console.services)
+    page = console.get(f"/audits/{audit}")
+    hrefs = [str(one["href"]) for one in elements(page, "a")]
+    offered = [href for href in hrefs if f"/audits/{audit}/" in href]
+    kinds = {}
+    for href in offered:
+        answer = console.get(href)
+        assert answer.status_code == 200, (href, answer.text)
+        kinds[href.removeprefix(f"/audits/{audit}/")] = answer.headers["content-type"].partition(";")[0]
+    assert kinds == {
+        "report": "text/html",
+        "report?format=html": "text/html",
+        "report?format=json": "application/json",
+        "report?format=markdown": "text/markdown",
+        "report?format=junit": "application/junit+xml",
+        "report?format=sarif": "application/sarif+json",
+        "bundle": "application/zip",
+        f"records/{check}?format=parquet": "application/vnd.apache.parquet",
+        f"records/{check}?format=jsonl": "application/x-ndjson",
+    }
+    assert json.loads(console.get(f"/audits/{audit}/report?format=json").text)["audit"] == audit
+
+
+def test_what_needs_a_verdict_is_not_offered_without_one(console: Console) -> None:
+    page = console.get(f"/audits/{console.finished()}").text
+    assert "format=markdown" in page
+    assert "format=junit" not in page
+
+
+def test_the_report_opens_with_its_own_policy(console: Console) -> None:
+    report = console.get(f"/audits/{console.finished()}/report")
+    assert report.headers["content-security-policy"].endswith("sandbox")
+    assert "script" not in report.headers["content-security-policy"]
+    assert fabricated.SVG not in report.text

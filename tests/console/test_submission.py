@@ -1,0 +1,163 @@
+"""Nothing is spent before its cost has been shown, and one button pressed twice is one audit."""
+
+import json
+
+import httpx
+import pytest
+
+from app.console.requests import families_for, starting_params
+from app.contracts.families import TASKS, params_contract
+from app.core.tables import AuditRow, ModelRow
+from tests.audits.acting import make_ready
+from tests.console.conftest import Console, elements, words
+from tests.console.test_uploads import wrong
+from tests.uploads import dataset_manifest, model_manifest, npz, upload, upload_both, weights
+
+SPAN = json.dumps({"epsilon": 0.1, "steps": 5})
+
+
+@pytest.fixture
+def ready(console: Console) -> dict[str, str]:
+    """The fields of a form that fits."""
+    model, dataset = upload_both(console.client)
+    make_ready(console.services)
+    return {
+        "model": model,
+        "dataset": dataset,
+        "checks": "uncertainty_span",
+        "params-uncertainty_span": SPAN,
+        "samples": "20",
+        "seed": "7",
+        "policy": "",
+        "baseline": "",
+    }
+
+
+def audits(console: Console) -> list[AuditRow]:
+    with console.services.database.read() as session:
+        return session.query(AuditRow).all()
+
+
+def confirmed(page: httpx.Response) -> dict[str, str]:
+    """Return what the button under an estimate sends."""
+    hidden = {str(one["name"]): str(one["value"]) for one in elements(page, "input") if one.get("type") == "hidden"}
+    return {name: hidden[name] for name in ("request", "key")}
+
+
+def test_the_parameters_a_form_begins_with_are_the_defaults() -> None:
+    for kind in TASKS:
+        params = json.loads(starting_params(kind))
+        contract = params_contract(kind)
+        required = {
+            name: params[name]
+            for name, field in contract.model_fields.items()
+            if field.is_required() and name != "kind"
+        }
+        given = contract.model_validate_json(json.dumps({**params, "kind": kind}))
+        assert given == contract.model_validate_json(json.dumps({**required, "kind": kind})), kind
+
+
+def test_only_families_that_fit_are_offered(console: Console, ready: dict[str, str]) -> None:
+    page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
+    offered = {one["value"] for one in elements(page, "input") if one.get("name") == "checks"}
+    assert offered == {kind for kind, tasks in TASKS.items() if "image-classification" in tasks}
+    assert families_for("image-classification", "endpoint") == []
+    assert families_for("token-classification", "archive") == []
+
+
+def test_the_cost_is_shown_and_nothing_is_queued(console: Console, ready: dict[str, str]) -> None:
+    page = console.post("/submit", **ready)
+    assert page.status_code == 200
+    body = {"model": ready["model"], "dataset": ready["dataset"], "samples": 20, "seed": 7}
+    body |= {"checks": [{"kind": "uncertainty_span", "epsilon": 0.1, "steps": 5}]}
+    cost = console.client.post("/v1/audits/estimate", json=body).json()
+    told = words(page)
+    assert f"{cost['forward_passes']:,}" in told
+    assert f"{cost['backward_passes']:,}" in told
+    assert "What it costs, at most" in told
+    assert audits(console) == []
+
+
+def test_the_button_under_the_cost_queues_what_was_shown_once(console: Console, ready: dict[str, str]) -> None:
+    sent = confirmed(console.post("/submit", **{**ready, "policy": "standard"}))
+    first, second = (console.post("/submit/confirmed", **sent) for _ in range(2))
+    (audit,) = audits(console)
+    assert first.headers["location"] == second.headers["location"] == f"/audits/{audit.id}"
+    assert (audit.seed, audit.samples, audit.spec["checks"][0]["epsilon"]) == (7, 20, 0.1)
+    assert audit.policy is not None
+    assert audit.policy["source"]["name"] == "standard"
+
+
+def test_what_was_chosen_and_typed_stays(console: Console, ready: dict[str, str]) -> None:
+    page = console.post("/submit", **{**ready, "policy": "strict"})
+    assert "&#34;epsilon&#34;: 0.1" in page.text
+    assert '<option value="strict" selected>' in page.text
+    chosen = [one["value"] for one in elements(page, "input") if one.get("name") == "checks" and "checked" in one]
+    assert chosen == ["uncertainty_span"]
+
+
+def test_what_is_wrong_stands_beside_its_field(console: Console, ready: dict[str, str]) -> None:
+    for changed, field, reason in (
+        ({"params-uncertainty_span": "{"}, "params-uncertainty_span", "not JSON"),
+        ({"params-uncertainty_span": "[]"}, "params-uncertainty_span", "JSON object"),
+        ({"params-uncertainty_span": '{"epsilon": -1}'}, "params-uncertainty_span", "epsilon"),
+        ({"params-uncertainty_span": '{"nonsense": 1}'}, "params-uncertainty_span", "nonsense"),
+        ({"samples": "many"}, "samples", "integer"),
+        ({"seed": "-1"}, "seed", "integer"),
+        ({"policy": "nonsense"}, "policy", "no policy"),
+        ({"baseline": "nobody"}, "baseline", ""),
+    ):
+        page = console.post("/submit", **{**ready, **changed})
+        assert page.status_code in (400, 422), changed
+        assert reason in wrong(page)[field], changed
+    assert audits(console) == []
+
+
+def test_a_check_must_be_chosen(console: Console, ready: dict[str, str]) -> None:
+    page = console.post("/submit", **{**ready, "checks": []})
+    assert page.status_code == 422
+    assert "Choose at least one check." in words(page)
+
+
+def test_models_and_data_of_different_tasks_are_told_apart_at_once(console: Console, ready: dict[str, str]) -> None:
+    rows = b"text,label\nfine,0\nbad,1\n"
+    texts = upload(console.client, "datasets", dataset_manifest(name="t", task="text-classification"), rows).json()[
+        "id"
+    ]
+    page = console.get(f"/submit?model={ready['model']}&dataset={texts}")
+    assert "choose others" in words(page)
+    assert console.post("/submit", **{**ready, "dataset": texts}).status_code == 422
+
+
+def test_a_model_that_is_still_checked_has_no_seconds(console: Console) -> None:
+    model, dataset = upload_both(console.client)
+    told = {"model": model, "dataset": dataset, "checks": "uncertainty_span", "params-uncertainty_span": SPAN}
+    page = console.post("/submit", **told)
+    assert "has not been measured yet" in words(page)
+
+
+def test_rejected_models_and_those_of_others_are_not_offered(locked: Console) -> None:
+    key = {"Authorization": f"Bearer {locked.key('run', 'others')}"}
+    foreign = upload(locked.client, "models", model_manifest(name="foreign"), weights(), headers=key).json()["id"]
+    upload(locked.client, "datasets", dataset_manifest(), npz(), headers=key)
+    locked.log_in()
+    page = locked.get(f"/submit?model={foreign}")
+    assert "upload a model and upload a dataset first" in words(page)
+    assert "foreign" not in page.text
+
+
+def test_a_rejected_model_is_not_offered(console: Console, ready: dict[str, str]) -> None:
+    rejected = upload(console.client, "models", model_manifest(name="broken"), weights()).json()["id"]
+    with console.services.database.write() as session:
+        row = session.get_one(ModelRow, rejected)
+        row.problem = {"code": "x", "title": "Wrong", "detail": "The weights do not fit.", "field": None}
+        session.execute(ModelRow.__table__.update().where(ModelRow.id == rejected).values(state="rejected"))  # type: ignore[attr-defined]
+    assert "broken" not in console.get("/submit").text
+    page = console.post("/submit", **{**ready, "model": rejected})
+    assert "The weights do not fit." in words(page)
+
+
+def test_what_was_confirmed_is_checked_again(console: Console, ready: dict[str, str]) -> None:
+    for request in ("", "{", '{"model": "mdl_x", "dataset": "dat_x", "checks": []}'):
+        assert console.post("/submit/confirmed", request=request, key="").status_code in (400, 422)
+    assert audits(console) == []

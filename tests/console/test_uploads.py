@@ -1,0 +1,206 @@
+"""Models and datasets: lists, and forms that say beside each field what is wrong."""
+
+import json
+from typing import Any
+
+import httpx
+
+from app.console.manifests import dataset_manifest, model_manifest
+from app.contracts.datasets import DatasetManifest
+from app.contracts.targets import ModelManifest
+from app.core.tables import DatasetRow, ModelRow
+from tests import uploads
+from tests.audits.acting import make_ready
+from tests.console.conftest import Console, elements, words
+from tests.uploads import assert_nothing_stored, npz, weights
+
+MODEL = {
+    "name": "parity",
+    "version": "1",
+    "task": "image-classification",
+    "architecture": "layers",
+    "layers": '[["flatten"], ["linear", 16, 2]]',
+    "depth": "",
+    "width": "",
+    "endpoint": "",
+    "shape": "1, 4, 4",
+    "mean": "0",
+    "std": "1",
+    "labels": "even\r\nodd\r\n",
+    "clean_accuracy": "",
+}
+DATASET = {
+    "name": "parity",
+    "version": "1",
+    "task": "image-classification",
+    "split": "test",
+    "columns": "",
+    "labels": "",
+}
+ENDPOINT = {"url": "https://models.example.com/classify", "request": {"inputs": "{{texts}}"}, "scores": "$[*]"}
+
+
+def send_model(console: Console, data: bytes | None = None, **changed: str) -> httpx.Response:
+    file = ("", b"") if data == b"" else ("weights.safetensors", data if data is not None else weights())
+    return console.post("/models", files={"file": file}, **{**MODEL, **changed})
+
+
+def send_dataset(console: Console, data: bytes | None = None, **changed: str) -> httpx.Response:
+    file = ("", b"") if data == b"" else ("data.npz", data if data is not None else npz())
+    return console.post("/datasets", files={"file": file}, **{**DATASET, **changed})
+
+
+def wrong(page: httpx.Response) -> dict[str, str]:
+    """Return the fields that are marked, with what describes each."""
+    assert page.status_code >= 400
+    (summary,) = [one for one in elements(page) if one.get("id") == "wrong"]
+    assert summary["role"] == "alert"
+    marked = {}
+    for one in elements(page):
+        if one.get("aria-invalid") == "true":
+            described = str(one["aria-describedby"]).split()[0]
+            after = page.text.partition(f'id="{described}">')[2]
+            marked[str(one["name"])] = after.partition("</p>")[0]
+            assert f'href="#{one["id"]}"' in page.text
+    return marked
+
+
+def test_a_form_s_model_is_the_one_the_api_would_have_stored(console: Console) -> None:
+    assert send_model(console).headers["location"] == "/models?done=stored"
+    with console.services.database.read() as session:
+        row = session.query(ModelRow).one()
+    again = uploads.upload(console.client, "models", uploads.model_manifest(), weights())
+    assert (again.status_code, again.json()["id"]) == (201, row.id)
+    page = console.get("/models?done=stored")
+    for told in ("parity 1", "layers", "even, odd", "checking", "The model is stored"):
+        assert told in words(page)
+
+
+def test_a_form_s_dataset_is_the_one_the_api_would_have_stored(console: Console) -> None:
+    assert send_dataset(console).headers["location"] == "/datasets?done=stored"
+    with console.services.database.read() as session:
+        row = session.query(DatasetRow).one()
+    again = uploads.upload(console.client, "datasets", uploads.dataset_manifest(), npz())
+    assert again.json()["id"] == row.id
+    assert "20 of shape 1, 4, 4" in words(console.get("/datasets"))
+
+
+def test_every_architecture_and_column_reaches_the_manifest() -> None:
+    image = {"name": "m", "version": "1", "task": "image-classification", "shape": "3 32 32", "labels": "a\nb"}
+    for kind, more, wanted in (
+        ("resnet_cifar", {"depth": "20"}, {"depth": 20}),
+        ("wide_resnet", {"depth": "28", "width": "10"}, {"depth": 28, "width": 10}),
+        ("preact_resnet18", {"mean": "0.4,0.5,0.6", "std": "0.2, 0.2 0.2"}, {}),
+        ("lenet", {"depth": "left over from another choice"}, {}),
+    ):
+        text = model_manifest({**image, "architecture": kind, **more})
+        told = ModelManifest.model_validate_json(text).model_dump(mode="json", exclude_defaults=True)
+        assert told["architecture"] == {"kind": kind, **wanted}
+    assert told["input"] == {"shape": [3, 32, 32], "mean": [0.0], "std": [1.0]}
+    text = dataset_manifest({**DATASET, "task": "text-classification", "columns": "text = a = b\n\nlabel=stars"})
+    assert DatasetManifest.model_validate_json(text).columns == {"text": "a = b", "label": "stars"}
+
+
+def test_an_endpoint_is_stored_without_a_file(console: Console) -> None:
+    told = {"task": "text-classification", "architecture": "endpoint", "shape": "", "endpoint": json.dumps(ENDPOINT)}
+    assert send_model(console, b"", **told).status_code == 303
+    with console.services.database.read() as session:
+        row = session.query(ModelRow).one()
+    assert row.format == "endpoint"
+    assert row.manifest["architecture"]["url"] == ENDPOINT["url"]
+    page = send_model(console, b"", **{**told, "endpoint": '{"url": "ftp://x"}', "version": "2"})
+    assert "endpoint" in wrong(page)
+
+
+def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(console: Console) -> None:
+    page = send_model(console, name="no spaces here", shape="1, x, 4", depth="7", labels="one\r\none")
+    marked = wrong(page)
+    assert page.status_code == 422
+    assert set(marked) == {"name", "shape", "labels"}
+    assert "stands twice" in marked["labels"]
+    typed = {str(one.get("name")): one.get("value") for one in elements(page, "input")}
+    assert (typed["name"], typed["shape"], typed["depth"]) == ("no spaces here", "1, x, 4", "7")
+    assert '<option value="layers" selected>' in page.text
+    assert_nothing_stored(console.services)
+
+
+def test_each_field_is_told_for_itself(console: Console) -> None:
+    for changed, field in (
+        ({"layers": "not json"}, "layers"),
+        ({"layers": ""}, "layers"),
+        ({"layers": '[["conv"]]'}, "layers"),
+        ({"architecture": "resnet_cifar", "depth": "21"}, "depth"),
+        ({"architecture": "wide_resnet", "depth": "28", "width": "wide"}, "width"),
+        ({"architecture": "nonsense"}, "architecture"),
+        ({"task": "nonsense"}, "task"),
+        ({"mean": "a"}, "mean"),
+        ({"std": "0"}, "std"),
+        ({"version": ""}, "version"),
+        ({"clean_accuracy": "95"}, "clean_accuracy"),
+        ({"architecture": "endpoint", "endpoint": "[1]"}, "endpoint"),
+    ):
+        assert field in wrong(send_model(console, **changed)), changed
+    for changed, field in (
+        ({"columns": "no sign"}, "columns"),
+        ({"columns": "text = t"}, "columns"),
+        ({"split": "nonsense"}, "split"),
+        ({"task": ""}, "task"),
+    ):
+        assert field in wrong(send_dataset(console, **changed)), changed
+    assert_nothing_stored(console.services)
+
+
+def test_a_refused_file_is_told_beside_the_file(console: Console) -> None:
+    for page, reason in (
+        (send_model(console, b""), "Choose the file"),
+        (send_model(console, b"\x80\x04pickle"), "pickle"),
+        (send_dataset(console, b""), "Choose the file"),
+        (send_dataset(console, b"<html>"), "HTML"),
+        (send_model(console, b"x" * 250_000), "more than the 200,000 bytes"),
+    ):
+        assert reason in wrong(page)["file"], reason
+    assert_nothing_stored(console.services)
+
+
+def test_a_name_that_is_taken_is_told_beside_the_version(console: Console) -> None:
+    send_model(console)
+    page = send_model(console, weights(1.0))
+    assert page.status_code == 409
+    assert "give this one another version" in wrong(page)["version"]
+
+
+def test_fields_have_a_limit_together(console: Console) -> None:
+    page = send_model(console, labels="x" * 1_100_000)
+    assert page.status_code == 413
+    assert_nothing_stored(console.services)
+
+
+def test_a_body_that_is_no_form_is_a_page_too(console: Console) -> None:
+    answer = console.client.post("/models", content=b"x", headers={"sec-fetch-site": "same-origin"})
+    assert answer.status_code == 415
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_a_rejected_model_says_why(console: Console) -> None:
+    send_model(console)
+    with console.services.database.write() as session:
+        row = session.query(ModelRow).one()
+        row.problem = {"code": "x", "title": "Wrong", "detail": "The weights do not fit.", "field": None}
+    page = console.get("/models")
+    assert "The weights do not fit." in words(page)
+
+
+def test_lists_go_on(console: Console, monkeypatch: Any) -> None:
+    monkeypatch.setattr("app.console.resources.PER_PAGE", 2)
+    for version in ("1", "2", "3"):
+        send_model(console, version=version)
+        send_dataset(console, version=version)
+    make_ready(console.services)
+    for path in ("/models", "/datasets"):
+        first = console.get(path)
+        (older,) = [str(one["href"]) for one in elements(first, "a") if one.get("rel") == "next"]
+        rest = console.get(older)
+        told = {version for version in "123" if f"parity {version}" in words(first)}
+        assert told == {"2", "3"}
+        assert "parity 1" in words(rest)
+        assert path in {one.get("href") for one in elements(rest, "a")}
