@@ -26,12 +26,25 @@ def known_ids(base: str, services: Services) -> str:
     with httpx.Client(base_url=base) as client:
         model, dataset = upload_both(client)
         make_ready(services)
-        audit = client.post("/v1/audits", json=submission(model, dataset)).json()["id"]
+        policy = {"name": "release", "rules": [{"metric": "uncertainty_span.mus", "max": 0.6}]}
+        policy_id = client.post("/v1/policies", json=policy).json()["id"]
+        audit = client.post("/v1/audits", json=submission(model, dataset, policy="release")).json()["id"]
+        # A name that never leads anywhere (RFC 2606).
+        webhook = client.post("/v1/webhooks", json={"url": "https://hooks.invalid/"}).json()["id"]
+        delivery = client.post(f"/v1/webhooks/{webhook}/ping").json()["id"]
     check = first_check(services, audit)
     open_stage(services, check, "attack", [(0, 20)])
     run_shard(services)
     end_check(services)
-    known = {"model_id": model, "dataset_id": dataset, "audit_id": audit, "check": check, "name": "span"}
+    known = {
+        "model_id": model,
+        "dataset_id": dataset,
+        "audit_id": audit,
+        "check": check,
+        "name": "span",
+        "webhook_id": webhook,
+        "delivery_id": delivery,
+    }
     return "[parameters]\n" + "".join(f'"path.{name}" = "{value}"\n' for name, value in known.items())
 
 
