@@ -41,11 +41,21 @@ def _meaning(asked: MetricName, params: Mapping[str, Any]) -> dict[str, Any]:
     counting = {name: value for name, value in (filled | dict(params)).items() if name not in idle}
     if counting.get("outliers"):
         # At which radii is in the metric's name.
-        counting["outliers"] = counting["outliers"].get("dataset")
+        counting["outliers"] = {"dataset": counting["outliers"].get("dataset")}
     if "defence" in asked.qualifiers and "defences" in counting:
         chosen = [one for one in counting["defences"] if one.get("name") == asked.qualifiers["defence"]]
         counting["defences"] = chosen
-    return counting
+    return _flat(counting)
+
+
+def _flat(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with those inside others named like paths."""
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        found |= (
+            _flat({f"{name}/{key}": one for key, one in value.items()}) if isinstance(value, dict) else {name: value}
+        )
+    return found
 
 
 def _uncertainty_span(asked: MetricName) -> set[str]:

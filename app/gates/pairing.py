@@ -66,6 +66,8 @@ class Records:
     def columns(self, stage: str, names: Sequence[str], *, where: str | None = None) -> Columns | None:
         """Return columns of a stage by the names they were asked by, ``{arm}`` filled in from the metric.
 
+        None where they are not recorded.
+
         Args:
             stage: Its name.
             names: Of columns.
@@ -74,8 +76,11 @@ class Records:
         table = self.read(stage.format(**self.qualifiers))
         if table is None:
             return None
-        kept = pc.invert(table["errored"]) if where is None else pc.is_valid(table[where])
         told = {name: name.format(**self.qualifiers) for name in ("example_id", *names)}
+        if not {where or "errored", *told.values()} <= set(table.column_names):
+            # Recorded by a version that kept less.
+            return None
+        kept = pc.invert(table["errored"]) if where is None else pc.is_valid(table[where])
         table = table.select(list(dict.fromkeys(told.values()))).filter(kept)
         return {name: table[column].to_numpy() for name, column in told.items()}
 

@@ -8,6 +8,7 @@ from app.gates.evidence import Evidence, Side, ends
 from app.gates.measured import Measured, MeasuredCheck
 
 _MANY = 8
+_THAN_BEFORE = " worse than the baseline"
 
 
 def number(value: float) -> str:
@@ -42,8 +43,8 @@ def requirement(rule: Rule) -> str:
     if rule.max is not None:
         return f"at most {number(rule.max)}"
     if not rule.max_regression:
-        return "not worse than the baseline"
-    return f"at most {number(rule.max_regression)} worse than the baseline"
+        return f"not{_THAN_BEFORE}"
+    return f"at most {number(rule.max_regression)}{_THAN_BEFORE}"
 
 
 def expanded(asked: str, metric: str) -> str:
@@ -126,7 +127,7 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
         numbers = "the one number" if len(deciding) == 1 else f"all {len(deciding)} numbers"
-        warnings = f" ({warned} more would only warn and did not)" if warned else ""
+        warnings = f" ({warned} that only {'warns' if warned == 1 else 'warn'} did not)" if warned else ""
         return f"Passed: {numbers} that had to hold did{warnings}."
     if not deciding:
         return "Could not be judged: nothing in the audit is what the policy asks about, so nothing was tested."
@@ -143,18 +144,15 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
 def _explain(rule: RuleOutcome) -> str:
     if rule.judged is None or rule.outcome == "errored":
         return f"{rule.metric}: {rule.reason}"
-    shown = rule.estimate if rule.baseline is None and rule.estimate is not None else rule.judged
-    worse = "" if rule.baseline is None else " worse than the baseline"
-    said = f"{rule.metric} is {told(shown)}{worse}, {_asked_for(rule)}"
+    is_regression = rule.baseline is not None
+    shown = rule.judged if is_regression or rule.estimate is None else rule.estimate
+    asked = rule.requirement if rule.bound == 0 else rule.requirement.removesuffix(_THAN_BEFORE)
+    said = f"{rule.metric} is {told(shown)}{_THAN_BEFORE if is_regression else ''}, {asked} was asked"
     if rule.outcome == "inconclusive" and rule.counts_as == "failed":
         return f"{said}, and what is open counts against the model"
     if rule.further_examples is not None:
         return f"{said}; about {rule.further_examples:,} further examples would probably decide it"
     return said
-
-
-def _asked_for(rule: RuleOutcome) -> str:
-    return f"{rule.requirement} was asked"
 
 
 def _value_lies(value: float, bound: float, outcome: Outcome, side: Side) -> str:

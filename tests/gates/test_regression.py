@@ -1,0 +1,280 @@
+"""How much worse than the baseline: paired, unpaired, and when there is no answer."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.contracts.estimates import Estimate
+from app.contracts.states import RunState
+from app.gates.comparability import differences
+from app.gates.evidence import widen
+from app.gates.regression import mover, paired_difference, score_interval
+from app.gates.verdict import Measured, Pairing
+from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share
+from workers.stats import paired as workers_paired
+from workers.stats.intervals import bootstrap_means
+
+PARAMS = {"kind": SPAN, "epsilon": 0.1, "steps": 50, "norm": "linf", "attacks": [], "bins": 15}
+
+
+def accuracy(hits: int, n: int, name: str = "aud_2", **how: Any) -> Measured:
+    return audit(check({"clean_accuracy": share(hits, n)}, **({"params": PARAMS} | how)), name=name)
+
+
+def records(right: list[bool]) -> pa.Table:
+    return pa.table(
+        {
+            "example_id": range(len(right)),
+            "errored": [False] * len(right),
+            "label": [0] * len(right),
+            "prediction_clean": [0 if hit else 1 for hit in right],
+        }
+    )
+
+
+def paired_with(now: list[bool], then: list[bool]) -> Pairing:
+    stored = {"aud_2": records(now), "aud_1": records(then)}
+    return Pairing(lambda name, position, stage: stored[name], is_same_dataset=True)
+
+
+def regression(now: Measured, then: Measured | None, bound: float = 0.05, **how: Any) -> Any:
+    return outcome(now, {"metric": ACCURACY, "max_regression": bound}, baseline=then, **how)
+
+
+def test_without_a_baseline_it_is_skipped() -> None:
+    found = regression(accuracy(90, 100), None)
+    assert (found.outcome, found.counts_as, found.judged) == ("skipped", "errored", None)
+    assert found.reason == "there is no baseline to compare it with"
+
+
+def test_the_same_answers_are_not_worse_by_more_than_chance() -> None:
+    right = [True] * 480 + [False] * 20
+    now, then = accuracy(480, 500), accuracy(480, 500, "aud_1")
+    found = regression(now, then, paired=paired_with(right, right))
+    assert found.judged.method == "paired"
+    assert (found.outcome, found.judged.value) == ("passed", 0)
+    assert found.baseline == now.checks[0].result.estimates["clean_accuracy"]
+    assert "compared example by example on the 500 both audits have" in found.reason
+    unpaired = regression(now, then)
+    assert unpaired.judged.high > found.judged.high
+    assert "the records are not at hand" in unpaired.reason
+
+
+def test_worse_is_lower_where_higher_is_better_and_higher_where_lower_is() -> None:
+    assert regression(accuracy(70, 100), accuracy(90, 100, "aud_1")).judged.value == pytest.approx(0.2)
+    now, then = (audit(check({"mus_worst": gap(value, value - 0.1, value + 0.1)}), name="a") for value in (0.6, 0.4))
+    found = outcome(now, {"metric": MUS, "max_regression": 0}, baseline=then)
+    assert (found.judged.value, found.requirement) == (pytest.approx(0.2), "not worse than the baseline")
+    assert outcome(then, {"metric": MUS, "max_regression": 0.5}, baseline=now).outcome == "passed"
+
+
+def test_a_model_that_lost_examples_fails_when_paired() -> None:
+    then, now = [True] * 450 + [False] * 50, [True] * 400 + [False] * 100
+    found = regression(accuracy(400, 500), accuracy(450, 500, "aud_1"), paired=paired_with(now, then))
+    assert (found.outcome, found.judged.value) == ("failed", pytest.approx(0.1))
+
+
+def test_the_headline_tells_how_much_worse() -> None:
+    now, then = accuracy(60, 100), accuracy(95, 100, "aud_1")
+    rule = {"metric": ACCURACY, "max_regression": 0.05}
+    found = judged(now, rule, baseline=then)
+    assert found.baseline == "aud_1"
+    assert found.headline.startswith(f"Failed: {ACCURACY} is 0.35 [")
+    assert found.headline.endswith("] worse than the baseline, at most 0.05 was asked.")
+    strictly = judged(now, rule | {"max_regression": 0}, baseline=then).headline
+    assert strictly.endswith("] worse than the baseline, not worse than the baseline was asked.")
+
+
+def test_audits_of_different_data_are_compared_by_their_intervals_and_it_is_said() -> None:
+    answers = [True] * 90 + [False] * 10
+    pairing = Pairing(paired_with(answers, answers).read, is_same_dataset=False)
+    found = regression(accuracy(90, 100), accuracy(90, 100, "aud_1"), paired=pairing)
+    assert found.judged.method == "mover"
+    assert "not compared example by example: the audits are of different datasets" in found.reason
+
+
+@pytest.mark.parametrize(("name", "value"), [("epsilon", 0.2), ("steps", 100), ("norm", "l2"), ("restarts", 5)])
+def test_audits_that_mean_different_things_are_not_compared(name: str, value: Any) -> None:
+    now = audit(check({"mus_worst": gap(0.4, 0.3, 0.5)}, params=PARAMS))
+    then = audit(check({"mus_worst": gap(0.4, 0.3, 0.5)}, params=PARAMS | {name: value}), name="aud_1")
+    found = outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then)
+    assert found.outcome == "errored"
+    assert f"{name} is" in found.reason
+    assert f"{value} in the baseline" in found.reason
+
+
+@pytest.mark.parametrize(("name", "value"), [("attacks", ["ace"]), ("bins", 30), ("robust_accuracy", {"epsilon": 0.1})])
+def test_what_a_number_does_not_depend_on_may_differ(name: str, value: Any) -> None:
+    assert differences(MUS, PARAMS, PARAMS | {name: value}) == []
+
+
+def test_clean_accuracy_does_not_depend_on_the_attack() -> None:
+    assert differences(ACCURACY, PARAMS, PARAMS | {"epsilon": 0.2, "steps": 9, "norm": "l2"}) == []
+    assert differences(f"{SPAN}.ece[arm=clean]", PARAMS, PARAMS | {"bins": 30}) == [
+        "bins is 15 here and 30 in the baseline"
+    ]
+
+
+def test_a_parameter_an_older_audit_did_not_have_is_at_its_default() -> None:
+    assert differences(MUS, PARAMS, PARAMS | {"random_start": False}) == []
+    assert differences(MUS, PARAMS, PARAMS | {"random_start": True}) != []
+
+
+TEXT_PARAMS = {"kind": TEXT, "recipes": ["pwws"], "arms": ["calibrated"], "validation_samples": 200}
+GAMES = {"kind": "transductive_attack", "attacks": ["fpa"], "repeats": 1, "epsilon": 0.3}
+DENT, RMC = {"name": "dent", "preset": "small", "changes": {}}, {"name": "rmc", "preset": "small", "changes": {}}
+OVERESTIMATE = "transductive_attack.overestimate[defence=dent]"
+CERTIFY = {"kind": "certified_calibration", "sigma": 0.25, "n": 1000, "radii": [0.0, 0.25], "bins": 15}
+
+
+@pytest.mark.parametrize(
+    ("metric", "now", "change", "matters"),
+    [
+        (f"{TEXT}.illusion_gap", TEXT_PARAMS, {"recipes": ["pwws", "bae"]}, True),
+        (f"{TEXT}.illusion_gap[recipe=pwws]", TEXT_PARAMS, {"recipes": ["pwws", "bae"]}, False),
+        (f"{TEXT}.illusion_gap[recipe=pwws]", TEXT_PARAMS, {"arms": []}, True),
+        (f"{TEXT}.adversarial_accuracy[arm=as_served,recipe=pwws]", TEXT_PARAMS, {"arms": []}, False),
+        (f"{TEXT}.adversarial_accuracy[arm=as_served,recipe=pwws]", TEXT_PARAMS, {"validation_samples": 9}, False),
+        (f"{TEXT}.adversarial_accuracy[arm=calibrated,recipe=pwws]", TEXT_PARAMS, {"validation_samples": 9}, True),
+        (f"{TEXT}.adversarial_accuracy[arm=calibrated,recipe=pwws]", TEXT_PARAMS, {"query_budget": 9}, True),
+        (f"{TEXT}.illusion_gap", TEXT_PARAMS, {"design_temperature": 0.01}, False),
+        (f"{TEXT}.clean_accuracy", TEXT_PARAMS, {"recipes": ["bae"], "query_budget": 9}, False),
+        ("certified_calibration.cce[radius=0.25]", CERTIFY, {"radii": [0.25]}, False),
+        ("certified_calibration.cce[radius=0.25]", CERTIFY, {"sigma": 0.5}, False),
+        ("certified_calibration.cce[radius=0.25]", CERTIFY, {"bins": 10}, True),
+        ("certified_calibration.cce[radius=0.25]", CERTIFY, {"confidence_bound": "standard"}, True),
+        ("certified_calibration.certified_accuracy[radius=0.25]", CERTIFY, {"confidence_bound": "standard"}, False),
+        ("certified_calibration.certified_accuracy[radius=0.25]", CERTIFY, {"n": 99}, True),
+        (
+            OVERESTIMATE,
+            GAMES | {"defences": [DENT]},
+            {"attacks": ["gmsa_min"]},
+            True,
+        ),
+        (
+            OVERESTIMATE,
+            GAMES | {"defences": [DENT]},
+            {"defences": [RMC, DENT]},
+            False,
+        ),
+        (
+            OVERESTIMATE,
+            GAMES | {"defences": [DENT]},
+            {"defences": [DENT | {"preset": "cifar10"}]},
+            True,
+        ),
+        ("transductive_attack.clean_accuracy[defence=dent]", GAMES | {"defences": [DENT]}, {"epsilon": 0.1}, False),
+        ("transductive_attack.static_accuracy", GAMES | {"defences": [DENT]}, {"defences": [RMC]}, False),
+        ("uncertainty_span.robust_accuracy", PARAMS | {"robust_accuracy": {"epsilon": 0.1}}, {"epsilon": 0.2}, False),
+        (
+            "uncertainty_span.robust_accuracy",
+            PARAMS | {"robust_accuracy": {"epsilon": 0.1}},
+            {"robust_accuracy": {"epsilon": 0.2}},
+            True,
+        ),
+    ],
+)
+def test_which_parameters_change_what_a_number_means(metric: str, now: Any, change: Any, matters: bool) -> None:
+    assert bool(differences(metric, now, now | change)) == matters
+
+
+def test_a_difference_inside_a_parameter_is_named() -> None:
+    now, then = ({"robust_accuracy": {"epsilon": epsilon, "steps": 20}} for epsilon in (0.1, 0.2))
+    assert differences(f"{SPAN}.robust_accuracy", PARAMS | now, PARAMS | then) == [
+        "robust_accuracy/epsilon is 0.1 here and 0.2 in the baseline"
+    ]
+
+
+def test_of_several_baseline_checks_the_one_that_means_the_same_is_taken() -> None:
+    then = audit(
+        check({"mus_worst": gap(0.9, 0.8, 1.0)}, params=PARAMS | {"steps": 9}),
+        check({"mus_worst": gap(0.4, 0.3, 0.5)}, params=PARAMS, position=1),
+    )
+    now = audit(check({"mus_worst": gap(0.4, 0.3, 0.5)}, params=PARAMS))
+    assert outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then).judged.value == 0
+
+
+def test_a_baseline_without_the_number() -> None:
+    now, rule = audit(check({"mus_worst": gap(0.4, 0.3, 0.5)})), {"metric": MUS, "max_regression": 0.5}
+    for then, told in (
+        (audit(check({}, kind=TEXT)), "skipped"),
+        (audit(check({"mus": gap(0.4, 0.3, 0.5)})), "skipped"),
+        (audit(broken(RunState.FAILED)), "errored"),
+        (audit(check({"mus_worst": mean(0, None, None).model_copy(update={"value": None})})), "errored"),
+    ):
+        found = outcome(now, rule, baseline=then)
+        assert (found.outcome, found.judged) == (told, None)
+        assert "baseline" in found.reason
+
+
+def test_a_doubtful_baseline_is_a_doubt() -> None:
+    now = audit(check({"mus_worst": gap(0.4, 0.39, 0.41)}))
+    then = audit(check({"mus_worst": gap(0.4, 0.39, 0.41)}, ("zero_gradients", "error")))
+    assert outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then).outcome == "errored"
+
+
+def test_numbers_without_intervals_make_none() -> None:
+    now, then = (audit(check({"mus_worst": mean(0.4, *ends)})) for ends in ((0.3, 0.5), (None, None)))
+    found = outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then)
+    assert (found.outcome, found.judged.value, found.judged.high) == ("inconclusive", 0, None)
+    assert "no interval" in found.reason
+
+
+@given(st.integers(1, 400), st.data())
+def test_the_score_interval_is_the_one_workers_publish(n: int, data: st.DataObject) -> None:
+    b = data.draw(st.integers(0, n))
+    c = data.draw(st.integers(0, n - b))
+    assert score_interval(b, c, n) == pytest.approx(workers_paired.score_interval(b, c, n), abs=1e-9)
+
+
+def test_paired_means_get_the_bootstrap_interval_workers_publish_but_for_its_luck() -> None:
+    rng = np.random.default_rng(0)
+    worse = rng.beta(2, 5, 400) - rng.beta(2, 5, 400)
+    found = paired_difference(worse, MUS, (0.0, 2.0)).stored
+    (wanted,) = bootstrap_means(worse[:, None], seed=1)
+    assert found.value == pytest.approx(worse.mean())
+    assert (found.low, found.high) == pytest.approx(wanted, abs=0.1 * (wanted[1] - wanted[0]))
+    assert paired_difference(worse, MUS, (0.0, 2.0)) == paired_difference(worse, MUS, (0.0, 2.0))
+
+
+def test_paired_means_of_very_many_are_as_good_as_normal() -> None:
+    worse = np.random.default_rng(0).normal(0, 1, 20_000)
+    found = paired_difference(worse, MUS, (0.0, 9.0)).stored
+    (wanted,) = bootstrap_means(worse[:, None], seed=1)
+    assert (found.low, found.high) == pytest.approx(wanted, abs=0.1 * (wanted[1] - wanted[0]))
+
+
+def test_paired_means_that_are_all_alike_leave_room_for_what_was_not_seen() -> None:
+    leaves = paired_difference(np.full(100, 0.25), MUS, (0.0, 2.0)).judged
+    assert leaves.method == "paired"
+    assert (leaves.low, leaves.high) == pytest.approx((0.25 - 0.0362 * 2.25, 0.25 + 0.0362 * 1.75), abs=1e-4)
+    unknown = paired_difference(np.full(100, 0.25), MUS, None).judged
+    assert (unknown.low, unknown.high) == (None, None)
+
+
+def test_mover_is_newcombe_s_method_for_two_proportions() -> None:
+    # Newcombe (1998), table II, 56/70 less 48/80 by method 10 with Wilson intervals.
+    one = Estimate(value=0.8, low=0.6918, high=0.8769, n=70, method="paired")
+    two = Estimate(value=0.6, low=0.4904, high=0.7002, n=80, method="paired")
+    found = mover(one, two)
+    assert (found.low, found.high) == pytest.approx((0.0524, 0.3339), abs=2e-4)
+
+
+def test_mover_of_two_normal_intervals_is_the_difference_s() -> None:
+    one, two = gap(1.0, 0.7, 1.3, n=50), gap(0.5, 0.1, 0.9, n=70)
+    found = mover(one, two)
+    assert (found.value, found.low, found.high, found.n) == (0.5, pytest.approx(0.0), pytest.approx(1.0), 50)
+    with pytest.raises(ValueError, match="value"):
+        mover(one, two.model_copy(update={"value": None}))
+
+
+def test_intervals_are_widened_before_they_are_combined() -> None:
+    then, now = (audit(check({"mus_worst": mean(0.5, 0.4, 0.6, n=50)}, classes_nat=2.0), name=name) for name in "ab")
+    found = outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then).judged
+    side = widen(mean(0.5, 0.4, 0.6, n=50), (0.0, 2.0))
+    assert found.high == pytest.approx(math.hypot(side.high - 0.5, 0.5 - side.low))

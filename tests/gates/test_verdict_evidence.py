@@ -1,0 +1,211 @@
+"""What an interval says about a bound, against brute force and a second library."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from app.contracts.estimates import Estimate
+from app.gates.evidence import (
+    ALPHA,
+    Evidence,
+    correct,
+    decide,
+    further_examples,
+    is_decided,
+    p_value,
+    unseen_share,
+    widen,
+)
+from app.gates.ranges import examples_of, range_of
+from tests.gates.audits import MUS, SPAN, TEXT, check, gap, mean, outcome, share
+from tests.gates.audits import audit as audited
+from workers.stats.intervals import clopper_pearson
+
+RATES = st.floats(0.001, 0.999)
+
+
+@given(st.integers(1, 300), RATES, st.data(), st.sampled_from(["max", "min"]))
+def test_the_p_of_a_proportion_is_twice_the_binomial_tail(n: int, bound: float, data, side) -> None:
+    hits = data.draw(st.integers(0, n))
+    tails = binom.cdf(hits, n, bound), binom.sf(hits - 1, n, bound)
+    assert p_value(share(hits, n), bound, side) == pytest.approx(min(1, 2 * min(tails)), abs=1e-9)
+
+
+@given(st.integers(1, 300), RATES, st.data(), st.sampled_from(["max", "min"]))
+def test_a_proportion_is_decided_where_its_p_is_small(n: int, bound: float, data, side) -> None:
+    hits = data.draw(st.integers(0, n))
+    found = share(hits, n)
+    p = p_value(found, bound, side)
+    if abs(p - ALPHA) > 1e-6:
+        assert (decide((found.low, found.high), bound, side) != "inconclusive") == is_decided(p)
+
+
+@given(st.floats(-1, 1), st.floats(0.01, 1), st.floats(0.01, 1), st.floats(-3, 3), st.sampled_from(["max", "min"]))
+def test_any_interval_decides_where_its_p_is_small(value, below, above, bound, side) -> None:
+    found = gap(value, value - below, value + above)
+    p = p_value(found, bound, side)
+    if abs(p - ALPHA) > 1e-9:
+        assert (decide((found.low, found.high), bound, side) != "inconclusive") == is_decided(p)
+
+
+def test_the_p_of_a_normal_interval_is_the_normal_one() -> None:
+    error = 0.1
+    found = gap(0.5, 0.5 - 1.959964 * error, 0.5 + 1.959964 * error)
+    assert p_value(found, 0.7, "max") == pytest.approx(2 * norm.sf(2), rel=1e-5)
+
+
+@pytest.mark.parametrize(("bound", "side"), [(0.0, "min"), (-0.2, "min"), (1.0, "max"), (1.5, "max"), (-0.2, "max")])
+def test_beyond_its_range_nothing_is_left_to_chance(bound: float, side) -> None:
+    for hits in (0, 10, 20):
+        assert p_value(share(hits, 20), bound, side) == 0
+
+
+def test_a_side_without_width_is_decided_for_sure() -> None:
+    whole = gap(1.0, 0.9, 1.0)
+    assert (p_value(whole, 1.0, "max"), p_value(whole, 1.2, "max"), p_value(whole, 1.0, "min")) == (0, 0, 1)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=12))
+def test_holm_steps_down(p_values: list[float | None]) -> None:
+    found = correct(p_values)
+    known = sorted((p, at) for at, p in enumerate(p_values) if p is not None)
+    assert [one is None for one in found] == [p is None for p in p_values]
+    # As Holm wrote it: reject the smallest while each is below alpha over how many are left.
+    for level in (0.01, 0.05, 0.3):
+        rejected = set()
+        for rank, (p, at) in enumerate(known):
+            if p * (len(known) - rank) > level:
+                break
+            rejected.add(at)
+        assert {at for at, one in enumerate(found) if one is not None and one.p <= level} == rejected
+
+
+def test_what_no_example_showed_may_still_be_of_so_many() -> None:
+    for n in (1, 10, 500):
+        assert unseen_share(n) == pytest.approx(clopper_pearson(0, n)[1])
+
+
+def test_examples_that_are_all_alike_are_no_proof() -> None:
+    alike = mean(0.0, 0.0, 0.0, n=10)
+    widened = widen(alike, (0.0, 1.0))
+    assert (widened.low, widened.high) == (0, pytest.approx(clopper_pearson(0, 10)[1]))
+    assert widen(alike, None).high is None
+    assert widen(mean(1.0, 1.0, 1.0, n=10), (0.0, 1.0)).low == pytest.approx(clopper_pearson(10, 10)[0])
+
+
+def test_only_bootstrap_intervals_are_widened() -> None:
+    for method in ("clopper-pearson", "paired", "mover", "exact"):
+        found = Estimate(value=0.2, low=0.1, high=0.3, n=9, method=method)
+        assert widen(found, (0.0, 1.0)) is found
+    nothing = mean(0.2, None, None)
+    assert widen(nothing, (0.0, 1.0)) is nothing
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(2, 10_000))
+def test_an_interval_never_leaves_the_range_nor_gets_narrower(value, low, high, n) -> None:
+    low, value, high = sorted((low, value, high))
+    found = widen(mean(value, low, high, n=n), (0.0, 1.0))
+    assert -1e-12 <= found.low <= low + 1e-12
+    assert high - 1e-12 <= found.high <= 1 + 1e-12
+
+
+@given(st.integers(5, 400), RATES, RATES, st.sampled_from([1, 3]))
+def test_so_many_further_examples_decide_a_proportion_about_four_times_in_five(n, rate, bound, times) -> None:
+    hits = round(rate * n)
+    found = share(hits, n)
+    if decide(clopper_pearson(hits, n, alpha=ALPHA / times), bound, "max") != "inconclusive" or hits in (0, n):
+        return
+    further = further_examples(Evidence(found, found), bound, times=times)
+    if further is None or further > 20_000:
+        assert abs(found.value - bound) < 0.05
+        return
+    wanted = n + further
+    every = np.arange(wanted + 1)
+    tail = binom.cdf(every, wanted, bound) if found.value < bound else binom.sf(every - 1, wanted, bound)
+    power = binom.pmf(every, wanted, found.value)[tail <= ALPHA / times / 2].sum()
+    assert power > 0.7 or further == 1
+    assert power < 0.93 or further == 1 or wanted < 40
+
+
+@pytest.mark.parametrize(("hits", "bound"), [(0, 0.05), (30, 0.95), (0, 0.002)])
+def test_further_examples_of_a_proportion_at_its_end_are_the_fewest_that_do(hits: int, bound: float) -> None:
+    found = share(hits, 30)
+    wanted = 30 + further_examples(Evidence(found, found), bound)
+    is_held = [
+        decide(clopper_pearson(n if hits else 0, n), bound, "min" if hits else "max") for n in (wanted - 1, wanted)
+    ]
+    assert is_held == ["inconclusive", "passed"]
+
+
+def test_further_examples_of_a_mean_decide_it_four_times_in_five() -> None:
+    found = gap(0.45, 0.25, 0.65, n=100)
+    wanted = 100 + further_examples(Evidence(found, found), 0.5)
+    error = 0.2 / 1.959964 * math.sqrt(100 / wanted)
+    assert norm.cdf((0.5 - 1.959964 * error - 0.45) / error) == pytest.approx(0.8, abs=0.001)
+
+
+def test_further_examples_of_what_is_alike_are_those_that_would_have_shown_it() -> None:
+    stored = mean(0.0, 0.0, 0.0, n=50)
+    wanted = 50 + further_examples(Evidence(widen(stored, (0.0, 1.0)), stored), 0.01)
+    assert widen(mean(0.0, 0.0, 0.0, n=wanted), (0.0, 1.0)).high == pytest.approx(0.01, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Evidence(gap(0.5, 0.4, 0.6), gap(0.5, 0.4, 0.6)),
+        Evidence(gap(0.5 - 1e-6, 0.4, 0.6), gap(0.5 - 1e-6, 0.4, 0.6)),
+        Evidence(gap(0.45, 0.4, 0.6), gap(0.45, 0.4, 0.6), is_fixed=True),
+        Evidence(mean(0.45, None, None), mean(0.45, None, None)),
+    ],
+    ids=["at the bound", "next to it", "of other examples", "without an interval"],
+)
+def test_no_number_of_examples_is_told_where_none_would_do(found: Evidence) -> None:
+    assert further_examples(found, 0.5) is None
+
+
+RANGES = [
+    (f"{SPAN}.mus_worst", (0.0, 2.3)),
+    (f"{SPAN}.msus", (0.0, 2.3**2)),
+    (f"{SPAN}.span_growth", (-2.3, 2.3)),
+    (f"{SPAN}.ece[arm=clean]", (0.0, 1.0)),
+    (f"{SPAN}.s_ece[arm=clean]", (-1.0, 1.0)),
+    (f"{SPAN}.nud[arm=under]", (0.0, 1.0)),
+    (f"{SPAN}.nud", (0.0, 1.0)),
+    (f"{SPAN}.nud[arm=over]", None),
+    (f"{TEXT}.mean_queries[arm=as_served,recipe=pwws]", None),
+    (f"{TEXT}.temperature[arm=calibrated]", None),
+    (f"{TEXT}.importance_correlation[recipe=pwws]", (-1.0, 1.0)),
+    (f"{TEXT}.mean_perturbed_share[arm=as_served,recipe=pwws]", (0.0, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("metric", "span"), RANGES, ids=[metric for metric, _ in RANGES])
+def test_how_far_an_example_can_lie_is_known_from_the_metric(metric: str, span) -> None:
+    assert range_of(metric, check({}, classes_nat=2.3)) == (None if span is None else pytest.approx(span))
+
+
+def test_entropy_has_no_known_range_without_the_number_of_classes() -> None:
+    assert range_of(MUS, check({})) is None
+
+
+def test_the_largest_radius_is_that_of_draws_that_all_agree() -> None:
+    # Cohen et al. (2019): 3.8 sigma at alpha 0.001 and 100,000 draws.
+    params = {"sigma": 0.25, "n": 100_000, "alpha": 0.001}
+    found = range_of("certified_calibration.average_certified_radius", check({}, params=params))
+    assert found == (0.0, pytest.approx(0.25 * 3.81, abs=0.001))
+    assert range_of("certified_calibration.average_certified_radius", check({})) is None
+
+
+def test_a_ranking_rests_on_the_smaller_of_its_samples() -> None:
+    counts = {"n": 500, "errored": 0, "outliers_n": 12, "outliers_errored": 2}
+    number = {"auroc[epsilon=0]": mean(1.0, 1.0, 1.0, n=510)}
+    measured = check(number, counts=counts)
+    assert examples_of(f"{SPAN}.auroc[epsilon=0]", measured) == 10
+    assert examples_of(MUS, measured) is None
+    found = outcome(audited(measured), {"metric": f"{SPAN}.auroc[epsilon=0]", "min": 0.9})
+    assert (found.outcome, found.judged.low) == ("inconclusive", pytest.approx(1 - unseen_share(10)))

@@ -1,0 +1,135 @@
+"""Gates asked 2,000 times about a metric that lies exactly at the bound: how often they pass and fail it."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.contracts.estimates import Estimate
+from app.gates.evidence import ALPHA, decide, ends, widen
+from app.gates.regression import mover, paired_difference, score_interval
+from tests.gates.audits import ACCURACY, MUS, audit, check, judged, share
+from workers.stats.intervals import bias_corrected, counts
+
+TIMES = 2000
+
+MOST = ALPHA / 2 + 2.5 * np.sqrt(ALPHA / 2 * (1 - ALPHA / 2) / TIMES)
+"""What an outcome of probability alpha / 2 exceeds once in 160 runs of 2,000 simulations; seeds are fixed."""
+
+
+def shares_of(outcomes: list[str]) -> tuple[float, float]:
+    return outcomes.count("passed") / len(outcomes), outcomes.count("failed") / len(outcomes)
+
+
+@cache
+def verdict_on(hits: int, n: int, bound: float) -> str:
+    return judged(audit(check({"clean_accuracy": share(hits, n)})), {"metric": ACCURACY, "min": bound}).verdict
+
+
+@pytest.mark.parametrize("n", [20, 100, 500])
+@pytest.mark.parametrize("rate", [0.02, 0.3, 0.5, 0.9])
+def test_a_proportion_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int, rate: float) -> None:
+    drawn = np.random.default_rng(n).binomial(n, rate, TIMES)
+    passed, failed = shares_of([verdict_on(int(hits), n, rate) for hits in drawn])
+    assert max(passed, failed) <= MOST
+
+
+Population = tuple[Callable[[np.random.Generator, tuple[int, int]], Any], float]
+
+POPULATIONS: dict[str, Population] = {
+    "uniform": (lambda rng, size: rng.random(size), 0.5),
+    "lopsided": (lambda rng, size: rng.beta(0.3, 3, size), 0.3 / 3.3),
+    "rare": (lambda rng, size: (rng.random(size) < 0.03).astype(float), 0.03),
+    "mostly nothing": (lambda rng, size: (rng.random(size) < 0.1) * rng.random(size), 0.05),
+}
+"""Draws of values in [0, 1], and their mean."""
+
+
+def bootstrapped(values: Any, seed: int) -> list[Estimate]:
+    """What workers publish of samples (n, times), all with one draw of resamples."""
+    n = len(values)
+    resampled = counts(np.random.default_rng(seed), 1000, n) @ values / n
+    found = []
+    for value, drawn in zip(values.mean(axis=0), resampled.T, strict=True):
+        low, high = bias_corrected(value, drawn) or (None, None)
+        found.append(Estimate(value=value, low=low, high=high, n=n, method="bootstrap"))
+    return found
+
+
+@pytest.mark.parametrize("n", [30, 100, 500])
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int, population: str) -> None:
+    draw, truth = POPULATIONS[population]
+    stored = bootstrapped(draw(np.random.default_rng(n), (n, TIMES)), seed=n + 1)
+    passed, failed = shares_of([decide(ends(widen(one, (0.0, 1.0))), truth, "max") for one in stored])
+    assert max(passed, failed) <= MOST
+
+
+def test_the_intervals_as_stored_would_not_do() -> None:
+    draw, truth = POPULATIONS["rare"]
+    stored = bootstrapped(draw(np.random.default_rng(3), (500, TIMES)), seed=4)
+    assert shares_of([decide(ends(one), truth, "max") for one in stored])[0] > MOST
+
+
+@pytest.mark.parametrize("n", [50, 200])
+def test_a_mean_without_a_known_range_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int) -> None:
+    stored = bootstrapped(np.random.default_rng(n).exponential(size=(n, TIMES)), seed=n + 1)
+    passed, failed = shares_of([decide(ends(widen(one, None)), 1.0, "max") for one in stored])
+    assert max(passed, failed) <= MOST
+
+
+def test_the_gate_itself_decides_a_mean_at_its_bound_at_most_alpha_of_the_time() -> None:
+    draw, truth = POPULATIONS["lopsided"]
+    rule = {"metric": MUS, "max": truth}
+    stored = bootstrapped(draw(np.random.default_rng(0), (100, TIMES)), seed=1)
+    outcomes = [judged(audit(check({"mus_worst": one}, classes_nat=1.0)), rule).verdict for one in stored]
+    assert max(shares_of(outcomes)) <= MOST
+
+
+@pytest.mark.parametrize(("worse", "better"), [(0.06, 0.03), (0.02, 0.0), (0.3, 0.2)])
+def test_a_paired_regression_at_its_bound_is_decided_at_most_alpha_of_the_time(worse: float, better: float) -> None:
+    n = 200
+    drawn = np.random.default_rng(5).multinomial(n, [worse, better, 1 - worse - better], TIMES)[:, :2]
+    interval = cache(score_interval)
+    outcomes = [decide(interval(int(b), int(c), n), worse - better, "max") for b, c in drawn]
+    assert max(shares_of(outcomes)) <= MOST
+
+
+def test_a_paired_regression_of_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time() -> None:
+    rng, n = np.random.default_rng(6), 60
+    then = rng.beta(0.5, 0.5, (TIMES, n))
+    # Half of the examples changed, to a mean of 5/9.
+    now = np.where(rng.random((TIMES, n)) < 0.5, then, rng.beta(0.5, 0.4, (TIMES, n)))
+    truth = (5 / 9 - 1 / 2) / 2
+    intervals = [paired_difference(one, MUS, (0.0, 1.0)).interval for one in now - then]
+    outcomes = [decide(interval, truth, "max") for interval in intervals if interval is not None]
+    assert len(outcomes) == TIMES
+    assert min(shares_of(outcomes)) > 0
+    assert max(shares_of(outcomes)) <= MOST
+
+
+def test_an_unpaired_regression_at_its_bound_is_decided_at_most_alpha_of_the_time() -> None:
+    rng, proportion = np.random.default_rng(7), cache(share)
+    outcomes = [
+        decide(ends(mover(proportion(int(then), 150), proportion(int(now), 300))), 0.05, "max")
+        for then, now in zip(rng.binomial(150, 0.9, TIMES), rng.binomial(300, 0.85, TIMES), strict=True)
+    ]
+    assert max(shares_of(outcomes)) <= MOST
+
+
+def test_with_holm_any_of_several_metrics_at_their_bounds_is_decided_at_most_alpha_of_the_time() -> None:
+    rng, n = np.random.default_rng(8), 200
+    rates = {"clean": 0.5, "over": 0.7, "under": 0.3}
+    decided = {"none": 0, "holm": 0}
+    proportion = cache(share)
+    rules = [{"metric": f"uncertainty_span.accuracy[arm={arm}]", "min": rate} for arm, rate in rates.items()]
+    for hits in rng.binomial(n, list(rates.values()), (TIMES // 2, 3)):
+        numbers = {f"accuracy[arm={arm}]": proportion(int(k), n) for arm, k in zip(rates, hits, strict=True)}
+        measured = audit(check(numbers))
+        for correction in decided:
+            found = judged(measured, *rules, correction=correction).rules
+            decided[correction] += any(one.outcome != "inconclusive" for one in found)
+    assert decided["holm"] / (TIMES // 2) <= ALPHA + 2.5 * np.sqrt(ALPHA * (1 - ALPHA) / (TIMES // 2))
+    assert decided["none"] > 1.5 * decided["holm"]
