@@ -93,8 +93,8 @@ def widen(estimate: Estimate, span: Range | None, *, examples: int | None = None
     tests/gates/test_verdict_simulated.py among them): with a range an end was wrong at most 2.6 % of the time, in one
     case 2.9 % (500 examples, a tenth of them 1, the others 0: such shares have exact intervals here); without, 3 % for
     20 exponential values and 2.5 % from 50 on. It fails for heavier tails without a range: log-normal values, up to 6 %
-    for 20 and 3.4 % for 200. Price: wider than need be for values that keep close together, since what was not seen need
-    not.
+    for 20 and 3.4 % for 200. Price: wider than need be for values that keep close together, since what was not seen
+    need not.
 
     Every change depends on its own side alone: a wider interval stays the wider one.
 
