@@ -44,6 +44,7 @@ def known_ids(base: str, services: Services) -> str:
         "name": "span",
         "webhook_id": webhook,
         "delivery_id": delivery,
+        "reference": policy_id,
     }
     return "[parameters]\n" + "".join(f'"path.{name}" = "{value}"\n' for name, value in known.items())
 
