@@ -10,6 +10,7 @@ from app.cli.health import health
 from app.cli.keys import keys
 from app.cli.language import resources as language
 from app.cli.policies import baselines, policies
+from app.cli.replay import replay
 from app.cli.resources import datasets, models
 from app.cli.serve import serve
 from app.cli.worker import worker
@@ -20,14 +21,15 @@ from app.cli.worker import worker
 def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
-    `gate` answers a pipeline's one question, may this model ship, with a service of its own or one that runs. `serve`
-    runs everything on one machine. The other commands either tend an installation (migrate, worker, health, doctor,
-    keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines).
+    `gate` answers a pipeline's one question, may this model ship, with a service of its own or one that runs; `replay`
+    runs an audit again and compares. `serve` runs everything on one machine. The other commands either tend an
+    installation (migrate, worker, health, doctor, keys, resources) or talk to a running service over HTTP (models,
+    datasets, audit, judge, policies, baselines).
     """
 
 
 for command in (
-    *(gate, serve, worker, migrate, health, doctor, keys, language),
+    *(gate, replay, serve, worker, migrate, health, doctor, keys, language),
     *(models, datasets, audit, judge, policies, baselines),
 ):
     main.add_command(command)

@@ -83,8 +83,10 @@ class _Output:
         self._thread.start()
 
     def _read(self, process: subprocess.Popen[bytes], log: Path, say: Callable[[str], None]) -> None:
-        with log.open("ab") as file:
-            for line in process.stdout or ():
+        lines = process.stdout
+        assert lines is not None  # noqa: S101 - asked for as a pipe
+        with log.open("ab") as file, lines:
+            for line in lines:
                 file.write(line)
                 text = line.decode("utf-8", "replace")
                 self._lines.append(text)

@@ -1,0 +1,238 @@
+"""``seatrial replay``: run an audit again from its bundle and compare number by number."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli.embedded import embedded
+from app.cli.exits import BadRequestError, CouldNotRunError, Exit, ending_as_documented
+from app.cli.progress import progress_display, say
+from app.cli.remote import KEY
+from app.client import Client, ProblemResponseError, Source, WaitTimeoutError
+from app.contracts.states import RunState
+
+if TYPE_CHECKING:
+    from app.reports.bundle_layout import BundleInput
+    from app.reports.replays import Comparison
+    from app.reports.unbundling import Bundle
+
+MEANINGS: dict[Exit, str] = {
+    Exit.PASSED: "identical, or within the tolerance",
+    Exit.FAILED: "different: a table says where",
+    Exit.BAD_REQUEST: "the bundle is damaged, or a model or data file is another one",
+    Exit.COULD_NOT_RUN: "could not run: the service or a check failed",
+    Exit.TIMED_OUT: "timed out",
+}
+# \b keeps click from filling the lines into a paragraph.
+_EPILOG = "\b\nExit status:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items())
+_SHOWN = 50
+_INPUT = click.Path(exists=True, path_type=Path)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--url",
+    "--server",
+    "url",
+    envvar="SEATRIAL_URL",
+    help="Service to run it on.  [env: SEATRIAL_URL; default: one of its own]",
+)
+@KEY
+@click.option(
+    "--model", "models", multiple=True, type=_INPUT, help="Model, where the bundle holds no bytes; may be repeated."
+)
+@click.option(
+    "--data", "data", multiple=True, type=_INPUT, help="Dataset, where the bundle holds no bytes; may be repeated."
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Numbers this far apart are the same: another kind of device adds up floats in another order.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
+def replay(
+    bundle: Path,
+    url: str | None,
+    key: str | None,
+    models: Sequence[Path],
+    data: Sequence[Path],
+    tolerance: float,
+    timeout: float | None,
+) -> None:
+    """Run the audit in BUNDLE again and compare every number and every record.
+
+    BUNDLE is what GET /v1/audits/{id}/bundle gave. With ?inputs=true it holds model and data; else name them: a file
+    with another digest is refused.
+    """
+    with ending_as_documented(), TemporaryDirectory(prefix="seatrial-replay-") as scratch:
+        recorded = _opened(bundle, Path(scratch, "recorded"))
+        files = _files(recorded, models, data)
+        with _client(url, key) as client:
+            replayed = _run(client, recorded, files, Path(scratch), timeout)
+        sys.exit(_tell(recorded, replayed, tolerance))
+
+
+def _opened(path: Path, folder: Path) -> "Bundle":
+    # Reading records takes Arrow, which other commands do without.
+    from app.reports.unbundling import BundleError, open_bundle
+
+    try:
+        bundle = open_bundle(path, folder)
+    except BundleError as error:
+        raise BadRequestError(f"{path} is not a bundle to rely on: {error}") from error
+    if not any(one.result for one in bundle.results.values()):
+        raise BadRequestError(f"{path} holds no numbers: no check of audit {bundle.index.audit} succeeded")
+    return bundle
+
+
+def _files(bundle: "Bundle", models: Sequence[Path], data: Sequence[Path]) -> dict[str, Source]:
+    """Return where the bytes of each model and dataset are, by its id; an endpoint has none.
+
+    Raises:
+        BadRequestError: A file is another one than the bundle names, or there is none.
+    """
+    files: dict[str, Source] = {}
+    for kind, paths in (("model", models), ("dataset", data)):
+        wanted = [one for one in bundle.index.inputs if one.kind == kind]
+        for path in paths:
+            source = _source(path, kind)
+            digest = _digest(source)
+            found = [one for one in wanted if one.digest == digest]
+            if not found:
+                named = "; ".join(f"{_called(one)} has {one.digest}" for one in wanted)
+                raise BadRequestError(f"{path} is another {kind}: its digest is {digest}; {named}")
+            files |= {one.id: source for one in found}
+    for one in bundle.index.inputs:
+        if one.id in files or one.format == "endpoint":
+            continue
+        if one.file is None:
+            option = "--model" if one.kind == "model" else "--data"
+            raise BadRequestError(f"the bundle has no bytes of {_called(one)}: give them with {option} ({one.digest})")
+        path = bundle.path(one.file)
+        if (digest := _digest(path)) != one.digest:
+            raise BadRequestError(f"{one.file} is not {_called(one)}: its digest is {digest}, not {one.digest}")
+        files[one.id] = path
+    return files
+
+
+def _source(path: Path, kind: str) -> Source:
+    if not path.is_dir():
+        return path
+    from app.cli.uploads import prepare_data, prepare_model
+
+    prepared = prepare_model(path, for_task=None, say=say) if kind == "model" else prepare_data(path, None, model=None)
+    if prepared.source is None:
+        raise BadRequestError(f"{path} is an endpoint, which has no bytes: leave it out")
+    return prepared.source
+
+
+def _digest(source: Source) -> str:
+    import hashlib
+
+    with source.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def _called(one: "BundleInput") -> str:
+    return f"{', '.join(one.roles)} ({one.name} {one.version})"
+
+
+@contextmanager
+def _client(url: str | None, key: str | None) -> Iterator[Client]:
+    with ExitStack() as stack:
+        if url is None:
+            url, key = stack.enter_context(embedded(say=say)), None
+        yield stack.enter_context(Client(url, key))
+
+
+def _run(
+    client: Client, recorded: "Bundle", files: dict[str, Source], scratch: Path, timeout_s: float | None
+) -> "Bundle":
+    ids = {one.id: _upload(client, one, recorded.manifest(one), files.get(one.id)) for one in recorded.index.inputs}
+    spec = _renamed(recorded.index.spec, ids)
+    # What it is judged by changes no number, and names a policy of the service it came from.
+    options = {name: value for name, value in spec.items() if name not in ("policy", "baseline")}
+    audit = client.submit(**options)
+    say(f"{recorded.index.audit} runs again as {audit.id}.")
+    try:
+        with progress_display() as show:
+            ended = client.wait(audit.id, timeout_s=timeout_s, progress=show)
+    except WaitTimeoutError as error:
+        say(str(error))
+        sys.exit(Exit.TIMED_OUT)
+    for position, check in enumerate(ended.checks):
+        before = recorded.results.get(position)
+        if before is not None and before.result is not None and check.state != RunState.SUCCEEDED:
+            why = f": {check.error.title}: {check.error.detail}" if check.error else ""
+            raise CouldNotRunError(f"check {position} ({check.kind}) is {check.state} this time{why}")
+    if ended.error is not None:
+        raise CouldNotRunError(f"{ended.error.title}: {ended.error.detail}")
+    return _opened(client.bundle(audit.id, scratch / "replayed.zip"), scratch / "replayed")
+
+
+def _upload(client: Client, one: "BundleInput", manifest: dict[str, Any], source: Source | None) -> str:
+    """Return the id of a model or dataset on the service; the same again is the one already there."""
+
+    def add(manifest: dict[str, Any]) -> str:
+        if one.kind == "dataset":
+            assert source is not None  # noqa: S101 - only endpoints are without
+            return client.add_dataset(source, manifest).id
+        return (client.add_endpoint(manifest) if source is None else client.add_model(source, manifest)).id
+
+    try:
+        return add(manifest)
+    except ProblemResponseError as error:
+        if error.status != 409:
+            raise
+    # Something else holds this name and version there. Neither changes a number.
+    return add({**manifest, "version": f"{one.version[:30]}-{one.digest.removeprefix('sha256:')[:16]}"})
+
+
+def _renamed(value: Any, ids: dict[str, str]) -> Any:
+    """Return a specification with the ids of this service in it."""
+    if isinstance(value, dict):
+        return {key: _renamed(inner, ids) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_renamed(inner, ids) for inner in value]
+    return ids.get(value, value) if isinstance(value, str) else value
+
+
+def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
+    """Print what came out and return how the command ends."""
+    from app.reports.replays import compare
+    from app.reports.unbundling import BundleError
+
+    before, now = recorded.index.versions, replayed.index.versions
+    for package in before:
+        if now.get(package, "") != before[package]:
+            say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
+    try:
+        found = compare(recorded, replayed, tolerance=tolerance)
+    except BundleError as error:
+        raise BadRequestError(str(error)) from error
+    if found.differences:
+        _print_differences(found)
+        return Exit.FAILED
+    same = "identical" if not tolerance else f"the same within {tolerance:g}"
+    click.echo(f"{same}: {found.numbers:,} numbers, {found.records:,} records")
+    return Exit.PASSED
+
+
+def _print_differences(found: "Comparison") -> None:
+    rows = [("where", "recorded", "replayed", "apart"), *found.differences[:_SHOWN]]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if len(found.differences) > _SHOWN:
+        click.echo(f"... and {len(found.differences) - _SHOWN:,} more")
+    click.echo(
+        f"different: {len(found.differences):,} differences in {found.numbers:,} numbers and {found.records:,} records"
+    )

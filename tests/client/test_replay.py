@@ -1,0 +1,168 @@
+"""``seatrial replay`` on real services: what runs again is the same, and what was changed is told."""
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.cli.embedded import embedded
+from app.client import Client
+from app.core.records import to_parquet
+from tests import assets
+
+pytestmark = pytest.mark.slow
+
+CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "random_start": True}
+RECORDS = "records/0-uncertainty_span/attack.parquet"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A service on which an audit has ended, and what was taken away of it."""
+
+    url: str
+    folder: Path
+
+    @property
+    def bundle(self) -> Path:
+        """With model and data inside."""
+        return self.folder / "whole.zip"
+
+    @property
+    def bare(self) -> Path:
+        """Without."""
+        return self.folder / "bare.zip"
+
+    def changed(self, change: Callable[[dict[str, bytes]], None], *, is_signed: bool = True) -> Path:
+        """Return a bundle in which something was changed, its digests with it or not."""
+        with zipfile.ZipFile(self.bundle) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        change(files)
+        if is_signed:
+            digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != "SHA256SUMS"}
+            files["SHA256SUMS"] = "".join(f"{digest}  {name}\n" for name, digest in digests.items()).encode()
+        path = self.folder / "changed.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        return path
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "m.safetensors").write_bytes(assets.weights())
+    (folder / "d.npz").write_bytes(assets.npz(40))
+    with embedded(folder / "home", say=print) as url, Client(url) as client:
+        model = client.add_model(folder / "m.safetensors", assets.model_manifest())
+        dataset = client.add_dataset(folder / "d.npz", assets.dataset_manifest())
+        audit = client.submit(model.id, dataset.id, [CHECK], seed=7, samples=20, batch_size=10, policy="lenient")
+        ended = client.wait(audit.id, timeout_s=120)
+        assert ended.state == "succeeded", ended
+        client.bundle(audit.id, folder / "whole.zip", inputs=True)
+        client.bundle(audit.id, folder / "bare.zip")
+        yield Recorded(url, folder)
+
+
+def replay(*arguments: object, url: str | None = None) -> Result:
+    at = ["--url", url] if url else []
+    return CliRunner().invoke(main, ["replay", *map(str, arguments), *at], env={"SEATRIAL_URL": None})
+
+
+def nudged(by: float) -> Callable[[dict[str, bytes]], None]:
+    """Return a change that moves one number of one record."""
+
+    def change(files: dict[str, bytes]) -> None:
+        table = pq.read_table(io.BytesIO(files[RECORDS]))
+        at, name = next((at, one.name) for at, one in enumerate(table.schema) if pa.types.is_floating(one.type))
+        values = table.column(name).to_pylist()
+        values[3] += by
+        column = pa.array(values, type=table.schema.field(name).type)
+        files[RECORDS] = to_parquet(table.set_column(at, name, column))
+
+    return change
+
+
+def test_an_audit_runs_again_on_a_service_of_its_own_and_gives_the_same(recorded: Recorded) -> None:
+    ended = replay(recorded.bundle)
+    assert ended.exit_code == 0, ended.output
+    assert re.fullmatch(r"identical: [1-9]\d* numbers, [1-9]\d* records\n", ended.stdout)
+
+
+def test_a_changed_record_is_told(recorded: Recorded) -> None:
+    ended = replay(recorded.changed(nudged(0.25)), "--tolerance", "0.2", url=recorded.url)
+    assert ended.exit_code == 1, ended.output
+    assert "0/uncertainty_span/attack." in ended.stdout
+    assert "1 of 20 differ, most in row 3" in ended.stdout
+    assert "0.25" in ended.stdout
+
+
+def test_a_file_that_was_changed_without_its_digest_is_refused(recorded: Recorded) -> None:
+    ended = replay(recorded.changed(nudged(0.25), is_signed=False), url=recorded.url)
+    assert ended.exit_code == 2
+    assert f"'{RECORDS}' is not what was written" in ended.stderr
+
+
+@pytest.mark.parametrize(("option", "kind"), [("--model", "model"), ("--data", "dataset")])
+def test_other_bytes_are_refused_by_name(recorded: Recorded, option: str, kind: str) -> None:
+    other = recorded.folder / "other"
+    other.write_bytes(assets.weights(2.0))
+    ended = replay(recorded.bundle, option, other, url=recorded.url)
+    assert ended.exit_code == 2
+    assert f"other is another {kind}" in ended.stderr
+    assert hashlib.sha256(other.read_bytes()).hexdigest() in ended.stderr
+
+
+def test_other_bytes_inside_are_refused_too(recorded: Recorded) -> None:
+    changed = recorded.changed(lambda files: files.update({"inputs/model.safetensors": assets.weights(2.0)}))
+    ended = replay(changed, url=recorded.url)
+    assert ended.exit_code == 2
+    assert "inputs/model.safetensors is not /model (digits-cnn 1)" in ended.stderr
+
+
+def test_a_bundle_without_model_and_data_takes_them_as_options(recorded: Recorded) -> None:
+    data = ("--data", recorded.folder / "d.npz")
+    lacking = replay(recorded.bare, *data, url=recorded.url)
+    assert lacking.exit_code == 2
+    assert "no bytes of /model (digits-cnn 1): give them with --model" in lacking.stderr
+    ended = replay(recorded.bare, *data, "--model", recorded.folder / "m.safetensors", url=recorded.url)
+    assert ended.exit_code == 0, ended.output
+
+
+def test_a_name_that_another_model_holds_is_no_obstacle(recorded: Recorded, tmp_path: Path) -> None:
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(assets.weights(3.0))
+    manifest = "inputs/model.manifest.json"
+    taken = recorded.changed(lambda files: files.update({manifest: files[manifest].replace(b"digits-cnn", b"taken")}))
+    with Client(recorded.url) as client:
+        client.add_model(other, assets.model_manifest("taken"), wait_s=0)
+    ended = replay(taken, url=recorded.url)
+    assert ended.exit_code == 0, ended.output
+
+
+def test_a_service_that_is_not_there_is_no_difference(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    assert replay(recorded.bundle, url="http://127.0.0.1:1").exit_code == 4
+
+
+def test_patience_that_ends_is_told_as_such(recorded: Recorded) -> None:
+    ended = replay(recorded.bundle, "--timeout", "0", url=recorded.url)
+    assert ended.exit_code == 5, ended.output
+
+
+def test_a_bundle_without_numbers_has_nothing_to_compare(recorded: Recorded) -> None:
+    def forget(files: dict[str, bytes]) -> None:
+        files["results.json"] = b"[]"
+
+    ended = replay(recorded.changed(forget), url=recorded.url)
+    assert ended.exit_code == 2
+    assert "holds no numbers" in ended.stderr

@@ -1,0 +1,135 @@
+"""What counts as the same when an audit has run again."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.records import to_parquet
+from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
+from app.reports.replays import Comparison, _compare_tables, compare
+from app.reports.unbundling import Bundle
+from tests.reports import fabricated
+
+NAN = float("nan")
+ROWS = {
+    "example_id": [2, 0, 1],
+    "entropy": [0.5, NAN, 1.5],
+    "label": ["a", "b", None],
+    "is_correct": [True, False, True],
+    "logits": [[0.5, -1.0], [1.0, NAN], None],
+}
+
+
+def bundle(folder: Path, result: dict[str, Any] | None, rows: dict[str, list[Any]] | None = None) -> Bundle:
+    """Return a bundle of one check."""
+    folder.mkdir()
+    table = pa.table(ROWS if rows is None else rows)
+    (folder / "attack.parquet").write_bytes(to_parquet(table))
+    records = BundleRecords(stage="attack", source="dataset", examples=3, rows=table.num_rows, file="attack.parquet")
+    kind = "uncertainty_span"
+    check = BundleCheck(position=0, kind=kind, state="succeeded", params={}, records=[records])
+    index = BundleIndex.model_construct(audit="aud_it", checks=[check])
+    return Bundle(folder, index, {0: BundleResult(position=0, kind=kind, result=result, error=None)})
+
+
+def compared(tmp_path: Path, result: dict[str, Any], rows: dict[str, list[Any]], tolerance: float = 0.0) -> Comparison:
+    first = bundle(tmp_path / "first", fabricated.result())
+    return compare(first, bundle(tmp_path / "second", result, rows), tolerance=tolerance)
+
+
+def test_the_same_is_the_same_and_is_counted(tmp_path: Path) -> None:
+    found = compared(tmp_path, fabricated.result(), ROWS)
+    assert found.differences == []
+    assert found.records == 3
+    assert found.numbers == 5 * len(fabricated.result()["estimates"]) + len(fabricated.result()["counts"])
+
+
+@pytest.mark.parametrize("part", ["value", "low", "high"])
+def test_every_part_of_an_estimate_is_compared(tmp_path: Path, part: str) -> None:
+    result = json.loads(json.dumps(fabricated.result()))
+    result["estimates"]["mus"][part] += 1e-12
+    (found,) = compared(tmp_path, result, ROWS).differences
+    assert found.where == f"0/uncertainty_span.mus {part}"
+    assert found.recorded != found.replayed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda result: result["estimates"]["mus"].update(n=401),
+        lambda result: result["estimates"]["mus"].update(method="exact"),
+        lambda result: result["estimates"]["mus"].update(value=None),
+        lambda result: result["counts"].update(errored=3),
+        lambda result: result["counts"].pop("errored"),
+    ],
+    ids=["examples", "method", "undefined", "count", "no-count"],
+)
+def test_what_is_no_distance_is_a_difference_at_any_tolerance(tmp_path: Path, change) -> None:
+    result = json.loads(json.dumps(fabricated.result()))
+    change(result)
+    assert len(compared(tmp_path, result, ROWS, tolerance=0.5).differences) == 1
+
+
+def test_an_estimate_that_is_missing_differs_in_all_its_parts(tmp_path: Path) -> None:
+    result = json.loads(json.dumps(fabricated.result()))
+    del result["estimates"]["mus"]
+    differences = compared(tmp_path, result, ROWS).differences
+    assert [one.replayed for one in differences] == ["missing"] * 5
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value"),
+    [
+        ("example_id", 0, 7),
+        ("entropy", 0, 0.75),
+        ("entropy", 1, 0.0),
+        ("label", 2, "c"),
+        ("is_correct", 1, True),
+        ("logits", 0, [0.5, -1.25]),
+        ("logits", 0, [0.5]),
+        ("logits", 2, [0.0, 0.0]),
+    ],
+)
+def test_a_changed_cell_is_told_with_its_row(tmp_path: Path, column: str, row: int, value: Any) -> None:
+    rows = {name: list(values) for name, values in ROWS.items()}
+    rows[column][row] = value
+    (found,) = compared(tmp_path, fabricated.result(), rows).differences
+    assert found.where == f"0/uncertainty_span/attack.{column}: 1 of 3 differ, most in row {row}"
+
+
+@pytest.mark.parametrize(("tolerance", "count"), [(0.3, 0), (0.25, 0), (0.2, 1)])
+def test_numbers_within_the_tolerance_are_the_same(tmp_path: Path, tolerance: float, count: int) -> None:
+    rows = {**ROWS, "entropy": [0.75, NAN, 1.5]}
+    assert len(compared(tmp_path, fabricated.result(), rows, tolerance).differences) == count
+
+
+def test_missing_rows_and_columns_are_told(tmp_path: Path) -> None:
+    shorter = {name: values[:2] for name, values in ROWS.items()}
+    (found,) = compared(tmp_path, fabricated.result(), shorter).differences
+    assert (found.recorded, found.replayed) == ("3 records", "2")
+    other = {name: values for name, values in ROWS.items() if name != "label"} | {"margin": [1.0, 2.0, 3.0]}
+    differences = compare(bundle(tmp_path / "a", None, ROWS), bundle(tmp_path / "b", None, other)).differences
+    assert differences == []
+    found = Comparison()
+    _compare_tables(found, "here", pa.table(ROWS), pa.table(other), 0.0)
+    assert [(one.where, one.recorded, one.replayed) for one in found.differences] == [
+        ("here.label", "there", "missing"),
+        ("here.margin", "missing", "there"),
+    ]
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=8), st.data())
+def test_a_table_equals_itself_and_nothing_else(values: list[float], data: st.DataObject) -> None:
+    at, other = data.draw(st.integers(0, len(values) - 1)), data.draw(st.floats())
+    changed = [*values[:at], other, *values[at + 1 :]]
+    is_same = other == values[at] or (math.isnan(other) and math.isnan(values[at]))
+    for again, count in ((values, 0), (changed, 0 if is_same else 1)):
+        found = Comparison()
+        _compare_tables(found, "", pa.table({"x": values}), pa.table({"x": again}), 0.0)
+        assert len(found.differences) == count
