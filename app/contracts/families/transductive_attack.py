@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families.costs import Passes
+from app.contracts.families.defence_costs import RUNS, passes_to_adapt, passes_to_begin
 from app.contracts.families.robust_accuracy import RobustAccuracyParams
 from app.contracts.families.rules import all_different, fits_its_norm
 
@@ -114,7 +115,7 @@ class TransductiveAttackParams(Request):
         return training_dataset
 
     def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
-        """Return how many single-example passes the check takes at most, training of defences not counted.
+        """Return how many single-example passes the check takes at most, those of training defences among them.
 
         Args:
             samples: Examples audited.
@@ -124,23 +125,28 @@ class TransductiveAttackParams(Request):
         ball = {"norm": self.norm, "epsilon": self.epsilon}
         auto = RobustAccuracyParams.model_validate({**ball, "queries": self.autoattack_queries}).passes(samples)
         forward, backward = auto.forward + 3 * samples, auto.backward + samples * self.steps
-        games = len(self.defences) * self.repeats
-        once = samples * self.steps * (self.iterations + 1)
-        for attack in self.attacks:
-            if attack == "fpa":
-                backward += games * once
-            elif attack in MODEL_SPACE:
-                # Iteration i is on i + 1 models; the minimum takes i + 1 times the steps on top, in two passes.
-                models = (self.iterations + 2) / 2
-                backward += int(games * once * models * (models if attack == "gmsa_min" else 1))
-            elif attack == "defence_autoattack":
-                forward, backward = forward + games * auto.forward, backward + games * auto.backward
-        return Passes(forward, backward, compute_s=games * len(self.attacks) * self._adaptations(samples, sizes))
+        training = sizes.get("training_dataset", 0)
+        for defence in self.defences:
+            settings = (defence.name, defence.preset, defence.changes)
+            adapting = passes_to_adapt(*settings, samples, training)
+            beginning = passes_to_begin(*settings, training)
+            games = (beginning + adapting) * (1 + sum(attack not in MODEL_SPACE for attack in self.attacks))
+            for attack in self.attacks:
+                if attack in MODEL_SPACE:
+                    # T + 1 models to attack, the one the last attack induces, and the defender's own.
+                    games += beginning + (self.iterations + 3) * adapting
+                    games += RUNS.get(defence.name, 1) * self._passes_of_attack(attack, samples)
+                elif attack == "defence_autoattack":
+                    forward, games = forward + self.repeats * auto.forward, games + auto.backward
+            backward += self.repeats * games
+        return Passes(forward, backward)
 
-    def _adaptations(self, samples: int, sizes: dict[str, int]) -> float:
-        """Return seconds of one core that adapting takes in one game, roughly: a small network, ten epochs a model."""
-        slow = sum(1 for defence in self.defences if defence.name in NEEDS_TRAINING)
-        return slow * (self.iterations + 2) * 0.002 * (samples + 10 * sizes.get("training_dataset", 0))
+    def _passes_of_attack(self, attack: AttackName, samples: int) -> int:
+        """Return the passes of the iterations of one attack in model space, each one run."""
+        once = samples * self.steps * (self.iterations + 1)
+        # Iteration i is on i + 1 models; the minimum takes i + 1 times the steps on top.
+        models = (self.iterations + 2) / 2
+        return int(once * {"fpa": 1, "gmsa_avg": models, "gmsa_min": models * models}[attack])
 
     def references(self) -> dict[str, str]:
         """Return the id of the training dataset by the parameter that names it."""

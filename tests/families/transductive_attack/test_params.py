@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app.contracts.families import defence_costs
 from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
+from workers.defences.registry import find_plugin
 
 
 def parameters(**changes: Any) -> TransductiveAttackParams:
@@ -48,8 +50,32 @@ def test_more_of_anything_costs_more() -> None:
     assert parameters(attacks=["gmsa_avg"]).passes(100, {}).backward > plain.backward
     assert parameters(attacks=["fpa"], repeats=2).passes(100, {}).backward > plain.backward
     assert parameters(attacks=["fpa"], autoattack_queries=0).passes(100, {}).forward < plain.forward
-    trained = parameters(defences=[{"name": "dann"}], training_dataset="dat_1")
-    assert trained.passes(100, {"training_dataset": 1000}).compute_s > 0
+
+
+def test_each_defence_costs_what_it_trains_and_no_other() -> None:
+    sizes = {"training_dataset": 1000}
+
+    def cost(*names: str) -> int:
+        asked = [{"name": name} for name in names]
+        return parameters(defences=asked, attacks=["fpa"], training_dataset="dat_1").passes(100, sizes).backward
+
+    nothing = cost("identity")
+    assert cost("identity", "tadv") - nothing > cost("identity", "urejectron") - nothing > 0
+    both = cost("identity", "tadv", "urejectron")
+    assert both - nothing == (cost("identity", "tadv") - nothing) + (cost("identity", "urejectron") - nothing)
+
+
+@pytest.mark.parametrize("preset", ["small", "mnist", "cifar10"])
+@pytest.mark.parametrize("name", ["tent", "dent", "rmc", "dann", "tadv", "urejectron"])
+def test_costs_are_counted_with_the_hyper_parameters_of_the_defences(name: str, preset: str) -> None:
+    actual = vars(find_plugin(name).presets[preset])
+    counted = (defence_costs._SMALL if preset == "small" else defence_costs._PAPER)[name]
+    assert all(counted[setting] >= actual[setting] for setting in counted)
+
+
+def test_a_change_of_a_hyper_parameter_changes_the_cost() -> None:
+    once = defence_costs.passes_to_adapt("tadv", "small", {"epochs": 1}, 100, 1000)
+    assert once * 8 == defence_costs.passes_to_adapt("tadv", "small", {}, 100, 1000) == 8 * 1000 * 9
 
 
 def test_games_have_names_of_their_own() -> None:

@@ -1,0 +1,60 @@
+"""What adapting costs, by shipped defence: upper bounds, in passes of a network like the audited one."""
+
+from collections.abc import Mapping
+
+Settings = Mapping[str, bool | int | float | str]
+
+RUNS = {"dent": 14}
+"""Runs of PGD an attack on a defence takes where it is not one: five on a margin, nine targets."""
+
+_PAPER: dict[str, dict[str, int]] = {
+    "tent": {"steps": 1},
+    "dent": {"steps": 6},
+    "rmc": {"epochs": 100, "neighbours": 1024, "adversarial_passes": 4, "attack_steps": 100},
+    "dann": {"epochs": 100},
+    "tadv": {"epochs": 110, "attack_steps": 40},
+    "urejectron": {"epochs": 10},
+}
+_SMALL: dict[str, dict[str, int]] = {
+    **_PAPER,
+    "rmc": {"epochs": 5, "neighbours": 200, "adversarial_passes": 1, "attack_steps": 20},
+    "tadv": {"epochs": 8, "attack_steps": 7},
+}
+"""At least what ``workers.defences`` has, which a test holds them to; `mnist` and `cifar10` count alike."""
+
+
+def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, training: int) -> int:
+    """Return the forward and backward passes of adapting to a sample once.
+
+    Args:
+        name: Defence; one that is not shipped costs nothing known.
+        preset: Its preset.
+        changes: What differs from that.
+        samples: Examples audited.
+        training: Labelled examples it may learn from.
+    """
+    known = (_SMALL if preset == "small" else _PAPER).get(name, {})
+    of = {key: int(changes.get(key, value)) for key, value in known.items()}
+    match name:
+        case "tent" | "dent":
+            return of["steps"] * samples
+        case "rmc":
+            # Before and after its answer it trains on the neighbours of each example; features are one more pass.
+            return samples * 2 * of["epochs"] * min(of["neighbours"], training)
+        case "dann":
+            # As many examples of either domain, and as many steps as the smaller has batches.
+            return 2 * of["epochs"] * min(samples, training)
+        case "tadv":
+            return of["epochs"] * training * (of["attack_steps"] + 2)
+        case "urejectron":
+            return 4 * of["epochs"] * samples
+    return 0
+
+
+def passes_to_begin(name: str, preset: str, changes: Settings, training: int) -> int:
+    """Return the passes a defence takes once for all its games: RMC's pool of attacked training examples."""
+    if name != "rmc":
+        return 0
+    known = (_SMALL if preset == "small" else _PAPER)["rmc"]
+    of = {key: int(changes.get(key, value)) for key, value in known.items()}
+    return training * (1 + of["adversarial_passes"] * of["attack_steps"])
