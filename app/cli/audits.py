@@ -86,7 +86,7 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 
 
 @audit.command("list")
-@click.option("--state", type=click.Choice(list(RunState)), help="Only in this state.")
+@click.option("--state", type=click.Choice([state.value for state in RunState]), help="Only in this state.")
 @click.option("--model", help="Only of this model, by its id.")
 @click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="Only with this verdict.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="How many at most.")

@@ -226,7 +226,7 @@ def _program(*arguments: str) -> subprocess.CompletedProcess[str] | None:
     """Run Python and return how it ended, or None when it does not end."""
     try:
         return subprocess.run(  # noqa: S603
-            [sys.executable, *arguments], capture_output=True, text=True, timeout=PROGRAM_S, check=False
+            [sys.executable, "-P", *arguments], capture_output=True, text=True, timeout=PROGRAM_S, check=False
         )
     except subprocess.TimeoutExpired:
         return None

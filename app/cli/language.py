@@ -48,5 +48,5 @@ def install(name: str | None, source: Path | None) -> None:
 
 
 def _run(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "workers.resources", *arguments], check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-P", "-m", "workers.resources", *arguments], check=False)  # noqa: S603
     sys.exit(done.returncode)

@@ -97,5 +97,6 @@ class Supervisor:
             child.started_at = now
             # A session of its own: Ctrl-C in the terminal goes to the server alone, which then stops its workers.
             tethered = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid()), *self._command]
-            environment = {**_ALLOCATOR, **os.environ}
+            # Started in a repository with a package called `workers`, it must still find ours.
+            environment = {**_ALLOCATOR, "PYTHONSAFEPATH": "1", **os.environ}
             child.process = subprocess.Popen(tethered, start_new_session=True, env=environment)  # noqa: S603

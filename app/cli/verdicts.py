@@ -21,7 +21,8 @@ def print_judgement(judgement: Judgement) -> None:
     for row, outcome in zip(rows, outcomes, strict=True):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         if outcome in _COLOURS:
-            cells[3] = click.style(cells[3], fg=_COLOURS[outcome])
+            # What is padding stays without colour, so that the end of a line can be cut.
+            cells[3] = click.style(row[3], fg=_COLOURS[outcome]) + " " * (widths[3] - len(row[3]))
         click.echo("  ".join(cells).rstrip())
     for line in _reasons(judgement):
         click.echo(line)

@@ -1,0 +1,259 @@
+"""Policies, verdicts, baselines, remote gates and the doctor, from the command line against a real server."""
+
+import importlib
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.client import Client
+from app.core.settings import Settings
+from tests import assets
+from tests.client.conftest import Server
+
+POLICY = """
+name: release
+description: What must hold.
+rules:
+  - {metric: uncertainty_span.clean_accuracy, min: 0.9}
+checks:
+  - {kind: uncertainty_span, steps: 3}
+samples: 50
+"""
+
+Run = Callable[..., Result]
+
+# As an attribute of the package, the name is the command's.
+doctor_module = importlib.import_module("app.cli.doctor")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model folder, data and a policy file in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEATRIAL_HOME", str(tmp_path / "home"))
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "manifest.json").write_text(json.dumps(assets.model_manifest()))
+    (model / "weights.safetensors").write_bytes(assets.weights())
+    (tmp_path / "digits.npz").write_bytes(assets.npz(60))
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    return tmp_path
+
+
+@pytest.fixture
+def run(server: Server, repository: Path) -> Run:
+    """Return what runs a command against the server."""
+
+    def called(*arguments: object) -> Result:
+        words = [*(str(one) for one in arguments), "--server", server.url]
+        return CliRunner().invoke(main, words, catch_exceptions=False)
+
+    return called
+
+
+@pytest.fixture
+def cancelled(client: Client, repository: Path) -> str:
+    """An audit that has ended without a number."""
+    model = client.add_model(repository / "model" / "weights.safetensors", assets.model_manifest(), wait_s=0)
+    data = client.add_dataset(repository / "digits.npz", assets.dataset_manifest())
+    audit = client.submit(model.id, data.id, [{"kind": "uncertainty_span", "steps": 3}], samples=50)
+    return client.cancel(audit.id).id
+
+
+def test_a_policy_is_stored_listed_and_shown(run: Run) -> None:
+    assert run("policies", "add", "policy.yaml").stdout == "release@1\n"
+    assert run("policies", "add", "policy.yaml").stdout == "release@1\n"
+    assert run("policies", "list").stdout == "release@1  1 rules  What must hold.\n"
+    shown = json.loads(run("policies", "show", "release").stdout)
+    assert shown["rules"][0]["min"] == 0.9
+    assert "checks" not in shown
+    assert run("policies", "show", "nothing").exit_code == 2
+    assert "standard@" in run("policies", "list", "--shipped").stdout
+
+
+def test_an_audit_without_numbers_is_never_passed(run: Run, cancelled: str) -> None:
+    for policy in ("policy.yaml", "standard"):
+        judged = run("judge", cancelled, "--policy", policy)
+        assert judged.exit_code == 4, judged.output
+        assert judged.stdout.rstrip().rpartition("\n")[2].startswith("Could not be judged: ")
+    refused = run("judge", cancelled, "--policy", "nothing")
+    assert (refused.exit_code, "nothing" in refused.stderr) == (2, True)
+
+
+def test_only_a_succeeded_audit_is_promoted(run: Run, cancelled: str) -> None:
+    assert run("baselines", "promote", cancelled).exit_code == 2
+    assert run("baselines", "list").stdout == ""
+
+
+def test_audits_are_listed_by_state(run: Run, cancelled: str) -> None:
+    (line,) = run("audit", "list", "--state", "cancelled").stdout.splitlines()
+    assert line.split()[0] == cancelled
+    assert line.split()[3:] == ["cancelled", "-", "uncertainty_span"]
+    assert run("audit", "list", "--state", "queued").stdout == ""
+
+
+def test_an_audit_is_described_by_options_alone(run: Run, client: Client, cancelled: str) -> None:
+    before = client.audit(cancelled)
+    submitted = run(
+        "audit", "submit", "--model", before.model, "--data", before.dataset, "--policy", "policy.yaml", "--seed", 4
+    )
+    audit = client.audit(submitted.stdout.strip())
+    assert (audit.samples, audit.seed, audit.kinds) == (50, 4, ["uncertainty_span"])
+    assert audit.verdict is None
+    client.cancel(audit.id)
+    assert client.wait(audit.id, until_judged=True, timeout_s=20).verdict == "errored"
+
+
+def test_a_remote_gate_that_runs_out_of_time_cancels_and_writes_what_there_is(
+    run: Run, client: Client, repository: Path
+) -> None:
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--timeout", 2)
+    ended = run(*gate, "--junit", "junit.xml", "--markdown", "comment.md")
+    assert ended.exit_code == 5, ended.output
+    assert "time on one worker: unknown" in ended.stderr
+    assert "errored" in ended.stdout
+    (audit,) = client.audits()
+    assert (audit.state, audit.verdict) == ("cancelled", "errored")
+    assert ElementTree.parse(repository / "junit.xml").find(".//error") is not None
+    assert "clean_accuracy" in (repository / "comment.md").read_text()
+
+
+def test_a_gate_may_leave_its_audit_running(run: Run, client: Client) -> None:
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--timeout", 1)
+    ended = run(*gate, "--no-cancel")
+    (audit,) = client.audits()
+    assert (ended.exit_code, audit.state) == (5, "queued")
+    assert f"seatrial audit status {audit.id}" in ended.stderr
+
+
+def test_an_estimate_submits_nothing_and_what_is_stored_is_named(run: Run, client: Client, cancelled: str) -> None:
+    stored = client.audit(cancelled)
+    gate = ("gate", "--model", stored.model, "--data", stored.dataset, "--policy", "policy.yaml", "--estimate-only")
+    told = run(*gate, "--samples", 20)
+    assert told.exit_code == 0, told.output
+    assert told.stdout.startswith("At most: 20 examples, ")
+    assert len(list(client.audits())) == 1
+
+
+def test_a_shipped_policy_comes_without_checks_and_the_default_is_told(run: Run, client: Client) -> None:
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "standard", "--timeout", 0)
+    told = run(*gate, "--estimate-only")
+    assert told.exit_code == 0, told.output
+    assert "No checks are given: running " in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--model", "none", "--data", "digits.npz", "--policy", "policy.yaml"), "none: there is no such file"),
+        (("--model", "model", "--data", "digits.npz", "--policy", "none.yaml"), "none.yaml cannot be read"),
+        (("--model", "mdl_1", "--data", "digits.npz", "--policy", "policy.yaml"), "give --server, or --home"),
+        (("--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--junit", "model"), "model"),
+        (
+            ("--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--server", "nonsense"),
+            "is not an address",
+        ),
+        (
+            ("--model", "model", "--data", "digits.npz", "--policy", "x.yaml", "--server", "http://h", "--home", "h"),
+            "x.yaml cannot be read",
+        ),
+        (("--model", "model", "--data", "digits.npz"), "Missing option '--policy'"),
+    ],
+    ids=["no-model", "no-policy-file", "stored-without-service", "output", "address", "both", "option"],
+)
+def test_what_cannot_be_asked_ends_with_2_before_anything_is_started(
+    repository: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    refused = CliRunner().invoke(main, ["gate", *arguments], catch_exceptions=False)
+    assert refused.exit_code == 2, refused.output
+    assert told in refused.stderr
+
+
+def test_a_home_and_a_server_exclude_each_other(repository: Path) -> None:
+    gate = ["gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml"]
+    refused = CliRunner().invoke(main, [*gate, "--server", "http://h", "--home", "h"])
+    assert refused.exit_code == 2
+    assert "leave it out, or --server" in refused.stderr
+
+
+@pytest.fixture
+def quick_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A doctor that asks no other process, and a home that is not there yet."""
+    monkeypatch.setattr(doctor_module, "_program", lambda *arguments: None)
+    monkeypatch.setattr(doctor_module, "packages", lambda **options: iter(()))
+    home = tmp_path / "unused"
+    monkeypatch.setenv("SEATRIAL_HOME", str(home))
+    return home
+
+
+def doctored(*options: object) -> tuple[int, dict[str, str]]:
+    """Return how the doctor ends, and what it said by what it looked at."""
+    done = CliRunner().invoke(main, ["doctor", *(str(one) for one in options)], catch_exceptions=False)
+    lines = done.stdout.splitlines()
+    found: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(" "):
+            found[list(found)[-1]] += " | " + line.strip()
+        else:
+            verdict, _, rest = line.partition("  ")
+            what, _, told = rest.strip().partition(": ")
+            found[what] = f"{verdict.strip()}: {told}"
+    return done.exit_code, found
+
+
+def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, server: Server) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        quick_doctor.mkdir(exist_ok=True)
+        (quick_doctor / "seatrial.db").write_bytes(b"")
+        status, found = doctored("--home", quick_doctor, "--port", taken.getsockname()[1])
+    assert status == 1
+    assert found["port"].startswith("missing: ")
+    assert found["port"].endswith("mend: seatrial serve --port 0")
+    assert found["database"] == "missing: has another schema | mend: seatrial migrate"
+    assert found["home"].startswith("ok: ")
+    ours = server.url.rpartition(":")[2]
+    assert doctored("--home", server.settings.home, "--port", ours)[1]["port"] == f"ok: {ours}: Seatrial listens there"
+
+
+def test_the_doctor_names_a_wrong_setting(quick_doctor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_LEASE_S", "soon")
+    status, found = doctored()
+    assert status == 1
+    assert "SEATRIAL_LEASE_S" in found["settings"]
+
+
+def test_the_doctor_finds_a_home_that_cannot_be_written(quick_doctor: Path) -> None:
+    quick_doctor.write_text("a file")
+    assert doctor_module.folder(Settings(home=quick_doctor)).verdict == "missing"
+
+
+def test_the_doctor_finds_a_broker_that_is_down(quick_doctor: Path) -> None:
+    down = Settings(home=quick_doctor, broker_url="redis://127.0.0.1:1/0")
+    assert doctor_module.broker(down).verdict == "missing"
+
+
+def test_the_doctor_compares_packages_with_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["click>=8", "there-is-no-such>=1", 'torch>=999; extra == "worker"', 'seatrial[worker]; extra == "text"']
+    monkeypatch.setattr(doctor_module, "requires", lambda name: asked)
+    found = {one.what: one for one in doctor_module.packages(is_worker_needed=True)}
+    assert found["seatrial"].told == "there-is-no-such is not there"
+    assert found["seatrial"].mend == "pip install 'seatrial'"
+    assert found["seatrial[worker]"].told.startswith("torch is ")
+    assert found["seatrial[worker]"].told.endswith("wanted is >=999")
+    assert found["seatrial[text]"].told == found["seatrial[worker]"].told
+    assert [found[name].verdict for name in ("seatrial", "seatrial[worker]", "seatrial[text]", "seatrial[demo]")] == [
+        "missing",
+        "missing",
+        "optional",
+        "ok",
+    ]
+    apart = {one.what: one.verdict for one in doctor_module.packages(is_worker_needed=False)}
+    assert apart["seatrial[worker]"] == "optional"

@@ -1,0 +1,213 @@
+"""Policy files, default checks, verdicts as text, files to write, and how a command may end."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from app.cli.exits import MEANINGS, OF_VERDICT, Exit, ending_as_documented, exit_table
+from app.cli.exits import BadRequestError as BadRequest
+from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
+from app.cli.outputs import Outputs
+from app.cli.verdicts import print_estimate, print_judgement
+from app.client import ProblemResponseError, ServiceUnreachableError
+from app.contracts.audits import AuditEstimate
+from app.contracts.estimates import Estimate
+from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, RuleOutcome, Severity
+
+RULES = [{"metric": "uncertainty_span.clean_accuracy", "min": 0.9}]
+
+
+def test_a_file_says_what_is_run_and_what_must_hold(tmp_path: Path) -> None:
+    path = tmp_path / "gate.yaml"
+    path.write_text(
+        """
+        # What must hold before a release.
+        name: release
+        rules:
+          - metric: uncertainty_span.clean_accuracy
+            min: 9e-1
+        checks:
+          - {kind: uncertainty_span, epsilon: 0.1}
+        samples: 300
+        """
+    )
+    file = read_gate_file(path)
+    assert (file.policy().name, file.samples, file.seed) == ("release", 300, None)
+    assert file.policy().rules[0].min == 0.9
+    assert [check.kind for check in file.checks] == ["uncertainty_span"]
+    (tmp_path / "gate.json").write_text(file.model_dump_json(exclude_none=True))
+    assert read_gate_file(tmp_path / "gate.json") == file
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: x\nname: y", "is there twice"),
+        ("name: x\nrules: [}", "line 2"),
+        ("name: x\nrules: []\nsamples: many", "/samples: "),
+        ("name: x\nrules: [{metric: uncertainty_span.no_such, max: 1}]", "has no metric 'no_such'"),
+        ("name: x\nrules: [{metric: uncertainty_span.mus, max: 1}]\nthreshold: 1", "/threshold: "),
+        ("name: x\nrules: [{metric: uncertainty_span.mus, max: 1}]\nchecks: [{kind: nonsense}]", "/checks/0: "),
+    ],
+    ids=["twice", "no-yaml", "type", "metric", "unknown", "family"],
+)
+def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "gate.yaml"
+    path.write_text(text)
+    with pytest.raises(BadRequest) as caught:
+        read_gate_file(path)
+    assert str(path) in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_a_bad_request(tmp_path: Path) -> None:
+    assert is_file("no/such")
+    with pytest.raises(BadRequest, match="cannot be read: No such file"):
+        read_gate_file(tmp_path / "none.yaml")
+
+
+def test_checks_stand_alone_or_in_a_list_of_more(tmp_path: Path) -> None:
+    path = tmp_path / "checks.yaml"
+    for text in ("[{kind: uncertainty_span}]", "checks: [{kind: uncertainty_span}]"):
+        path.write_text(text)
+        assert [check.kind for check in read_checks(path)] == ["uncertainty_span"]
+    for text in ("[]", "model: x"):
+        path.write_text(text)
+        with pytest.raises(BadRequest, match="no checks"):
+            read_checks(path)
+
+
+@pytest.mark.parametrize(
+    ("metric", "task", "kinds"),
+    [
+        ("uncertainty_span.mus", "image-classification", ["uncertainty_span"]),
+        ("temperature_attack.illusion_gap", "text-classification", ["temperature_attack"]),
+        # It must be told which defences to attack, and so cannot be run by default.
+        ("transductive_attack.clean_accuracy[defence=dent]", "image-classification", ["uncertainty_span"]),
+        ("uncertainty_span.mus", "text-classification", ["temperature_attack"]),
+    ],
+    ids=["images", "texts", "cannot", "does-not-fit"],
+)
+def test_without_checks_the_families_of_the_rules_are_run(metric: str, task: str, kinds: list[str]) -> None:
+    policy = Policy.model_validate({"name": "p", "rules": [{"metric": metric, "max": 1.0}]})
+    said: list[str] = []
+    assert [check.model_dump()["kind"] for check in default_checks(policy, task, said.append)] == kinds
+    assert kinds[0] in said[0]
+
+
+def test_a_task_without_checks_is_refused() -> None:
+    with pytest.raises(BadRequest, match="token-classification"):
+        default_checks(None, "token-classification", print)
+
+
+def outcome(kind: Outcome, severity: Severity = "block", **more: Any) -> RuleOutcome:
+    estimate = Estimate(value=0.5, low=0.4, high=0.6, n=50, method="bootstrap")
+    said: dict[str, Any] = {
+        "rule": 0,
+        "label": f"{kind} rule",
+        "metric": "uncertainty_span.mus",
+        "severity": severity,
+        "requirement": "at most 0.45",
+        "bound": 0.45,
+        "outcome": kind,
+        "counts_as": kind,
+        "estimate": estimate,
+        "judged": estimate,
+        "reason": f"because {kind}",
+    }
+    return RuleOutcome.model_validate(said | more)
+
+
+def test_a_verdict_is_a_table_its_reasons_and_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = [
+        outcome("passed"),
+        outcome("inconclusive", further_examples=1200, counts_as="failed"),
+        outcome("errored", severity="warn", judged=None),
+    ]
+    source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
+    print_judgement(Judgement(verdict="failed", headline="Failed: told.", rules=rules, policy=source))
+    assert capsys.readouterr().out.splitlines() == [
+        "rule               value                    requirement   outcome                          further examples",
+        "passed rule        0.5000 [0.4000, 0.6000]  at most 0.45  passed",
+        "inconclusive rule  0.5000 [0.4000, 0.6000]  at most 0.45  inconclusive (counts as failed)  1,200",
+        "errored rule       -                        at most 0.45  errored (warning)",
+        "",
+        "inconclusive rule: because inconclusive",
+        "errored rule: because errored",
+        "",
+        "Failed: told.",
+    ]
+
+
+def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    said: dict[str, Any] = {"examples": 500, "forward_passes": 1000, "backward_passes": 0, "queries": 40, "checks": []}
+    for seconds in (7322, None):
+        print_estimate(AuditEstimate.model_validate({**said, "seconds": seconds}), err=False)
+    known, unknown = capsys.readouterr().out.splitlines()
+    assert known == "At most: 500 examples, 1,000 forward passes, 40 queries; time on one worker: 2 h 2 min"
+    assert "unknown until a worker has checked the model" in unknown
+
+
+def test_a_file_that_could_not_be_written_is_known_before_the_work(tmp_path: Path) -> None:
+    nothing: dict[str, Path | None] = dict.fromkeys(("junit", "sarif", "markdown", "html", "json", "bundle"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadRequest, match="cannot be written"):
+        Outputs.taken_from({**nothing, "junit": tmp_path / "file" / "junit.xml"})
+    options = {**nothing, "junit": tmp_path / "new" / "junit.xml", "policy": "standard"}
+    assert Outputs.taken_from(options).paths == {"junit": tmp_path / "new" / "junit.xml"}
+    assert options == {"policy": "standard"}
+    assert (tmp_path / "new").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        (BadRequest("wrong"), 2),
+        (click.ClickException("plain"), 4),
+        (click.UsageError("usage"), 2),
+        (ProblemResponseError({"title": "No", "status": 422}), 2),
+        (ProblemResponseError({"title": "Broken", "status": 500}), 4),
+        (ServiceUnreachableError("gone"), 4),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("a mistake of ours"), 4),
+        (OSError(28, "No space left on device"), 4),
+    ],
+    ids=["request", "click", "usage", "refused", "broken", "unreachable", "interrupt", "crash", "disk"],
+)
+def test_nothing_but_a_failed_verdict_ends_with_1(
+    raised: BaseException, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, ending_as_documented():
+        raise raised
+    assert ended.value.code == status
+    assert capsys.readouterr().err
+
+
+def test_sigterm_is_an_interruption_and_what_was_before_is_restored() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def terminated() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+
+    with pytest.raises(SystemExit) as ended, ending_as_documented():
+        terminated()
+    assert ended.value.code == 130
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_every_status_and_every_verdict_is_in_the_table() -> None:
+    assert set(MEANINGS) == set(Exit)
+    assert OF_VERDICT == {"passed": 0, "failed": 1, "inconclusive": 3, "errored": 4}
+    assert all(f"  {int(code)} " in exit_table() for code in Exit)
+
+
+def test_a_byte_order_mark_in_front_of_json_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "gate.json"
+    path.write_text("\ufeff" + json.dumps({"name": "p", "rules": RULES}), encoding="utf-8")
+    assert read_gate_file(path).name == "p"
