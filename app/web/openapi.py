@@ -57,7 +57,7 @@ TAGS = [
     {"name": "audits", "description": "What is run, how far it is, what came out."},
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
-    {"name": "reports", "description": "An audit as a page, JSON, Markdown, JUnit XML or SARIF; a bundle to run it again."},
+    {"name": "reports", "description": "A page, JSON, Markdown, JUnit XML or SARIF; and a bundle to run it all again."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},
     {"name": "health", "description": "For load balancers and monitoring; no key needed."},
