@@ -1,7 +1,7 @@
 """How numbers are laid out: matrices by two qualifiers, rows for many values."""
 
-from app.reports.schemas import ReportEstimate
 from app.contracts.estimates import split_name
+from app.reports.schemas import ReportEstimate
 from app.reports.tables import EstimateTable, arrange, arrange_counts
 
 
