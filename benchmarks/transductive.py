@@ -377,8 +377,8 @@ def print_orders(bases: dict[str, Base], played: dict[tuple[str, str], Played]) 
             has_fallen = rate(transfer) >= 0.5 and rate(worst) <= 0.15
             print(f"{who}: from {rate(transfer):.1%} to {rate(worst):.1%}: {'yes' if has_fallen else 'NO'}")
         if defence == "tadv":
-            print(f"{who}: above the static model: {judged(static['transfer_autoattack'], worst)}")
-            print(f"{who}: above its own network, known: {judged(one.known['transfer_autoattack'], worst)}")
+            print(f"{who}: above the static model, another network: {judged(static['transfer_autoattack'], worst)}")
+            print(f"{who}: above one trained as its own, known: {judged(one.known['transfer_autoattack'], worst)}")
         if defence == "dent":
             gain = rate(min(worst, transfer, key=rate)) - rate(static["transfer_autoattack"])
             print(f"{who}: adds {100 * gain:+.1f} points at its lowest: {'yes' if abs(gain) <= 0.1 else 'NO'}")
