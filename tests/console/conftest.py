@@ -66,13 +66,13 @@ def _opened(folder: Path, migrated_file: Path, *, require_keys: bool) -> Iterato
     app.state.services.database.dispose()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def keyless_service(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Console]:
-    """A service for all tests of a module: making one takes longer than most of them."""
+    """A service for all tests: making one takes longer than most of them."""
     yield from _opened(tmp_path_factory.mktemp("keyless"), migrated_file, require_keys=False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def locked_service(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Console]:
     """The same, with keys."""
     yield from _opened(tmp_path_factory.mktemp("locked"), migrated_file, require_keys=True)
