@@ -6,6 +6,7 @@ count.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from app.contracts.families import params_contract
@@ -35,10 +36,9 @@ def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) ->
 
 def _meaning(asked: MetricName, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that count; one that an older version did not have is at its default."""
-    fields = params_contract(asked.family).model_fields.items()
-    filled = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
+    filled = _defaults(asked.family)
     idle = _IDLE[asked.family](asked) | ({"bins"} if asked.name not in _BINNED else set()) | _AT_ALL
-    counting = {name: value for name, value in (filled | dict(params)).items() if name not in idle}
+    counting = {name: value for name, value in {**filled, **params}.items() if name not in idle}
     if counting.get("outliers"):
         # At which radii is in the metric's name.
         counting["outliers"] = {"dataset": counting["outliers"].get("dataset")}
@@ -46,6 +46,13 @@ def _meaning(asked: MetricName, params: Mapping[str, Any]) -> dict[str, Any]:
         chosen = [one for one in counting["defences"] if one.get("name") == asked.qualifiers["defence"]]
         counting["defences"] = chosen
     return _flat(counting)
+
+
+@cache
+def _defaults(family: str) -> Mapping[str, Any]:
+    """Return what a check's parameters are where they are not given: pydantic looks each up anew."""
+    fields = params_contract(family).model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
 
 
 def _flat(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,10 +44,12 @@ class Chosen:
     Attributes:
         source: Which it is, as told.
         document: The policy, defaults filled in.
+        given: The same, where the request brought it.
     """
 
     source: PolicySource
     document: dict[str, Any]
+    given: Policy | None = None
 
     def policy(self) -> Policy:
         """Return it for judging.
@@ -55,7 +57,7 @@ class Chosen:
         Raises:
             ValidationError: It was stored by a version that knew other rules.
         """
-        return Policy.model_validate_json(json.dumps(self.document))
+        return self.given or Policy.model_validate_json(json.dumps(self.document))
 
     def stored(self) -> dict[str, Any]:
         """Return it as an audit keeps it; :func:`kept` reads it back."""
@@ -107,7 +109,7 @@ def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Cho
     """
     if isinstance(asked, Policy):
         document = asked.model_dump(mode="json")
-        return Chosen(PolicySource(id=None, name=asked.name, version=None, digest=digest_of(document)), document)
+        return Chosen(PolicySource(id=None, name=asked.name, version=None, digest=digest_of(document)), document, asked)
     read = find_policy(session, project_id, asked)
     if read is None:
         raise UnknownPolicyError(

@@ -3,12 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Text, bindparam, cast, func, insert, select, update
 from sqlalchemy.orm import Session, aliased
 
 from app.audits.repository import AnyRow
-from app.contracts.states import TERMINAL
-from app.core.tables import AuditRow, BaselineRow, CheckRow, DatasetRow, JudgementRow, ModelRow, PolicyRow, ProjectRow
+from app.contracts.states import TERMINAL, RunState
+from app.core.tables import (
+    AuditRow,
+    BaselineRow,
+    CheckRow,
+    DatasetRow,
+    JudgementRow,
+    ModelRow,
+    PolicyRow,
+    ProjectRow,
+    ShardRow,
+    StageRow,
+)
 
 _AUDIT = (
     AuditRow.id,
@@ -30,10 +41,45 @@ _AUDITS = (
 _FIND_AUDIT = _AUDITS.where(AuditRow.id == bindparam("audit_id"), AuditRow.project_id == bindparam("project_id"))
 _LIST_CHECKS = (
     select(
-        CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.params, CheckRow.state, CheckRow.result, CheckRow.error
+        CheckRow.ordinal,
+        CheckRow.kind,
+        CheckRow.params,
+        CheckRow.state,
+        # As text: a result is parsed where it is validated, which takes a fraction of the time.
+        cast(CheckRow.result, Text).label("result"),
+        CheckRow.error,
     )
     .where(CheckRow.audit_id == bindparam("audit_id"))
     .order_by(CheckRow.ordinal)
+)
+_LIST_RECORDS = (
+    select(CheckRow.audit_id, CheckRow.ordinal, ShardRow.records_digest, StageRow.shards)
+    .join(CheckRow, CheckRow.id == ShardRow.check_id)
+    .join(StageRow, (StageRow.check_id == ShardRow.check_id) & (StageRow.name == ShardRow.stage))
+    .where(
+        CheckRow.audit_id.in_((bindparam("audit_id"), bindparam("other_id"))),
+        ShardRow.stage == bindparam("stage"),
+        ShardRow.state == RunState.SUCCEEDED,
+        ShardRow.records_digest.is_not(None),
+    )
+    .order_by(CheckRow.audit_id, CheckRow.ordinal, ShardRow.ordinal)
+)
+_FIND_POLICY_BY_NAME = (
+    select(PolicyRow)
+    .where(PolicyRow.project_id == bindparam("project_id"), PolicyRow.name == bindparam("name"))
+    .order_by(PolicyRow.version.desc())
+    .limit(1)
+)
+_FIND_BASELINE = (
+    _AUDITS.join(BaselineRow, BaselineRow.audit_id == AuditRow.id)
+    .where(
+        BaselineRow.project_id == bindparam("project_id"),
+        BaselineRow.model_name == bindparam("model_name"),
+        BaselineRow.name == bindparam("name"),
+        BaselineRow.audit_id != bindparam("other_than"),
+    )
+    .order_by(BaselineRow.id.desc())
+    .limit(1)
 )
 _FIND_OWN_JUDGEMENT = (
     select(JudgementRow.judgement)
@@ -50,8 +96,22 @@ def find_audit(session: Session, project_id: str, audit_id: str) -> AnyRow | Non
 
 
 def list_checks(session: Session, audit_id: str) -> Sequence[AnyRow]:
-    """Return the checks of an audit with their results, in the order asked."""
+    """Return the checks of an audit with their results as JSON text, in the order asked."""
     return session.execute(_LIST_CHECKS, {"audit_id": audit_id}).all()
+
+
+def list_records(session: Session, audit_id: str, other_id: str, stage: str) -> dict[tuple[str, int], list[str]]:
+    """Return the records of a stage in two audits: digests in order, by audit and position of the check.
+
+    A stage some of whose shards have left none is not there.
+    """
+    asked = {"audit_id": audit_id, "other_id": other_id, "stage": stage}
+    found: dict[tuple[str, int], list[str]] = {}
+    shards: dict[tuple[str, int], int] = {}
+    for row in session.execute(_LIST_RECORDS, asked):
+        found.setdefault((row.audit_id, row.ordinal), []).append(row.records_digest)
+        shards[row.audit_id, row.ordinal] = row.shards
+    return {of: digests for of, digests in found.items() if len(digests) == shards[of]}
 
 
 def list_unjudged(session: Session, *, after: str, limit: int) -> Sequence[AnyRow]:
@@ -70,6 +130,11 @@ def set_verdict(session: Session, audit_id: str, verdict: str, *, event_seq: int
     )
     statement = statement.values(verdict=verdict).execution_options(synchronize_session=False)
     return bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]
+
+
+def add_judgement(session: Session, **columns: Any) -> None:
+    """Store a judgement."""
+    session.execute(insert(JudgementRow), columns)
 
 
 def find_own_judgement(session: Session, audit_id: str) -> dict[str, Any] | None:
@@ -92,10 +157,8 @@ def find_policy(session: Session, project_id: str, policy_id: str) -> PolicyRow 
 
 def find_policy_by_name(session: Session, project_id: str, name: str, version: int | None) -> PolicyRow | None:
     """Return a version of a policy of the project, the newest one by default."""
-    query = select(PolicyRow).where(PolicyRow.project_id == project_id, PolicyRow.name == name)
-    if version is not None:
-        query = query.where(PolicyRow.version == version)
-    return session.scalar(query.order_by(PolicyRow.version.desc()).limit(1))
+    query = _FIND_POLICY_BY_NAME if version is None else _FIND_POLICY_BY_NAME.where(PolicyRow.version == version)
+    return session.scalar(query, {"project_id": project_id, "name": name})
 
 
 def lock_project(session: Session, project_id: str) -> None:
@@ -117,18 +180,8 @@ def list_policies(
 
 def find_baseline(session: Session, project_id: str, model_name: str, name: str, *, other_than: str) -> AnyRow | None:
     """Return the audit promoted last under a name for a model, ``other_than`` apart: it is no baseline of itself."""
-    query = (
-        _AUDITS.join(BaselineRow, BaselineRow.audit_id == AuditRow.id)
-        .where(
-            BaselineRow.project_id == project_id,
-            BaselineRow.model_name == model_name,
-            BaselineRow.name == name,
-            BaselineRow.audit_id != other_than,
-        )
-        .order_by(BaselineRow.id.desc())
-        .limit(1)
-    )
-    return session.execute(query).one_or_none()
+    asked = {"project_id": project_id, "model_name": model_name, "name": name, "other_than": other_than}
+    return session.execute(_FIND_BASELINE, asked).one_or_none()
 
 
 def list_baselines(

@@ -20,13 +20,12 @@ from app.contracts.states import TERMINAL
 from app.core.announcements import announce
 from app.core.events import record_event
 from app.core.ids import new_id
-from app.core.tables import JudgementRow
 from app.core.tables.base import utc_now
 from app.gates import repository
 from app.gates.baselines import UnfitBaselineError, find_baseline
 from app.gates.policies import Chosen, choose_policy, find_policy, kept, parsed
 from app.gates.stored import pair, read_measured
-from app.gates.verdict import judge
+from app.gates.verdict import Measured, judge
 from app.web.problems import ConflictError, ProblemError
 from app.web.services import Services
 
@@ -47,12 +46,16 @@ class Case:
         chosen: The policy, and where it is from.
         policy: The same, to judge by.
         baseline: The audit it is compared with, where a rule asks for that.
+        measured: Numbers of the audit.
+        before: Numbers of the baseline.
     """
 
     audit: AnyRow
     chosen: Chosen
     policy: Policy
     baseline: AnyRow | None
+    measured: Measured
+    before: Measured | None
 
 
 def judge_audit(services: Services, project_id: str, audit_id: str, request: JudgementRequest) -> Judgement:
@@ -91,7 +94,8 @@ def weigh_audit(
                 "POST /v1/baselines, or give the id of an audit.",
                 pointer="/baseline",
             )
-    return _judge(services, Case(audit, chosen, policy, baseline)), chosen.document
+        case = _case(session, audit, chosen, policy, baseline)
+    return _judge(services, case), chosen.document
 
 
 def judgement_of(session: Session, audit_id: str) -> Judgement | None:
@@ -154,17 +158,19 @@ def _own_case(services: Services, audit: AnyRow) -> Case:
     policy = parsed(chosen)
     with services.database.read() as session:
         baseline = find_baseline(session, audit, audit.baseline, policy.baseline)
-    return Case(audit, chosen, policy, baseline)
+        return _case(session, audit, chosen, policy, baseline)
+
+
+def _case(session: Session, audit: AnyRow, chosen: Chosen, policy: Policy, baseline: AnyRow | None) -> Case:
+    if all(rule.max_regression is None for rule in policy.rules):
+        baseline = None
+    before = None if baseline is None else read_measured(session, baseline.id)
+    return Case(audit, chosen, policy, baseline, read_measured(session, audit.id), before)
 
 
 def _judge(services: Services, case: Case) -> Judgement:
-    compares = any(rule.max_regression is not None for rule in case.policy.rules)
-    baseline = case.baseline if compares else None
-    with services.database.read() as session:
-        measured = read_measured(session, case.audit.id)
-        before = None if baseline is None else read_measured(session, baseline.id)
-    paired = None if baseline is None else pair(services, case.audit, baseline)
-    return judge(case.policy, case.chosen.source, measured, baseline=before, paired=paired)
+    paired = None if case.baseline is None else pair(services, case.audit, case.baseline)
+    return judge(case.policy, case.chosen.source, case.measured, baseline=case.before, paired=paired)
 
 
 def _not_judged(audit: AnyRow, reason: str) -> Judgement:
@@ -184,16 +190,14 @@ def _store(
     # By way of text: JSON has no infinity, and what is told now is what is read back later.
     told = judgement.model_copy(update={"id": new_id("jdg"), "judged_at": judged_at}).model_dump_json()
     stored = Judgement.model_validate_json(told)
-    session.add(
-        JudgementRow(
-            id=stored.id,
-            audit_id=audit_id,
-            is_own=is_own,
-            verdict=stored.verdict,
-            judgement=json.loads(told),
-            document=document,
-            created_at=judged_at,
-        )
+    repository.add_judgement(
+        session,
+        id=stored.id,
+        audit_id=audit_id,
+        is_own=is_own,
+        verdict=stored.verdict,
+        judgement=json.loads(told),
+        document=document,
+        created_at=judged_at,
     )
-    session.flush()
     return stored
