@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from app.core.settings import Settings
+from app.gates import presets
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -34,3 +35,14 @@ def test_the_pictures_and_files_are_there() -> None:
 
 def test_nothing_is_left_to_fill_in() -> None:
     assert "@@" not in README
+
+
+def test_the_shipped_policies_are_described_as_they_are() -> None:
+    assert presets.describe().strip() in (ROOT / "docs" / "gate.md").read_text()
+
+
+def test_what_other_pages_link_to_is_there() -> None:
+    pages = [ROOT / "docs" / "gate.md", ROOT / "docs" / "families.md", ROOT / "docs" / "ci" / "README.md"]
+    for page in pages:
+        for path in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / path).exists(), (page.name, path)
