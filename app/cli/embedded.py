@@ -21,6 +21,7 @@ STOP_S = 30.0
 """Patience with one that stops; it gives its open streams 5 seconds and its workers 10."""
 LOOK_S = 0.05
 LAST_LINES = 15
+TEMPORARY = "tmp"
 
 _TETHER = Path(__file__).with_name("tether.py")
 _ADDRESS = "listens on "
@@ -46,7 +47,7 @@ def embedded(home: Path | None = None, *, workers: int = 1, say: Callable[[str],
         stack.enter_context(sigterm_interrupts())
         if home is None:
             home = Path(stack.enter_context(TemporaryDirectory(prefix="seatrial-", ignore_cleanup_errors=True)))
-        home.mkdir(parents=True, exist_ok=True)
+        (home / TEMPORARY).mkdir(parents=True, exist_ok=True)
         yield stack.enter_context(_serving(home.absolute(), workers, say))
 
 
@@ -112,6 +113,10 @@ def _environment(outer: Mapping[str, str], home: Path) -> dict[str, str]:
         # A new home has no WordNet and no vectors: those of the installation are read.
         given = outer.get("SEATRIAL_RESOURCES") or Path(outer.get("SEATRIAL_HOME") or ".seatrial", "resources")
         inner["SEATRIAL_RESOURCES"] = str(Path(given).absolute())
+    # What libraries leave in the folder of temporary files (torch: its compiler's cache) goes with the home.
+    inner["TMPDIR"] = str(home / TEMPORARY)
+    # What is last in the log should be what went wrong, not who asked how far it is.
+    inner.setdefault("SEATRIAL_LOG_LEVEL", "warning")
     # A repository may have a package called `app` of its own: the current folder stays off the path.
     return {**inner, "SEATRIAL_REQUIRE_KEYS": "false", "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 

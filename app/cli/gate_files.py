@@ -54,7 +54,9 @@ def read_checks(path: Path) -> list[Any]:
 
 
 def default_checks(policy: Policy | None, task: str, say: Callable[[str], None]) -> list[BaseModel]:
-    """Return the families a policy names, as far as they audit such models and need nothing to be said, else all such.
+    """Return the families a policy requires, as far as they audit such models and need nothing to be said, else one.
+
+    Shipped policies require none, so that of an audit whose cost nobody has chosen the least is run.
 
     Args:
         policy: The policy, where it is known here.
@@ -64,7 +66,8 @@ def default_checks(policy: Policy | None, task: str, say: Callable[[str], None])
     Raises:
         BadRequestError: No family does without parameters.
     """
-    named = dict.fromkeys(parse_metric(rule.metric).family for rule in policy.rules) if policy is not None else {}
+    rules = policy.rules if policy is not None else []
+    named = dict.fromkeys(parse_metric(rule.metric).family for rule in rules if rule.required)
     checks = _defaults(named, task) or _defaults(TASKS, task)[:1]
     if not checks:
         raise BadRequestError(

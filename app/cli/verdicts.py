@@ -51,8 +51,12 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
 
 
 def _reasons(judgement: Judgement) -> Iterator[str]:
-    unsettled = [rule for rule in judgement.rules if rule.outcome != "passed"]
-    if unsettled:
+    """Yield why rules do not hold; one line for all that do not for the same reason."""
+    labels: dict[str, list[str]] = {}
+    for rule in judgement.rules:
+        if rule.outcome != "passed":
+            labels.setdefault(rule.reason, []).append(rule.label)
+    if labels:
         yield ""
-    for rule in unsettled:
-        yield f"{rule.label}: {rule.reason}"
+    for reason, (first, *others) in labels.items():
+        yield f"{first}{f' and {len(others)} more' if others else ''}: {reason}"

@@ -15,8 +15,11 @@ class ProblemResponseError(ClientError):
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)
-        lines = [f"{problem.get('title', 'Error')}: {problem.get('detail', '')}".removesuffix(": ")]
-        lines += [f"  {error.get('pointer', '')}: {error.get('detail', '')}" for error in problem.get("errors", [])]
+        title, detail, errors = problem.get("title", "Error"), problem.get("detail", ""), problem.get("errors", [])
+        # What is wrong with one field alone is told once, at the field.
+        is_told = len(errors) == 1 and errors[0].get("detail") == detail
+        lines = [title if is_told or not detail else f"{title}: {detail}"]
+        lines += [f"  {error.get('pointer', '')}: {error.get('detail', '')}" for error in errors]
         super().__init__("\n".join(lines))
 
     @property

@@ -29,6 +29,8 @@ OUTAGE_S = 120.0
 """How long a service may be away while an audit is waited for: a restart must not lose a pipeline its hours."""
 JUDGED_S = 60.0
 """How long after its end an audit is given to be judged."""
+INSPECTED_S = 600.0
+"""How long the answer to an upload may take: a dataset is read to its end before it is one."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -371,7 +373,8 @@ def _waiting(wait_s: int) -> dict[str, Any]:
 
 def _upload(path: str, file: Source, manifest: Mapping[str, Any], wait_s: int) -> Request:
     # The same again is what is there already, and the file is read from its beginning each time.
-    return Request("POST", path, upload=Upload(file, json.dumps(dict(manifest))), **_waiting(wait_s))
+    asked = {**_waiting(wait_s), "read_timeout_s": INSPECTED_S + wait_s}
+    return Request("POST", path, upload=Upload(file, json.dumps(dict(manifest))), **asked)
 
 
 def _plain(value: Any) -> Any:

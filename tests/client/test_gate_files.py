@@ -93,11 +93,21 @@ def test_checks_stand_alone_or_in_a_list_of_more(tmp_path: Path) -> None:
     ],
     ids=["images", "texts", "cannot", "does-not-fit"],
 )
-def test_without_checks_the_families_of_the_rules_are_run(metric: str, task: str, kinds: list[str]) -> None:
+def test_without_checks_the_families_that_are_required_are_run(metric: str, task: str, kinds: list[str]) -> None:
     policy = Policy.model_validate({"name": "p", "rules": [{"metric": metric, "max": 1.0}]})
     said: list[str] = []
     assert [check.model_dump()["kind"] for check in default_checks(policy, task, said.append)] == kinds
     assert kinds[0] in said[0]
+
+
+def test_what_a_policy_does_not_require_is_not_run_by_default() -> None:
+    rules = [
+        {"metric": "certified_calibration.cce[radius=0.25]", "max": 0.5, "required": False},
+        {"metric": "uncertainty_span.mus", "max": 0.5, "required": False},
+    ]
+    policy = Policy.model_validate({"name": "p", "rules": rules})
+    (check,) = default_checks(policy, "image-classification", lambda line: None)
+    assert check.model_dump()["kind"] == "uncertainty_span"
 
 
 def test_a_task_without_checks_is_refused() -> None:
@@ -128,6 +138,7 @@ def test_a_verdict_is_a_table_its_reasons_and_one_sentence(capsys: pytest.Captur
         outcome("passed"),
         outcome("inconclusive", further_examples=1200, counts_as="failed"),
         outcome("errored", severity="warn", judged=None),
+        outcome("errored", severity="warn", judged=None),
     ]
     source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
     print_judgement(Judgement(verdict="failed", headline="Failed: told.", rules=rules, policy=source))
@@ -136,9 +147,10 @@ def test_a_verdict_is_a_table_its_reasons_and_one_sentence(capsys: pytest.Captur
         "passed rule        0.5000 [0.4000, 0.6000]  at most 0.45  passed",
         "inconclusive rule  0.5000 [0.4000, 0.6000]  at most 0.45  inconclusive (counts as failed)  1,200",
         "errored rule       -                        at most 0.45  errored (warning)",
+        "errored rule       -                        at most 0.45  errored (warning)",
         "",
         "inconclusive rule: because inconclusive",
-        "errored rule: because errored",
+        "errored rule and 1 more: because errored",
         "",
         "Failed: told.",
     ]
