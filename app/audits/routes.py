@@ -22,6 +22,7 @@ from app.audits.records import (
 from app.audits.schemas import AUDIT_EXAMPLES
 from app.audits.submitting import estimate, plan
 from app.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
+from app.contracts.policies import Verdict
 from app.contracts.states import RunState
 from app.web.bodies import accepts, json_body
 from app.web.files import StoredFile
@@ -63,6 +64,9 @@ def submit_audit(
 
     It may be submitted while the model is still `checking`: it starts when the model is ready, and fails with the
     model's problem if it is rejected. With an `Idempotency-Key` the same request twice is one audit.
+
+    With a `policy` it is judged when it ends, by that policy as it is now: `verdict` and `judgement` come right after
+    the end, for a failed or cancelled audit too.
     """
     answer, is_replay = service.submit(services, principal.project_id, body, idempotency_key)
     return answer.response(replayed=is_replay)
@@ -76,7 +80,7 @@ def list_audits(
     page: Annotated[PageRequest, Depends(page_request("aud"))],
     state: Annotated[RunState | None, Query(description="Only in this state.")] = None,
     model: Annotated[str | None, Query(pattern=_ID, description="Only of this model.")] = None,
-    verdict: Annotated[str | None, Query(pattern=r"^[a-z]{1,20}$", description="Only with this verdict.")] = None,
+    verdict: Annotated[Verdict | None, Query(description="Only with this verdict.")] = None,
 ) -> Response:
     """List audits, newest first."""
     with services.database.read() as session:
@@ -107,7 +111,10 @@ def estimate_audit(principal: Reader, body: Submitted, services: Service) -> Aud
 
 @router.get("/{audit_id}", response_model=AuditRead, responses=raises(404, 422), summary="Read an audit")
 def read_one_audit(audit_id: AuditId, principal: Reader, services: Service) -> Response:
-    """Read an audit: state, progress and remaining seconds of each check, results, errors."""
+    """Read an audit: state, progress and remaining seconds of each check, results, errors, and the verdict.
+
+    An audit with a policy is over for good when it has ended and its `verdict` is not null.
+    """
     with services.database.read() as session:
         return JSONResponse(read_audit(session, principal.project_id, audit_id))
 

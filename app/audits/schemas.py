@@ -14,7 +14,13 @@ AUDIT_EXAMPLES: dict[str, Any] = {
         "seed": 0,
         "samples": 500,
         "checks": [{"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.1, "steps": 50}],
-        "policy": None,
+    },
+    "May this model ship? Judged by a shipped policy when it ends": {
+        "model": _MODEL,
+        "dataset": _DATASET,
+        "checks": [{"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.03}],
+        "policy": "standard",
+        "baseline": "champion",
     },
     "Two radii, two norms, calibration attacks": {
         "model": _MODEL,

@@ -34,7 +34,6 @@ router = APIRouter(prefix="/v1", responses=raises(401, 403))
 
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 AuditId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the audit.")]
-# Those of a query come without anchors of Python's: `$` would let a newline pass.
 Named = Annotated[str | None, Query(pattern=NAME, description="Only of this name.")]
 
 

@@ -71,6 +71,11 @@ def test_an_audit_with_a_policy_ends_with_its_verdict(
     assert [one["id"] for one in client.get(f"/v1/audits?verdict={verdict}").json()["items"]] == [audit]
 
 
+def test_only_verdicts_are_looked_for(client: httpx.Client) -> None:
+    problem = assert_problem(client.get("/v1/audits?verdict=pass"), 422)
+    assert [(one.part, one.pointer) for one in problem.errors or ()] == [("query", "/verdict")]
+
+
 def test_without_a_policy_there_is_no_verdict(client: httpx.Client, services: Services) -> None:
     told = read(client, ended(client))
     assert (told["state"], told["verdict"], told["judgement"]) == ("succeeded", None, None)
