@@ -161,6 +161,7 @@ class Point:
 
     Attributes:
         version: Version.
+        model: Id of the model: ids sort by when it was uploaded.
         audit: The audit that measured it.
         estimate: The number.
         dataset: Id of the dataset.
@@ -170,6 +171,7 @@ class Point:
     """
 
     version: str
+    model: str
     audit: str
     estimate: Estimate
     dataset: str
@@ -211,6 +213,7 @@ def _points(rows: Sequence[AnyRow], metric: str) -> list[Point]:
         points.append(
             Point(
                 version=row.version,
+                model=row.model,
                 audit=row.audit,
                 estimate=Estimate.model_validate(row.result["estimates"][name]),
                 dataset=row.dataset,

@@ -55,8 +55,9 @@ def show_history(
     with services.database.read() as session:
         found = history(session, viewer.project_id, name, metric)
         names = repository.names_of(session, viewer.project_id, {point.dataset for point in found.points})
-    # From the oldest to the newest, as people read.
-    drawn = [(point.version, point.estimate, not point.unlike) for point in reversed(found.points) if point.is_newest]
+    # Versions in the order they were uploaded, whenever they were audited.
+    newest = sorted((point for point in found.points if point.is_newest), key=lambda point: (point.model, point.audit))
+    drawn = [(point.version, point.estimate, not point.unlike) for point in newest]
     return page(
         request,
         "history.html",

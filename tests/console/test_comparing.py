@@ -1,5 +1,6 @@
 """Two audits side by side, and a number over versions: what means the same has an interval, the rest is said loudly."""
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -189,6 +190,14 @@ def test_the_newest_audit_of_a_version_stands_in_the_chart(console: Console, pai
     page = console.get("/models/cifar-resnet20/history?metric=uncertainty_span.mus")
     assert len(elements(page, "circle")) == 1
     assert words(page).count("aud_…") == 2
+
+
+def test_versions_stand_in_the_order_they_were_uploaded(console: Console, pair: tuple[str, str]) -> None:
+    again = console.finished(model={"version": "gone"}, dataset_of=pair[0])
+    with console.services.database.write() as session:
+        session.get_one(AuditRow, again).model_id = session.get_one(AuditRow, pair[0]).model_id
+    page = console.get("/models/cifar-resnet20/history?metric=uncertainty_span.mus")
+    assert re.findall(r'text-anchor="middle">(\w+)<', page.text) == ["3", "4"]
 
 
 def test_a_history_of_nothing_says_so(console: Console) -> None:
