@@ -175,7 +175,8 @@ def metric_key(name: str) -> str:
     if all(_SAFE.fullmatch(value) for value in qualifiers.values()) and len(key) <= longest:
         return key
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{re.sub(r'[^A-Za-z0-9_./-]+', '_', key)[: longest - 9].strip('_')}-{digest}"
+    told = re.sub(r"[^A-Za-z0-9_.-]+", "_", key.partition("/")[2])
+    return f"{f'{family}/{told}'[: longest - 9].strip('_')}-{digest}"
 
 
 def _named(audit: AuditRead) -> Iterator[tuple[str, CheckRead]]:

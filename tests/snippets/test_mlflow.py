@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.contracts.audits import AuditRead
@@ -235,6 +235,8 @@ NAMES = st.sampled_from(sorted(published())).flatmap(
 
 
 @given(NAMES)
+@example("uncertainty_span.accuracy[attack=a/b]")
+@example(f"uncertainty_span.accuracy[attack={'a' * 300}]")
 def test_every_name_is_one_mlflow_takes_with_room_for_its_ends(name: str) -> None:
     key = f"{hook.metric_key(name)}.high"
     assert re.fullmatch(r"[A-Za-z0-9_./-]{1,250}", key)
