@@ -1,5 +1,6 @@
 """Submitting an audit: model and data, then checks, then what it costs, and only then the button that spends it."""
 
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from app.web.services import Service, Services
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
+_KEY = re.compile(r"console-[0-9a-f-]{36}")
 STARTING = {"samples": "500", "seed": "0"}
 
 
@@ -54,7 +56,9 @@ def weigh(request: Request, viewer: Runner, services: Service, posted: Posted) -
 def submit(viewer: Runner, services: Service, posted: Posted) -> Response:
     """Queue the audit whose cost was shown."""
     asked = parse_json(first(posted, "request"), AuditCreate)
-    answer, _ = audits.submit(services, viewer.project_id, asked, first(posted, "key") or None)
+    # Our own key comes back; any other text is not looked up.
+    key = first(posted, "key") if _KEY.fullmatch(first(posted, "key")) else None
+    answer, _ = audits.submit(services, viewer.project_id, asked, key)
     return RedirectResponse(f"/audits/{answer.body['id']}", status_code=303)
 
 
