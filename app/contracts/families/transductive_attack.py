@@ -200,7 +200,7 @@ METRICS = [
         qualifiers=["defence", "attack"],
         unit="1",
         better="neither",
-        description="Standard deviation (n - 1) of the robustness over repeats.",
+        description="Standard deviation (n - 1) of the robustness over repeats; published for two and more.",
     ),
     Metric(
         name="overestimate",

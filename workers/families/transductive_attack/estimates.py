@@ -53,7 +53,8 @@ def defence_estimates(games: Games, defence: str, seed: int) -> Estimates:
         outcomes = games.outcomes(defence, attack)
         named = {"defence": defence, "attack": attack}
         found[metric_name("robustness", **named)] = rate(outcomes, seed_of(seed, f"robustness {defence} {attack}"))
-        found[metric_name("robustness_std", **named)] = spread(outcomes)
+        if games.params.repeats > 1:
+            found[metric_name("robustness_std", **named)] = spread(outcomes)
     found[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
     found[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
     if games.is_rejecting(defence):

@@ -269,7 +269,7 @@ def selection_fell_back(games: Games) -> list[Flag]:
 def varies_between_repeats(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Note numbers that the defender's randomness moves by more than their intervals, of examples alone, are wide."""
     told = []
-    for defence in games.defences:
+    for defence in games.defences if games.params.repeats > 1 else []:
         for attack in games.attacks:
             named = {"defence": defence, "attack": attack}
             outcomes = games.outcomes(defence, attack)
