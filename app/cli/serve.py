@@ -124,6 +124,7 @@ def _announce(settings: Settings, listener: socket.socket, host: str, count: int
     url = f"http://{name}:{listener.getsockname()[1]}"
     workers = "no workers here" if count == 0 else "1 local worker" if count == 1 else f"{count} local workers"
     click.echo(f"Seatrial {version('seatrial')} listens on {url}")
+    click.echo(f"  console        {url}/")
     click.echo(f"  documentation  {url}/docs")
     click.echo(f"  home           {settings.home.absolute()} ({workers})")
     if not settings.require_keys:
