@@ -1,5 +1,6 @@
 """The per-example table behind a check's numbers, one stage at a time."""
 
+import base64
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -139,15 +140,17 @@ def records_response(services: Services, records: RecordsTable, wanted: RecordsF
 
 def _lines(table: Any) -> Iterator[str]:
     for batch in table.to_batches(max_chunksize=_ROWS):
-        yield "".join(json.dumps(_finite(row), separators=(",", ":")) + "\n" for row in batch.to_pylist())
+        yield "".join(json.dumps(_plain(row), separators=(",", ":")) + "\n" for row in batch.to_pylist())
 
 
-def _finite(value: Any) -> Any:
-    # JSON has no NaN; an example that errored has null.
+def _plain(value: Any) -> Any:
+    # JSON has no NaN; an example that errored has null. Nor has it bytes, as perturbed images are.
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_finite(inner) for inner in value]
+        return [_plain(inner) for inner in value]
     return value

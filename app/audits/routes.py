@@ -181,7 +181,8 @@ async def follow_audit(
     responses={
         200: {
             "description": "One row per example, in the order of the stage's source; never depends on how the stage "
-            "was cut. `Seatrial-Complete: false` means the stage still runs and these are its finished shards.",
+            "was cut. `Seatrial-Complete: false` means the stage still runs and these are its finished shards. In "
+            "JSON lines a number that is not finite is null, and bytes, as those of a perturbed image, are base64.",
             "content": {
                 PARQUET: {"schema": {"type": "string", "format": "binary"}},
                 JSONL: {"schema": {"type": "string"}},

@@ -1,11 +1,14 @@
+import base64
 import io
 import json
 
 import httpx
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from app.web.services import Services
+from tests.audits import acting
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, records, run_shard
 from tests.uploads import submission, upload_both
 from tests.web.test_problems import assert_problem
@@ -85,6 +88,21 @@ def test_the_format_is_negotiated(
     rows = [json.loads(line) for line in forced.text.splitlines()]
     assert [row["example_id"] for row in rows] == records(0, 20)["example_id"].to_pylist()
     assert rows[3]["clean_entropy"] is None
+
+
+def test_bytes_are_base64_in_json_lines(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [bytes([n, 0, 255]) if n else None for n in range(20)]
+
+    def with_images(start: int, stop: int) -> pa.Table:
+        return records(start, stop).append_column("image_pgd", pa.array(images[start:stop], pa.large_binary()))
+
+    monkeypatch.setattr(acting, "records", with_images)
+    audit = run(client, services, [(0, 20)])
+    answer = client.get(f"/v1/audits/{audit}/records/0?format=jsonl")
+    told = [json.loads(line)["image_pgd"] for line in answer.text.splitlines()]
+    assert [text and base64.b64decode(text, validate=True) for text in told] == images
 
 
 def test_what_is_finished_can_be_read_while_it_runs(client: httpx.Client, services: Services) -> None:
