@@ -118,7 +118,8 @@ def test_a_refused_key_is_told_the_same_whatever_it_is(locked: Console) -> None:
 
 def test_a_login_leads_nowhere_else(locked: Console) -> None:
     key = locked.key()
-    for target in ("https://evil.example/", "//evil.example", "///evil.example", "/\\evil.example", "javascript:alert(1)"):
+    slashes = ("//evil.example", "///evil.example", "/\\evil.example")
+    for target in ("https://evil.example/", *slashes, "javascript:alert(1)"):
         assert locked.post("/login", key=key, next=target).headers["location"] == "/"
 
 
