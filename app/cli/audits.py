@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
+from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import is_file, read_checks, read_gate_file
 from app.cli.outputs import FORMATS
 from app.cli.progress import progress_display
 from app.cli.remote import with_client
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
-from app.client import Client, WaitTimeoutError
+from app.client import Client, NotJudgedError, WaitTimeoutError
 from app.contracts.audits import AuditRead
 from app.contracts.estimates import Estimate
 from app.contracts.states import RunState
@@ -71,6 +71,8 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
         try:
             with progress_display() as show:
                 ended = client.wait(audit_id, timeout_s=timeout, progress=show, until_judged=is_judged)
+        except NotJudgedError as error:
+            raise CouldNotRunError(str(error)) from error
         except WaitTimeoutError as error:
             click.echo(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
             sys.exit(Exit.TIMED_OUT)
@@ -173,7 +175,8 @@ def described(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["policy"] is not None and is_file(options["policy"]):
         file = read_gate_file(Path(options["policy"]))
         said = {"checks": file.checks, "samples": file.samples, "seed": file.seed}
-        spec |= {name: value for name, value in said.items() if value} | {"policy": file.policy()}
+        # No checks is what a file says that only judges; a seed of 0 is a seed.
+        spec |= {name: value for name, value in said.items() if value not in (None, [])} | {"policy": file.policy()}
     elif options["policy"] is not None:
         spec["policy"] = options["policy"]
     if options["checks"] is not None:

@@ -43,6 +43,8 @@ class Outputs:
     def taken_from(cls, options: dict[str, Any]) -> "Outputs":
         """Take the options of :func:`output_options` out of a command's, and return them checked.
 
+        What an earlier run left there goes: a pipeline that ends without a verdict must not publish the last one's.
+
         Raises:
             BadRequestError: A file could not be written: better known before hours of work than after.
         """
@@ -55,6 +57,7 @@ class Outputs:
                 raise BadRequestError(f"{path} cannot be written: {error.strerror}") from error
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise BadRequestError(f"{path} cannot be written: permission denied")
+            _remove_earlier(path)
         return cls(paths)
 
     def write(self, client: Client, audit_id: str) -> bool:
@@ -70,3 +73,13 @@ class Outputs:
                 say(f"{path} is not written: {error}")
                 is_whole = False
         return is_whole
+
+
+def _remove_earlier(path: Path) -> None:
+    # /dev/stdout is a link, and nothing that an earlier run wrote.
+    if path.is_symlink() or not path.is_file():
+        return
+    try:
+        path.unlink()
+    except OSError as error:
+        raise BadRequestError(f"{path} cannot be replaced: {error.strerror}") from error

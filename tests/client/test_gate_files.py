@@ -4,17 +4,21 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from app.cli import main
+from app.cli.audits import described
 from app.cli.exits import MEANINGS, OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.exits import BadRequestError as BadRequest
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
 from app.cli.outputs import Outputs
 from app.cli.verdicts import print_estimate, print_judgement
-from app.client import ProblemResponseError, ServiceUnreachableError
+from app.client import Client, NotJudgedError, ProblemResponseError, ServiceUnreachableError
 from app.contracts.audits import AuditEstimate
 from app.contracts.estimates import Estimate
 from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, RuleOutcome, Severity
@@ -176,6 +180,16 @@ def test_a_file_that_could_not_be_written_is_known_before_the_work(tmp_path: Pat
     assert (tmp_path / "new").is_dir()
 
 
+def test_what_an_earlier_run_wrote_is_gone_before_the_work(tmp_path: Path) -> None:
+    nothing: dict[str, Path | None] = dict.fromkeys(("junit", "sarif", "markdown", "html", "json", "bundle"))
+    green, terminal = tmp_path / "junit.xml", tmp_path / "stdout"
+    green.write_text("all passed")
+    terminal.symlink_to(tmp_path / "somewhere")
+    Outputs.taken_from({**nothing, "junit": green, "markdown": terminal})
+    assert not green.exists()
+    assert terminal.is_symlink()
+
+
 @pytest.mark.parametrize(
     ("raised", "status"),
     [
@@ -223,3 +237,26 @@ def test_a_byte_order_mark_in_front_of_json_is_no_mistake(tmp_path: Path) -> Non
     path = tmp_path / "gate.json"
     path.write_text("\ufeff" + json.dumps({"name": "p", "rules": RULES}), encoding="utf-8")
     assert read_gate_file(path).name == "p"
+
+
+def test_a_seed_of_0_in_the_policy_s_file_goes_before_the_specification_s(tmp_path: Path) -> None:
+    spec, policy = tmp_path / "spec.json", tmp_path / "policy.json"
+    spec.write_text(json.dumps({"seed": 7, "checks": [{"kind": "uncertainty_span"}]}))
+    policy.write_text(json.dumps({"name": "release", "rules": RULES, "seed": 0}))
+    given = dict.fromkeys(("checks", "samples", "seed", "baseline", "model", "data"))
+    found = described({**given, "spec": spec, "policy": str(policy)})
+    assert (found["seed"], found["checks"]) == (0, [{"kind": "uncertainty_span"}])
+
+
+def test_an_audit_that_ended_without_its_verdict_could_not_be_run_and_does_not_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wait(self: Client, audit_id: str, **how: Any) -> NoReturn:
+        raise NotJudgedError(f"audit {audit_id} is succeeded and not judged after 60 s")
+
+    monkeypatch.setattr(Client, "submit", lambda self, **spec: SimpleNamespace(id="aud_1"))
+    monkeypatch.setattr(Client, "wait", wait)
+    done = CliRunner().invoke(main, ["audit", "run", "--policy", "standard"])
+    assert done.exit_code == Exit.COULD_NOT_RUN
+    assert "not judged" in done.stderr
+    assert "goes on" not in done.stderr
