@@ -34,6 +34,13 @@ MOST_RESAMPLED = 10_000
 """Examples above which a mean is as good as normal, and its interval is made so."""
 
 _HALVINGS = 60
+
+_OTHER_DATA = Flag(
+    code="other_dataset",
+    severity="warning",
+    message="The baseline is of another dataset: which of the two is harder is part of the difference. Audit the "
+    "baseline's model on this one, and promote that.",
+)
 _NORMAL = NormalDist()
 
 
@@ -52,7 +59,7 @@ class Comparison:
     Attributes:
         evidence: The difference; above 0 is worse.
         baseline: The baseline's estimate.
-        flags: Doubts about the baseline.
+        flags: Doubts about the baseline, and about comparing with it.
     """
 
     evidence: Evidence
@@ -97,6 +104,7 @@ def compare(
             worse = then - now if is_higher_better else now - then
             return Comparison(paired_difference(worse, metric, range_of(metric, check)), before, _flags(other))
         why = pairs
+    doubts = [*_flags(other), _OTHER_DATA] if paired is not None and not paired.is_same_dataset else _flags(other)
     first, second = (
         widen(one, range_of(metric, of), examples=examples_of(metric, of))
         for one, of in ((estimate, check), (before, other))
@@ -104,7 +112,7 @@ def compare(
     difference = mover(second, first) if is_higher_better else mover(first, second)
     told = f"not compared example by example: {why}"
     evidence = Evidence(difference, difference, is_fixed=is_fixed(metric), why=told)
-    return Comparison(evidence, before, _flags(other))
+    return Comparison(evidence, before, doubts)
 
 
 def _counterpart(metric: str, check: MeasuredCheck, baseline: Measured) -> tuple[Estimate, MeasuredCheck] | Refusal:

@@ -98,6 +98,14 @@ def test_audits_of_different_data_are_compared_by_their_intervals_and_it_is_said
     assert "not compared example by example: the audits are of different datasets" in found.reason
 
 
+@pytest.mark.parametrize(("doubts", "told"), [("error", "passed"), ("warning", "errored")])
+def test_a_baseline_of_other_data_is_a_doubt_however_good_the_number_is(doubts: str, told: str) -> None:
+    other = Pairing(lambda *of: None, is_same_dataset=False)
+    found = regression(accuracy(499, 500), accuracy(250, 500, "aud_1"), paired=other, doubts=doubts)
+    assert found.outcome == told
+    assert ("in doubt (other_dataset)" in found.reason) is (told == "errored")
+
+
 @pytest.mark.parametrize(("name", "value"), [("epsilon", 0.2), ("steps", 100), ("norm", "l2"), ("restarts", 5)])
 def test_audits_that_mean_different_things_are_not_compared(name: str, value: Any) -> None:
     now = audit(check({"mus_worst": gap(0.4, 0.3, 0.5)}, params=PARAMS))
