@@ -317,7 +317,8 @@ class Pairing:
     Attributes:
         read: (audit id, position of the check, stage) to the stage's records; None where there are none. Asked again
             for every metric of a stage.
-        is_same_dataset: Whether both audits drew from the same dataset, by digest: an example id is one of a dataset.
+        is_same_dataset: Whether both audits drew from the same bytes, read in the same way: an example id is one of a
+            dataset.
     """
 
     read: Callable[[str, int, str], pa.Table | None]

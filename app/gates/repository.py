@@ -32,6 +32,7 @@ _AUDIT = (
     ModelRow.name.label("model_name"),
     ModelRow.task,
     DatasetRow.digest.label("dataset_digest"),
+    DatasetRow.manifest.label("dataset_manifest"),
 )
 _AUDITS = (
     select(*_AUDIT)

@@ -48,7 +48,12 @@ def pair(services: Services, audit: AnyRow, baseline: AnyRow) -> Pairing:
     def read(audit_id: str, position: int, stage: str) -> Any:
         return _read_records(services, digests(stage).get((audit_id, position), []))
 
-    return Pairing(read=read, is_same_dataset=audit.dataset_digest == baseline.dataset_digest)
+    return Pairing(read=read, is_same_dataset=_data(audit) == _data(baseline))
+
+
+def _data(audit: AnyRow) -> tuple[Any, ...]:
+    """Return what an example and its label are told by: of one table, other columns are other examples."""
+    return (audit.dataset_digest, *(audit.dataset_manifest.get(name) for name in ("task", "columns", "labels")))
 
 
 def _read_records(services: Services, digests: list[str]) -> Any:

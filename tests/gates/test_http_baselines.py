@@ -1,6 +1,7 @@
 """Baselines over HTTP: audits promoted under a name, and which of them an audit is compared with."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -166,6 +167,26 @@ def test_records_are_read_when_they_are_asked_for(client: httpx.Client, services
     assert paired.read(first, 0, "attack") is paired.read(first, 0, "attack")
     assert paired.read(first, 1, "attack") is None
     assert paired.read(first, 0, "elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("manifest", "is_same"),
+    [
+        ({"name": "reviews", "version": "2", "split": "validation"}, True),
+        ({"columns": {"text": "title"}}, False),
+        ({"labels": ["good", "bad"]}, False),
+    ],
+    ids=["another name", "another column", "another order of the classes"],
+)
+def test_the_same_bytes_read_in_another_way_are_other_data(
+    services: Services, manifest: dict[str, Any], is_same: bool
+) -> None:
+    told = {"name": "reviews", "version": "1", "columns": {"text": "review"}, "labels": ["bad", "good"]}
+    one, other = (
+        SimpleNamespace(id=name, dataset_digest="sha256:0", dataset_manifest=told | change)
+        for name, change in (("aud_1", {}), ("aud_2", manifest))
+    )
+    assert pair(services, one, other).is_same_dataset is is_same  # type: ignore[arg-type]
 
 
 def test_bytes_that_are_gone_cost_the_pairs_and_not_the_verdict(client: httpx.Client, services: Services) -> None:
