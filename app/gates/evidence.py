@@ -51,12 +51,16 @@ class Evidence:
         stored: As measured.
         is_fixed: Whether more examples would leave it as it is.
         why: What a reader has to know about the interval; empty where there is nothing.
+        span: Least and largest value an example can have, where the interval leaves room for examples not seen.
+        examples: Examples it rests on, where that is fewer than ``n``.
     """
 
     judged: Estimate
     stored: Estimate
     is_fixed: bool = False
     why: str = ""
+    span: Range | None = None
+    examples: int | None = None
 
     @property
     def interval(self) -> Range | None:
@@ -163,6 +167,21 @@ def p_value(estimate: Estimate, bound: float, side: Side) -> float | None:
         # The value is at the end of its range, and nothing lies beyond.
         return 1.0 if decide(found, bound, side) == "inconclusive" else 0.0
     return math.erfc(Z * abs(gap) / width / math.sqrt(2))
+
+
+def p_of(evidence: Evidence, bound: float, side: Side) -> float | None:
+    """Return :func:`p_value` of what is judged, but no less than the chance that the examples missed what would tell.
+
+    The room :func:`widen` leaves for examples not seen grows with log(1/p) and not as a normal distribution's side
+    does, so that the side scaled up would say more at the small error rates of Holm's correction than it may.
+    """
+    p, value = p_value(evidence.judged, bound, side), evidence.judged.value
+    if p is None or value is None or evidence.span is None:
+        return p
+    n = evidence.judged.n if evidence.examples is None else evidence.examples
+    distance = max(evidence.span[1], value) - value if bound >= value else value - min(evidence.span[0], value)
+    gap = abs(bound - value)
+    return p if gap >= distance else max(p, min(1.0, 2 * math.exp(max(1, n) * math.log1p(-gap / distance))))
 
 
 class Adjusted(NamedTuple):

@@ -162,7 +162,7 @@ def paired_difference(worse: Floats, metric: str, span: Range | None) -> Evidenc
     drawn = Estimate(value=value, low=low, high=high, n=n, method="bootstrap")
     widest = None if span is None else (span[0] - span[1], span[1] - span[0])
     judged = widen(drawn, widest).model_copy(update={"method": "paired"})
-    return Evidence(judged, drawn.model_copy(update={"method": "paired"}), why=told)
+    return Evidence(judged, drawn.model_copy(update={"method": "paired"}), why=told, span=widest)
 
 
 def score_interval(b: int, c: int, n: int) -> Range:

@@ -12,7 +12,7 @@ from app.contracts.estimates import Estimate, Flag
 from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from app.contracts.states import TERMINAL, RunState
 from app.gates import wording
-from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, further_examples, is_decided, p_value, widen
+from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, further_examples, is_decided, p_of, widen
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
 from app.gates.ranges import examples_of, is_fixed, named, range_of
@@ -143,8 +143,12 @@ def _weigh(
     if estimate.value is None:
         return replace(finding, refusal=Refusal("errored", f"it is undefined on this sample: n = {estimate.n}"))
     if finding.rule.max_regression is None:
-        widened = widen(estimate, range_of(finding.metric, check), examples=examples_of(finding.metric, check))
-        return replace(finding, evidence=Evidence(widened, estimate, is_fixed=is_fixed(finding.metric)))
+        span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)
+        widened = widen(estimate, span, examples=examples)
+        evidence = Evidence(widened, estimate, is_fixed=is_fixed(finding.metric))
+        if estimate.method == "bootstrap":
+            evidence = replace(evidence, span=span, examples=examples)
+        return replace(finding, evidence=evidence)
     found = compare(finding.metric, estimate, check, audit, baseline, paired)
     if isinstance(found, Refusal):
         return replace(finding, refusal=found)
@@ -165,7 +169,7 @@ def _p_value(finding: Finding) -> float | None:
     if finding.evidence is None or finding.rule.interval == "ignored":
         return None
     side, bound = _asked(finding.rule)
-    return p_value(finding.evidence.judged, bound, side)
+    return p_of(finding.evidence, bound, side)
 
 
 def _decide(finding: Finding, p: float | None, held: Adjusted | None, doubtful: Sequence[str]) -> RuleOutcome:

@@ -16,12 +16,13 @@ from app.gates.evidence import (
     decide,
     further_examples,
     is_decided,
+    p_of,
     p_value,
     unseen_share,
     widen,
 )
 from app.gates.ranges import examples_of, range_of
-from tests.gates.audits import MUS, SPAN, TEXT, check, gap, mean, outcome, share
+from tests.gates.audits import MUS, SPAN, TEXT, check, gap, judged, mean, outcome, share
 from tests.gates.audits import audit as audited
 from workers.stats.intervals import clopper_pearson
 
@@ -95,6 +96,28 @@ def test_examples_that_are_all_alike_are_no_proof() -> None:
     assert (widened.low, widened.high) == (0, pytest.approx(clopper_pearson(0, 10)[1]))
     assert widen(alike, None).high is None
     assert widen(mean(1.0, 1.0, 1.0, n=10), (0.0, 1.0)).low == pytest.approx(clopper_pearson(10, 10)[0])
+
+
+@given(st.integers(2, 5000), st.floats(0.001, 0.999))
+def test_the_p_of_examples_that_are_all_alike_is_twice_the_chance_to_draw_them(n: int, bound: float) -> None:
+    alike = mean(0.0, 0.0, 0.0, n=n)
+    found = p_of(Evidence(widen(alike, (0.0, 1.0)), alike, span=(0.0, 1.0)), bound, "max")
+    assert found is not None
+    assert found >= min(1, 2 * binom.pmf(0, n, bound)) * (1 - 1e-9)
+    assert is_decided(found) == (decide((0.0, unseen_share(n)), bound, "max") == "passed")
+
+
+@pytest.mark.parametrize(("bound", "told"), [(0.054, "inconclusive"), (0.065, "passed")])
+def test_among_many_rules_examples_that_are_all_alike_must_be_more(bound: float, told: str) -> None:
+    # Of 14 rules this p must be 0.05 / 14 at most; scaled like a normal one it is, at either bound.
+    alike = mean(0.0, 0.0, 0.0, n=100)
+    others = [{"metric": f"{SPAN}.clean_accuracy", "max": 0.5 + 0.001 * n} for n in range(13)]
+    numbers = {"mus_worst": alike, "clean_accuracy": share(50, 100)}
+    first, *_ = judged(
+        audited(check(numbers, classes_nat=1.0)), {"metric": MUS, "max": bound}, *others, correction="holm"
+    ).rules
+    assert first.outcome == told
+    assert 14 * p_value(first.judged, bound, "max") <= ALPHA
 
 
 def test_only_bootstrap_intervals_are_widened() -> None:
