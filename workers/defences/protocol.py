@@ -20,7 +20,15 @@ class DefenceError(Exception):
     """A defence cannot work on this model or data; the message says why and what would be right, to whoever chose it.
 
     It fails the attacks on that defence with its reason, and nothing else of the audit.
+
+    Args:
+        message: The reason.
+        field: What of the defence's parameters is to blame, as ``changes/steps``; None: the defence itself.
     """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 @dataclass(frozen=True)

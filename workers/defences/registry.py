@@ -4,6 +4,7 @@ An operator's package says ``[project.entry-points."seatrial.defences"]`` and ``
 ``PLUGIN`` is a :class:`Plugin`. Nothing is imported before it is asked for.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import EntryPoint, entry_points
@@ -18,6 +19,10 @@ SHIPPED = tuple(
     EntryPoint(name=name, value=f"workers.defences.{name}:PLUGIN", group=GROUP)
     for name in ("identity", "tent", "dent", "rmc", "dann", "tadv", "urejectron")
 )
+
+
+SCALARS = (bool, int, float, str)
+"""What a hyper-parameter that a request may change is."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +82,40 @@ def make_defence(
         tick: Called before every forward and backward pass; may raise to stop.
 
     Raises:
-        DefenceError: There is no such defence, preset or hyper-parameter, or a value is out of range.
+        DefenceError: There is no such defence, preset or hyper-parameter, or a value is of another type than the
+            preset's or out of range; ``field`` says which it was.
     """
     plugin = find_plugin(name)
     if preset not in plugin.presets:
-        raise DefenceError(f"{name} has no preset {preset!r}; it has {', '.join(sorted(plugin.presets))}")
-    params = plugin.presets[preset]
-    allowed = {one.name for one in fields(params)}
-    if unknown := sorted(set(changes or {}) - allowed):
-        raise DefenceError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(allowed))}")
+        presets = ", ".join(sorted(plugin.presets))
+        raise DefenceError(f"{name} has no preset {preset!r}; it has {presets}", field="preset")
+    params, changes = plugin.presets[preset], changes or {}
+    allowed = {one.name: getattr(params, one.name) for one in fields(params)}
+    for parameter, value in changes.items():
+        if parameter not in allowed:
+            settable = ", ".join(sorted(key for key, known in allowed.items() if isinstance(known, SCALARS)))
+            told = f"{name} has no parameter {parameter}; it has {settable}"
+            raise DefenceError(told, field=f"changes/{parameter}")
+        if not _is_alike(value, allowed[parameter]):
+            wanted = type(allowed[parameter]).__name__
+            told = f"{parameter} of {name} is {wanted}, as {allowed[parameter]!r}, and not {value!r}"
+            raise DefenceError(told, field=f"changes/{parameter}")
     try:
-        return plugin.build(replace(params, **(changes or {})), tick)
-    except ValueError as error:
-        raise DefenceError(f"{name}: {error}") from error
+        return plugin.build(replace(params, **changes), tick)
+    except DefenceError:
+        raise
+    except Exception as error:
+        # An operator's may fail in any way; what was changed is what a preset alone does not fail by.
+        raise DefenceError(f"{name}: {error}", field="changes" if changes else None) from error
+
+
+def _is_alike(value: object, known: object) -> bool:
+    """Tell whether a value is of the type a preset has there; what is no scalar is the plug-in's to judge."""
+    if isinstance(known, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(known, bool)
+    if isinstance(known, float):
+        return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, type(known)) if isinstance(known, SCALARS) else True
 
 
 def _found() -> dict[str, EntryPoint]:

@@ -1,8 +1,9 @@
 """What adapting costs, by shipped defence: upper bounds, in passes of a network like the audited one."""
 
 from collections.abc import Mapping
+from typing import Any
 
-Settings = Mapping[str, bool | int | float | str]
+Settings = Mapping[str, Any]
 
 RUNS = {"dent": 14}
 """Runs of PGD an attack on a defence takes where it is not one: five on a margin, nine targets."""
@@ -34,7 +35,7 @@ def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, tra
         training: Labelled examples it may learn from.
     """
     known = (_SMALL if preset == "small" else _PAPER).get(name, {})
-    of = {key: int(changes.get(key, value)) for key, value in known.items()}
+    of: dict[str, int] = {key: changes.get(key, value) for key, value in known.items()}
     match name:
         case "tent" | "dent":
             return of["steps"] * samples
@@ -56,5 +57,5 @@ def passes_to_begin(name: str, preset: str, changes: Settings, training: int) ->
     if name != "rmc":
         return 0
     known = (_SMALL if preset == "small" else _PAPER)["rmc"]
-    of = {key: int(changes.get(key, value)) for key, value in known.items()}
+    of: dict[str, int] = {key: changes.get(key, value) for key, value in known.items()}
     return training * (1 + of["adversarial_passes"] * of["attack_steps"])

@@ -7,8 +7,10 @@ from pydantic_core import PydanticCustomError
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
+from app.contracts.families import defence_params
 from app.contracts.families.costs import Passes
 from app.contracts.families.defence_costs import RUNS, passes_to_adapt, passes_to_begin
+from app.contracts.families.defence_params import DefenceParams
 from app.contracts.families.robust_accuracy import RobustAccuracyParams
 from app.contracts.families.rules import all_different, fits_its_norm
 
@@ -21,7 +23,7 @@ MODEL_SPACE: tuple[AttackName, ...] = ("fpa", "gmsa_avg", "gmsa_min")
 ADAPTIVE: tuple[AttackName, ...] = (*MODEL_SPACE, "defence_autoattack")
 """They know the defence; the lowest of them says what it is worth."""
 
-SHIPPED = ("identity", "tent", "dent", "rmc", "dann", "tadv", "urejectron")
+SHIPPED = tuple(defence_params.SHIPPED)
 """Defences that come with the service; operators register more by entry point."""
 
 NEEDS_TRAINING = ("rmc", "dann", "tadv", "urejectron")
@@ -32,26 +34,6 @@ WHOLE_SAMPLE = ("dann", "tadv", "urejectron")
 
 LEAST = 1e-6
 """Least radius: pixels are float32, and what is much smaller does not change them."""
-
-
-class DefenceParams(Request):
-    """A defence: a named preset and what is to differ from it."""
-
-    name: str = Field(
-        min_length=1,
-        max_length=64,
-        pattern=r"^[a-z][a-z0-9_]*$",
-        description="Shipped or registered.",
-        examples=["dent"],
-    )
-    preset: str = Field(
-        default="small",
-        pattern=r"^[a-z][a-z0-9_]*$",
-        description="`mnist` and `cifar10`: the paper's hyper-parameters; `small`: minutes on a CPU.",
-    )
-    changes: dict[str, bool | int | float | str] = Field(
-        default_factory=dict, max_length=32, description="Hyper-parameters that differ from the preset's."
-    )
 
 
 class TransductiveAttackParams(Request):
@@ -127,7 +109,7 @@ class TransductiveAttackParams(Request):
         forward, backward = auto.forward + 3 * samples, auto.backward + samples * self.steps
         training = sizes.get("training_dataset", 0)
         for defence in self.defences:
-            settings = (defence.name, defence.preset, defence.changes)
+            settings = (defence.name, defence.preset, defence.settings)
             adapting = passes_to_adapt(*settings, samples, training)
             beginning = passes_to_begin(*settings, training)
             games = (beginning + adapting) * (1 + sum(attack not in MODEL_SPACE for attack in self.attacks))

@@ -151,6 +151,8 @@ class Faulty(Identity):
 
     def __init__(self, params: FaultyParams) -> None:
         super().__init__(IdentityParams(batch_size=20))
+        if params.round < 0:
+            raise IndexError("no such round")
         self._faults, self._left = params.fault, params.round
 
     def adapt(self, base: Any, training: Any, batch: torch.Tensor, generator: torch.Generator) -> Any:
@@ -308,19 +310,27 @@ def test_rounds_that_belong_together_are_never_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("defence", "told"),
+    ("defence", "field", "told"),
     [
-        ({"name": "nobody"}, "known are"),
-        ({"name": "dent", "preset": "imagenet"}, "imagenet"),
-        ({"name": "dent", "changes": {"stepps": 3}}, "stepps"),
+        ({"name": "nobody"}, "", "known are"),
+        ({"name": "faulty", "preset": "imagenet"}, "/preset", "it has small"),
+        ({"name": "faulty", "changes": {"faults": "x"}}, "/changes/faults", "it has fault, round"),
+        ({"name": "faulty", "changes": {"round": 1.5}}, "/changes/round", "round of faulty is int"),
+        ({"name": "faulty", "changes": {"round": True}}, "/changes/round", "not True"),
+        ({"name": "faulty", "changes": {"fault": 3}}, "/changes/fault", "fault of faulty is str"),
+        ({"name": "faulty", "changes": {"round": -1}}, "/changes", "no such round"),
     ],
-    ids=["name", "preset", "change"],
+    ids=["name", "preset", "unknown", "half", "flag", "text", "range"],
 )
-def test_a_defence_that_is_not_there_is_refused_where_it_stands(defence: dict[str, Any], told: str) -> None:
+def test_a_defence_that_is_not_there_is_refused_where_it_stands(
+    monkeypatch: pytest.MonkeyPatch, defence: dict[str, Any], field: str, told: str
+) -> None:
+    points = [EntryPoint("faulty", f"{__name__}:FAULTY", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
     target, data = TargetInfo(10, None, (1, 8, 8)), DataInfo(40, 10, 0.9)
     with pytest.raises(PreflightError) as refused:
         FAMILY.preflight(target, data, parameters("identity", defence))
-    assert refused.value.problem.field == "defences/1"
+    assert refused.value.problem.field == f"defences/1{field}"
     assert told in refused.value.problem.detail
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from app.contracts.estimates import Result
+from app.contracts.families.defence_params import DefenceParams
 from app.contracts.families.transductive_attack import (
     MODEL_SPACE,
     AttackName,
-    DefenceParams,
     TransductiveAttackParams,
     game_of,
 )
@@ -66,9 +66,8 @@ class TransductiveAttack:
             try:
                 build(defence)
             except DefenceError as error:
-                raise PreflightError(
-                    "defence-refused", "A defence cannot be had", str(error), field=f"defences/{number}"
-                ) from error
+                field = "/".join(["defences", str(number), *([error.field] if error.field else [])])
+                raise PreflightError("defence-refused", "A defence cannot be had", str(error), field=field) from error
 
     def next_stage(self, params: TransductiveAttackParams, done: Mapping[str, Records]) -> Stage | None:
         """Return ``static`` first, then each defence's games: without an attack, then under each."""

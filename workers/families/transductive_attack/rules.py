@@ -6,7 +6,8 @@ Where the authors' code and the text of their paper differ the code is followed 
 from collections.abc import Callable
 from typing import Any, Literal
 
-from app.contracts.families.transductive_attack import MODEL_SPACE, DefenceParams, TransductiveAttackParams
+from app.contracts.families.defence_params import DefenceParams
+from app.contracts.families.transductive_attack import MODEL_SPACE, TransductiveAttackParams
 from workers.defences.protocol import Defence, Traits
 from workers.defences.registry import find_plugin, make_defence
 
@@ -26,7 +27,7 @@ def build(defence: DefenceParams, tick: Callable[[], None] = lambda: None) -> De
     Raises:
         DefenceError: There is no such defence, preset or hyper-parameter.
     """
-    return make_defence(defence.name, defence.preset, defence.changes, tick=tick)
+    return make_defence(defence.name, defence.preset, defence.settings, tick=tick)
 
 
 def is_playable(attack: str, traits: Traits) -> bool:
@@ -59,7 +60,7 @@ def followed(params: TransductiveAttackParams) -> list[dict[str, Any]]:
     for defence in params.defences:
         plugin = find_plugin(defence.name)
         preset = getattr(plugin.presets[defence.preset], "variant", OFFICIAL)
-        variant = str(defence.changes.get("variant", preset))
+        variant = str(defence.settings.get("variant", preset))
         if variant in plugin.departures:
             rows.append({"of": defence.name, "variant": variant, "says": plugin.departures[variant]})
     return rows
