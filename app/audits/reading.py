@@ -26,8 +26,8 @@ def read_audit(session: Session, project_id: str, audit_id: str) -> dict[str, An
     if parts is None:
         raise not_found(audit_id)
     # Only a gate writes a verdict, and with it the judgement.
-    judgement = find_own_judgement(session, audit_id) if parts.audit.verdict is not None else None
-    return render_audit(parts, judgement, now=datetime.now(UTC))
+    own = find_own_judgement(session, audit_id) if parts.audit.verdict is not None else None
+    return render_audit(parts, None if own is None else own.judgement, now=datetime.now(UTC))
 
 
 def not_found(audit_id: str) -> NotFoundError:

@@ -82,10 +82,14 @@ _FIND_BASELINE = (
     .order_by(BaselineRow.id.desc())
     .limit(1)
 )
+# Of a retried audit there are several. Ids are ordered by the clocks of the processes that made them, which may differ:
+# only one that says the audit's verdict can be the one in force.
 _FIND_OWN_JUDGEMENT = (
-    select(JudgementRow.judgement)
+    select(JudgementRow)
     .join(AuditRow, AuditRow.id == JudgementRow.audit_id)
-    .where(AuditRow.id == bindparam("audit_id"), AuditRow.verdict.is_not(None), JudgementRow.is_own.is_(True))
+    .where(
+        AuditRow.id == bindparam("audit_id"), JudgementRow.verdict == AuditRow.verdict, JudgementRow.is_own.is_(True)
+    )
     .order_by(JudgementRow.id.desc())
     .limit(1)
 )
@@ -138,7 +142,7 @@ def add_judgement(session: Session, **columns: Any) -> None:
     session.execute(insert(JudgementRow), columns)
 
 
-def find_own_judgement(session: Session, audit_id: str) -> dict[str, Any] | None:
+def find_own_judgement(session: Session, audit_id: str) -> JudgementRow | None:
     """Return what the policy an audit was submitted with makes of it; None before, and while it is retried."""
     return session.scalar(_FIND_OWN_JUDGEMENT, {"audit_id": audit_id})
 

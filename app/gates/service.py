@@ -101,7 +101,7 @@ def weigh_audit(
 def judgement_of(session: Session, audit_id: str) -> Judgement | None:
     """Return what the policy an audit was submitted with makes of it; None without one, and until it is judged."""
     found = repository.find_own_judgement(session, audit_id)
-    return None if found is None else Judgement.model_validate(found)
+    return None if found is None else Judgement.model_validate(found.judgement)
 
 
 def judge_ended(services: Services) -> int:

@@ -37,7 +37,6 @@ from app.reports.bundle_layout import (
     BundleRecords,
     BundleResult,
 )
-from app.reports.service import find_own
 from app.web.problems import ConflictError
 from app.web.services import Services
 
@@ -141,7 +140,7 @@ def _gather(session: Session, project_id: str, audit_id: str) -> _Contents:
         find = repository.find_model if identifier.startswith("mdl_") else repository.find_dataset
         if (found := find(session, project_id, identifier)) is not None:
             inputs[identifier] = (found, [role])
-    judged = find_own(session, audit)
+    judged = repository.find_own_judgement(session, audit_id)
     return _Contents(
         audit,
         checks,

@@ -5,6 +5,7 @@ from sqlalchemy.orm import Session
 
 from app.contracts.policies import Judgement
 from app.core.tables import AuditRow, CheckRow, DatasetRow, JudgementRow, ModelRow, ShardRow
+from app.gates import repository as gates
 from app.reports.outcomes import Judged
 from app.web.problems import NotFoundError
 
@@ -67,9 +68,8 @@ def asked_of(session: Session, check_id: str) -> tuple[int, int] | None:
 
 
 def find_own_judgement(session: Session, audit_id: str) -> Judged | None:
-    """Return what the policy an audit was submitted with made of it last."""
-    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.is_own.is_(True))
-    row = session.scalar(query.order_by(JudgementRow.id.desc()).limit(1))
+    """Return what the policy an audit was submitted with makes of it; None before, and while it is retried."""
+    row = gates.find_own_judgement(session, audit_id)
     return None if row is None else _judged(row)
 
 

@@ -63,7 +63,7 @@ def compose_report(
         NotFoundError: There is no such audit in the project.
     """
     audit = repository.get_audit(session, project_id, audit_id)
-    judged = judged or find_own(session, audit)
+    judged = judged or repository.find_own_judgement(session, audit_id)
     rows = repository.list_checks(session, audit_id)
     model = repository.find_model(session, project_id, audit.model_id)
     dataset = repository.find_dataset(session, project_id, audit.dataset_id)
@@ -101,11 +101,6 @@ def compose_report(
     )
 
 
-def find_own(session: Session, audit: AuditRow) -> Judged | None:
-    """Return the verdict an audit shows; None without one, also while a retried audit waits for its next."""
-    return None if audit.verdict is None else repository.find_own_judgement(session, audit.id)
-
-
 def pick_judgement(
     services: Services, project_id: str, audit_id: str, *, policy: str | None, judgement: str | None
 ) -> Judged | None:
@@ -121,8 +116,10 @@ def pick_judgement(
     if policy is not None:
         return _weighed(services, project_id, audit_id, policy)
     with services.database.read() as session:
-        audit = repository.get_audit(session, project_id, audit_id)
-        return find_own(session, audit) if judgement is None else repository.get_judgement(session, audit_id, judgement)
+        repository.get_audit(session, project_id, audit_id)
+        if judgement is not None:
+            return repository.get_judgement(session, audit_id, judgement)
+        return repository.find_own_judgement(session, audit_id)
 
 
 def _weighed(services: Services, project_id: str, audit_id: str, policy: str) -> Judged:

@@ -228,6 +228,23 @@ def test_a_retried_audit_is_judged_anew(client: httpx.Client, services: Services
     assert [one["verdict"] for one in listed] == ["passed", "errored"]
 
 
+def test_after_a_retry_the_earlier_verdict_is_told_by_none_whichever_clock_was_ahead(
+    client: httpx.Client, services: Services
+) -> None:
+    audit = submitted(client, policy=PASSES)
+    end(services, audit, state=RunState.FAILED)
+    early = read(client, audit)["judgement"]["id"]
+    client.post(f"/v1/audits/{audit}/retry")
+    with services.database.write() as session:
+        # Made by a process whose clock is ahead.
+        session.execute(update(JudgementRow).where(JudgementRow.id == early).values(id=f"jdg_{'f' * 32}"))
+    finish(services)
+    told = read(client, audit)
+    assert (told["verdict"], told["judgement"]["verdict"]) == ("passed", "passed")
+    report = client.get(f"/v1/audits/{audit}/report?format=json").json()
+    assert (report["verdict"], report["judgement"]["verdict"]) == ("passed", "passed")
+
+
 def test_the_stream_of_an_audit_with_a_policy_ends_with_the_verdict(
     client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
