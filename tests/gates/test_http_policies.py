@@ -13,7 +13,7 @@ from app.contracts.policies import PolicyRead
 from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
 from app.gates.presets import RESERVED
 from tests.conftest import key_for
-from tests.gates.over_http import policy
+from tests.gates.over_http import ended, policy
 from tests.web.test_problems import assert_problem
 
 YAML = {"Content-Type": "application/yaml"}
@@ -69,6 +69,15 @@ def test_names_that_mean_something_else_are_refused(client: httpx.Client, name: 
     problem = assert_problem(client.post("/v1/policies", json=policy(name)), 422, "reserved-name")
     assert problem.errors
     assert problem.errors[0].pointer == "/name"
+
+
+def test_nobody_is_judged_by_a_policy_of_their_own_under_a_shipped_name(client: httpx.Client) -> None:
+    audit = ended(client)
+    answer = client.post(f"/v1/audits/{audit}/judge", json={"policy": policy("strict")})
+    assert assert_problem(answer, 422).code == "reserved-name"
+    shipped = client.get("/v1/policies/strict").json()["document"]
+    answer = client.post(f"/v1/audits/{audit}/judge", json={"policy": shipped})
+    assert answer.json()["policy"]["name"] == "strict"
 
 
 def test_shipped_policies_are_read_like_others(client: httpx.Client) -> None:
