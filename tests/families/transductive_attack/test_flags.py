@@ -4,7 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.contracts.estimates import Result
 from app.contracts.families.transductive_attack import game_of
+from app.contracts.policies import PolicySource
+from app.contracts.states import RunState
+from app.gates import presets
+from app.gates.verdict import Measured, MeasuredCheck, judge
 from tests.families.transductive_attack.fabricated import parameters, records, replaced
 from workers.families.transductive_attack import flags
 from workers.families.transductive_attack.estimates import estimate_all
@@ -124,12 +129,33 @@ def test_an_attack_on_the_static_model_knows_the_identity() -> None:
     assert "On tent " in flag.message
 
 
-def test_an_adaptive_attack_that_does_less_than_a_transfer_is_noted() -> None:
+def test_an_adaptive_attack_that_surely_does_less_than_a_transfer_is_an_error() -> None:
     rates = SOUND | {"dent:transfer_autoattack": 0.3, "identity:transfer_autoattack": 0.3}
     found = doubts(parameters(defences=["dent", "identity"]), n=400, rates=rates)
     (flag,) = [flag for flag in found if flag.code == "adaptive_weaker_than_transfer"]
-    assert flag.severity == "info"
+    assert flag.severity == "error"
     assert "which knows dent" in flag.message
+
+
+def test_an_adaptive_attack_that_may_do_less_by_chance_or_ties_is_no_error() -> None:
+    for kept in (0.5, SOUND["gmsa_min"]):
+        rates = SOUND | {"dent:transfer_autoattack": kept}
+        found = doubts(parameters(defences=["dent"]), n=100, rates=rates)
+        assert "adaptive_weaker_than_transfer" not in {flag.code for flag in found}
+
+
+@pytest.mark.parametrize(("transferred", "verdict"), [(0.53, "passed"), (0.3, "errored")], ids=["at best", "too weak"])
+def test_a_weak_adaptive_attack_buys_no_verdict(transferred, verdict) -> None:
+    params = parameters(defences=["rmc"], attacks=["transfer_autoattack", "gmsa_min"], repeats=2)
+    done = records(
+        params, n=2000, rates=SOUND | {"transfer_autoattack": transferred}, static=(0.95, 0.28, 0.28), luck=0
+    )
+    estimates = estimate_all(params, done, 0)
+    result = Result(estimates=estimates, flags=doubt(params, done, estimates), counts={"n": 2000})
+    assert estimates["gain_over_static[defence=rmc]"].low >= -0.05
+    check = MeasuredCheck(0, "transductive_attack", RunState.SUCCEEDED, result, None, params.model_dump(mode="json"))
+    source = PolicySource(id=None, name="standard", version=None, digest="sha256:0")
+    assert judge(presets.get("standard"), source, Measured("aud_1", [check])).verdict == verdict
 
 
 @pytest.mark.parametrize(

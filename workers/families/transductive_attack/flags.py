@@ -160,7 +160,11 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
 
 
 def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
-    """Note attacks that know a defence and surely do less than one that does not: they were not at their best."""
+    """Flag attacks that know a defence and surely do less than one that does not: they were not at their best.
+
+    An error: whatever such an attack leaves, it says nothing of an attacker who knows the defence, and a low or
+    negative overestimate would read as a good one. A tie is no weakness.
+    """
     found = []
     for defence in games.defences:
         gap, high = overestimate(games, defence), estimates[metric_name("overestimate", defence=defence)].high
@@ -168,11 +172,12 @@ def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate
             continue
         flag = _flag(
             "adaptive_weaker_than_transfer",
-            "info",
+            "error",
             f"{gap.lowest}, which knows {defence}, leaves {gap.lowest_rate:.1%}; {gap.reference}, without knowing it, "
-            f"{gap.reference_rate:.1%}. Who knows a defence can do all that others can, so the attack was short of "
-            "steps or iterations, or the defence hardly adapts and AutoAttack outdoes plain PGD. That overestimate is "
-            "negative is no sign of strength; gain_over_static goes by the lowest of all. Raise steps and iterations.",
+            f"{gap.reference_rate:.1%}. Who knows a defence can do all that others can, so the attack was too weak: "
+            "short of steps or iterations, or plain PGD where AutoAttack gets further. Its numbers say nothing of an "
+            "attacker who knows the defence, and that overestimate is negative is no sign of strength. Raise steps "
+            "and iterations, see that step_size times steps exceeds epsilon, and submit again.",
         )
         found.append(flag)
     return found
