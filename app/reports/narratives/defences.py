@@ -21,7 +21,9 @@ REFERENCE = "identity"
 ALONE = ("defence_autoattack", *TRANSFERS)
 """What an evaluation that simulates no defence would have gone by, the first that was run."""
 
-OF_ONE = frozenset({"clean_accuracy_lost", "defence_failed", "overestimated", "worse_than_static"})
+OF_ONE = frozenset(
+    {"adaptive_weaker_than_transfer", "clean_accuracy_lost", "defence_failed", "overestimated", "worse_than_static"}
+)
 """Flags about single defences, whose messages name them."""
 
 OF_UNSIMULATED = frozenset({"defence_not_simulated", "no_adaptive_attack"})
@@ -63,8 +65,13 @@ class Defended:
 
     @property
     def lowest(self) -> tuple[str, Estimate] | None:
-        """The strongest attack, and what it left."""
-        return min(self.under.items(), key=lambda pair: number_of(pair[1]), default=None)
+        """The strongest attack, and what it left; of those that tie one that knows the defence."""
+        return min(self.under.items(), key=lambda pair: (_rate(pair[1]), pair[0] not in ADAPTIVE), default=None)
+
+    @property
+    def is_outdone(self) -> bool:
+        """Whether an attack made on the static model left less than every one that knows the defence."""
+        return self.is_known_to_attacker and self.lowest is not None and self.lowest[0] not in ADAPTIVE
 
     @property
     def is_known_to_attacker(self) -> bool:
@@ -75,6 +82,11 @@ class Defended:
     def is_simulated(self) -> bool:
         """Whether an attack that simulates the defence has a number."""
         return any(attack in MODEL_SPACE for attack in self.under)
+
+
+def _rate(estimate: Estimate) -> float:
+    # Means over repeats of equal outcomes may differ in their last digits.
+    return round(number_of(estimate), 9)
 
 
 def known_defences(result: Result, params: Mapping[str, Any]) -> list[Defended]:

@@ -225,6 +225,11 @@ def _obstacle(defence: Defended, doubts: list[Flag]) -> str | None:
             else "none of those expects it to adapt"
         )
         return f"{name} was tried with {tried}, and {why}. Ask for gmsa_avg and gmsa_min."
+    if defence.is_outdone:
+        return (
+            f"no attack that knows {name} did better than one that does not. {_sentence(defence)}, and who knows a "
+            "defence can do all that others can: raise steps and iterations."
+        )
     if doubts:
         codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
         return f"the numbers of {name} cannot be relied on ({codes}) until the flags are resolved."
