@@ -254,6 +254,15 @@ def test_of_several_defences_the_least_favourable_decides() -> None:
         assert f"{name} is right on 85%" in said
 
 
+def test_of_defences_that_stand_alike_the_one_that_adds_least_is_the_least_favourable() -> None:
+    worse: Games = {attack: kept - 0.05 for attack, kept in RMC.items()}
+    for order in ({"rmc": RMC, "mine": worse}, {"mine": worse, "rmc": RMC}):
+        assert told(order).headline.startswith("No: mine takes 23.4 points")
+    assert told({"tadv": TADV, "dent": DENT}).headline.startswith("Yes, against the attacks tried: DENT adds 4.1")
+    unknown = told({"tadv": {**TADV, "transfer_pgd": 0.6}, "dent": dict.fromkeys(DENT)})
+    assert unknown.headline.startswith("Not shown: DENT has no numbers")
+
+
 def test_flags_doubt_the_defences_they_name() -> None:
     failed = flag("defence_failed", "dent failed under fpa (repeat 1): out of memory.", "error")
     answer = told({"tadv": TADV, "dent": DENT}, flags=[failed])
@@ -261,7 +270,7 @@ def test_flags_doubt_the_defences_they_name() -> None:
     assert "the numbers of DENT cannot be relied on" in answer.headline
     assert "Yes, against the attacks tried: TADV" in " ".join(answer.findings)
     unnamed = told({"tadv": TADV, "dent": DENT}, flags=[flag("defence_failed", "A game failed.", "error")])
-    assert unnamed.headline.startswith("Not shown: the numbers of TADV")
+    assert unnamed.headline.startswith("Not shown: the numbers of DENT")
     assert "Yes" not in " ".join(unnamed.findings)
     # Where a flag's words are of all, an operator's name for a defence takes none of them out.
     general = told({"tadv": TADV, "something": DENT}, flags=[flag("some_new_doubt")])

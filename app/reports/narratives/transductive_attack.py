@@ -5,6 +5,7 @@ only of attacks that simulate it and of numbers in good order. What attacks foun
 number under attack is an upper bound, so bad news stays bad. Of several defences the least favourable decides.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -166,12 +167,17 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
         return _unproven(
             why, [*findings, *(told for one in defences for told in defence_findings(result, params, one))]
         )
-    worst, standing, headline = min(judged, key=lambda told: _WORST_FIRST.index(told[1]))
+    worst, standing, headline = min(judged, key=lambda told: (_WORST_FIRST.index(told[1]), _surely_added(told[0])))
     for defence in defences:
         findings += [told for one, _, told in judged if one is defence and one is not worst]
         findings += defence_findings(result, params, defence)
     others = f" It is the least favourable of {len(judged)} defences." if len(judged) > 1 else ""
     return Answer(standing=standing, headline=headline + others, findings=[*findings, *limit_findings(result, params)])
+
+
+def _surely_added(defence: Defended) -> float:
+    """Return what a defence adds at least; nothing is sure of one whose gain is not known."""
+    return -math.inf if defence.gain is None else at_least(defence.gain)
 
 
 def _unproven(why: str, findings: list[str]) -> Answer:
