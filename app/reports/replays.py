@@ -30,7 +30,7 @@ class Comparison:
     """What was compared.
 
     Attributes:
-        numbers: How many numbers.
+        numbers: How many numbers; a curve, or a flag, is one.
         records: How many rows of records.
         differences: In the order of the checks.
     """
@@ -89,6 +89,11 @@ def _numbers(result: Result) -> Iterator[tuple[str, Any]]:
             yield f"{name} {part}", getattr(estimate, part)
     for name, count in result.counts.items():
         yield f"counts {name}", count
+    for name, curve in result.series.items():
+        yield f"series {name}", curve
+    # What a flag says beside its code repeats numbers that are compared by themselves.
+    for flag in result.flags:
+        yield f"flag {flag.code}", flag.severity
 
 
 def _compare_tables(found: Comparison, where: str, first: Any, second: Any, tolerance: float) -> None:

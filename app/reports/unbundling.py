@@ -67,7 +67,7 @@ class Bundle:
             BundleError: The bundle names it and does not hold it, or it is outside.
         """
         path = self.folder / name
-        if not path.resolve().is_relative_to(self.folder.resolve()) or not path.is_file():
+        if "\0" in name or not path.resolve().is_relative_to(self.folder.resolve()) or not path.is_file():
             raise BundleError(f"{name[:200]!r} is not in the bundle, though {INDEX} names it")
         return path
 
@@ -93,6 +93,8 @@ def open_bundle(path: Path, folder: Path) -> Bundle:
         first = error.errors()[0]
         where = "/".join(map(str, first["loc"]))
         raise BundleError(f"{path.name} is no bundle this version reads: /{where}: {first['msg']}") from error
+    if [one.position for one in results] != [one.position for one in index.checks]:
+        raise BundleError(f"{INDEX} and {RESULTS} are of different checks")
     return Bundle(folder, index, {one.position: one for one in results})
 
 

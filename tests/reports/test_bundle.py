@@ -194,7 +194,9 @@ def test_a_bundle_that_was_changed_is_refused(whole: OneAudit, tmp_path: Path, c
     assert not (tmp_path / "escape").exists()
 
 
-@pytest.mark.parametrize("name", ["../bundle.zip", "/etc/passwd", "nothing.json"])
+@pytest.mark.parametrize(
+    "name", ["../bundle.zip", "/etc/passwd", "nothing.json", "a\0b"], ids=["above", "absolute", "nothing", "nul"]
+)
 def test_an_index_that_points_elsewhere_reads_nothing(whole: OneAudit, tmp_path: Path, name: str) -> None:
     files = files_in(bundle(whole))
     index = json.loads(files["audit.json"])
@@ -204,6 +206,18 @@ def test_an_index_that_points_elsewhere_reads_nothing(whole: OneAudit, tmp_path:
     found = opened(zipped(files), tmp_path)
     with pytest.raises(BundleError, match="is not in the bundle"):
         found.manifest(found.index.inputs[0])
+
+
+def test_an_index_that_leaves_out_checks_is_not_compared_as_if_all_were_the_same(
+    whole: OneAudit, tmp_path: Path
+) -> None:
+    files = files_in(bundle(whole))
+    index = json.loads(files["audit.json"])
+    index["checks"] = []
+    files["audit.json"] = json.dumps(index).encode()
+    files["SHA256SUMS"] = sums(files)
+    with pytest.raises(BundleError, match="different checks"):
+        opened(zipped(files), tmp_path)
 
 
 @pytest.mark.parametrize(

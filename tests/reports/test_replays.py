@@ -47,7 +47,21 @@ def test_the_same_is_the_same_and_is_counted(tmp_path: Path) -> None:
     found = compared(tmp_path, fabricated.result(), ROWS)
     assert found.differences == []
     assert found.records == 3
-    assert found.numbers == 5 * len(fabricated.result()["estimates"]) + len(fabricated.result()["counts"])
+    result = fabricated.result()
+    assert found.numbers == 5 * len(result["estimates"]) + len(result["counts"]) + len(result["series"])
+
+
+def test_a_curve_and_a_flag_that_differ_are_told(tmp_path: Path) -> None:
+    flag = {"code": "zero_gradients", "severity": "error", "message": "3 of 400 examples"}
+    result = json.loads(json.dumps(fabricated.result(flags=[flag])))
+    result["series"]["entropy_edges"][1] += 0.25
+    curve, doubt = compared(tmp_path, result, ROWS).differences
+    assert (curve.where, curve.by) == ("0/uncertainty_span.series entropy_edges", "0.25")
+    assert (doubt.where, doubt.recorded, doubt.replayed) == (
+        "0/uncertainty_span.flag zero_gradients",
+        "missing",
+        "error",
+    )
 
 
 @pytest.mark.parametrize("part", ["value", "low", "high"])
