@@ -35,10 +35,10 @@ def words(value: str) -> str:
 
 
 def enumerate_words(names: Iterable[str], last: str = "and") -> str:
-    """Return names as part of a sentence.
+    """Return names as part of a sentence; nothing for none.
 
-    >>> enumerate_words(["PWWS"]), enumerate_words(["a", "b", "c"], "or")
-    ('PWWS', 'a, b or c')
+    >>> enumerate_words(["PWWS"]), enumerate_words(["a", "b", "c"], "or"), enumerate_words([])
+    ('PWWS', 'a, b or c', '')
     """
-    *first, end = list(names)
+    *first, end = list(names) or [""]
     return f"{', '.join(first)} {last} {end}" if first else end

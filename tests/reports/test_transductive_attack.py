@@ -114,39 +114,6 @@ def test_a_gain_is_believed_above_zero(kept: float, spread: float, standing: str
     assert words in answer.headline
 
 
-@pytest.mark.parametrize(
-    ("attack", "words"),
-    [("transfer_pgd", "transferred PGD"), ("transfer_autoattack", "transferred AutoAttack")],
-    ids=["PGD", "AutoAttack"],
-)
-def test_where_an_attack_that_knows_nothing_is_the_strongest_nothing_is_shown(attack: str, words: str) -> None:
-    answer = told({"dent": {**TADV, attack: 0.66}})
-    assert answer.standing == "unproven"
-    assert answer.headline.startswith(
-        "Not shown: no attack that knows DENT did better than one that does not. DENT adds 8 points [6.8, 9.2] over "
-        f"the static model under {words}, the strongest attack tried"
-    )
-    assert answer.headline.endswith("can do all that others can: raise steps and iterations.")
-    doubted = flag("adaptive_weaker_than_transfer", "gmsa_min, which knows dent, leaves 70.0%.", "error")
-    flagged = told({"dent": {**TADV, attack: 0.66}, "tadv": TADV}, flags=[doubted])
-    assert flagged.headline.startswith("Not shown: no attack that knows DENT")
-    assert "Yes, against the attacks tried: TADV" in " ".join(flagged.findings)
-
-
-def test_harm_that_an_attack_which_knows_nothing_does_stays_harm() -> None:
-    answer = told({"dent": {**TADV, "transfer_pgd": 0.4}})
-    assert answer.standing == "not_real"
-    assert "DENT takes 18 points [16.8, 19.2]" in answer.headline
-
-
-def test_an_attack_that_knows_the_defence_and_does_as_well_is_no_weaker() -> None:
-    tied = told({"tadv": {**dict.fromkeys(TADV, 0.685), "gmsa_min": 0.1 + 0.2 + 0.385}}, spread=0.012)
-    assert tied.standing == "real"
-    assert "under adaptive attack" in tied.headline
-    alone = told({"dent": {"transfer_autoattack": 0.685, "gmsa_min": 0.685}})
-    assert alone.standing == "real"
-
-
 def test_little_robustness_is_no_plain_yes() -> None:
     low = {attack: 0.2 for attack in TADV}
     answer = told({"tadv": low}, static=0.1)

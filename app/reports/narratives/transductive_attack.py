@@ -224,7 +224,9 @@ def _obstacle(defence: Defended, doubts: list[Flag]) -> str | None:
     if defence.failed:
         return f"{name} has no numbers {missing(defence)}; what it is worth there is not known."
     if not defence.is_simulated:
-        tried = enumerate_words([value_words("attack", attack) for attack in defence.under]) or "no attack"
+        if not defence.under:
+            return f"no attack that was asked for can be run on {name}. Ask for gmsa_avg and gmsa_min."
+        tried = enumerate_words([value_words("attack", attack) for attack in defence.under])
         why = (
             "of those only AutoAttack on the defence knows it, and that tends to make a defence look better than it is"
             if defence.is_known_to_attacker

@@ -117,10 +117,43 @@ def test_numbers_without_an_attacker_who_knows_the_defence_say_so(attacks, faile
     rates = SOUND | {"defence_autoattack": 0.53}
     found = by_code(doubts(params, rates=rates, failed={game_of("dent", name, 0): "no" for name in failed}))
     assert set(found) == codes
-    told = "every attack that knows the defence failed" if failed else "no attack that knows the defence was asked for"
+    told = (
+        "every attack that knows the defence failed in every repeat. Mend"
+        if failed
+        else "no attack that knows the defence was asked for. Ask for fpa"
+    )
     if "no_adaptive_attack" in codes:
         assert found["no_adaptive_attack"].severity == "warning"
         assert told in found["no_adaptive_attack"].message
+
+
+def test_attacks_that_ran_out_of_time_want_more_of_it_and_not_to_be_asked_for_again() -> None:
+    failed = {game_of("dent", "fpa", 0): "a round took longer than round_timeout_s, 5 s"}
+    found = by_code(doubts(parameters(defences=["dent"], attacks=["transfer_pgd", "fpa"]), failed=failed))
+    message = found["no_adaptive_attack"].message
+    assert "On dent every attack that knows the defence failed, for want of time. Raise round_timeout_s." in message
+    assert "Ask for" not in message
+
+
+def test_an_attack_that_cannot_be_run_on_a_defence_did_not_fail() -> None:
+    params = parameters(defences=["rmc", "dent"], attacks=["transfer_pgd", "defence_autoattack"], repeats=2)
+
+    def leave_out(done) -> None:
+        for repeat in (0, 1):
+            del done[game_of("rmc", "defence_autoattack", repeat)]
+
+    found = by_code(doubts(params, rates=SOUND | {"defence_autoattack": 0.53}, change=leave_out))
+    message = found["no_adaptive_attack"].message
+    assert message.startswith("On rmc defence_autoattack cannot be run")
+    assert "Ask for fpa, gmsa_avg and gmsa_min." in message
+    assert "failed" not in message
+    assert "On dent the only attack" in found["defence_not_simulated"].message
+
+
+def test_where_every_example_errored_no_attack_failed() -> None:
+    params = parameters(defences=["dent"], attacks=["transfer_pgd", "fpa"])
+    found = by_code(doubts(params, n=20, errored={game_of("dent", "fpa", 0): set(range(20))}))
+    assert "every example errored under the attacks that know" in found["no_adaptive_attack"].message
 
 
 def test_an_attack_on_the_static_model_knows_the_identity() -> None:

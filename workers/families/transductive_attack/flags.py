@@ -30,6 +30,8 @@ WEAKER = 0.01
 REASON = 300
 """Characters of a reason that are told."""
 
+ASK = "Ask for fpa, gmsa_avg and gmsa_min."
+
 UNADAPTED = "identity"
 """It does not adapt, so an attack on the static model knows all of it."""
 
@@ -137,14 +139,15 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
         (unsimulated if known else unknown).append(defence)
     found = []
     if unknown:
-        asked = [attack for attack in games.attacks if attack in ADAPTIVE]
-        why = "failed in every repeat" if asked else "was asked for"
+        alike: dict[tuple[str, str], list[str]] = {}
+        for defence in unknown:
+            alike.setdefault(_why_unknown(games, defence), []).append(defence)
+        told = " ".join(f"On {', '.join(names)} {why}. {remedy}" for (why, remedy), names in alike.items())
         flag = _flag(
             "no_adaptive_attack",
             "warning",
-            f"On {', '.join(unknown)} {'every' if asked else 'no'} attack that knows the defence {why}. The numbers "
-            "say nothing about an attacker who knows it: carried over from the static model, attacks meet another "
-            "model than they were made for. Ask for fpa, gmsa_avg and gmsa_min before relying on any robustness here.",
+            f"{told} The numbers say nothing about an attacker who knows the defence: carried over from the static "
+            "model, attacks meet another model than they were made for. Do not rely on any robustness here before.",
         )
         found.append(flag)
     if unsimulated:
@@ -157,6 +160,23 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
         )
         found.append(flag)
     return found
+
+
+def _why_unknown(games: Games, defence: str) -> tuple[str, str]:
+    """Return why no attack that knows a defence has numbers, and what to do."""
+    asked = [attack for attack in games.attacks if attack in ADAPTIVE]
+    played = [attack for attack in asked if games.sizes(defence, attack)]
+    if not asked:
+        return "no attack that knows the defence was asked for", ASK
+    if not played:
+        why = "defence_autoattack cannot be run, as it needs a defence without memory that adapts batch by batch"
+        return f"{why}, and no other attack that knows the defence was asked for", ASK
+    reasons = [reason for attack in played for reason in games.failures(defence, attack).values()]
+    if not reasons:
+        return "every example errored under the attacks that know the defence", "Look at the examples and the model."
+    if any("round_timeout_s" in reason for reason in reasons):
+        return "every attack that knows the defence failed, for want of time", "Raise round_timeout_s."
+    return "every attack that knows the defence failed in every repeat", "Mend what defence_failed says."
 
 
 def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
