@@ -1,6 +1,8 @@
 """Whether model, data and checks fit together, as far as rows can tell; workers look at the rest."""
 
 from app.contracts.families import GRADIENT_FAMILIES, TASKS, CheckParams
+from app.contracts.families.defence_params import Rmc, ShippedDefence
+from app.contracts.families.transductive_attack import TransductiveAttackParams
 from app.contracts.targets import IMAGES
 from app.core.tables import DatasetRow, ModelRow
 from app.web.problems import InvalidRequestError
@@ -78,6 +80,27 @@ def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow
             else "leave this out to have validation examples set apart from it."
         )
         raise InvalidRequestError(f"{further.id} is the dataset that is attacked: {remedy}", pointer=pointer)
+
+
+def check_sizes(check: CheckParams, sizes: dict[str, int], pointer: str) -> None:
+    """Refuse defences that learn from more examples than there are.
+
+    Raises:
+        InvalidRequestError: Pointing at the first such defence.
+    """
+    if not isinstance(check, TransductiveAttackParams):
+        return
+    there = sizes.get("training_dataset", 0)
+    for position, defence in enumerate(check.defences):
+        if isinstance(defence, ShippedDefence) and defence.least_training > there:
+            why = ""
+            if isinstance(defence, Rmc):
+                why = f" to find {defence.neighbours:,} neighbours among them and their attacked copies"
+            raise InvalidRequestError(
+                f"{defence.name} needs {defence.least_training:,} training examples at least{why}, and "
+                f"training_dataset has {there:,}.",
+                pointer=f"{pointer}/defences/{position}",
+            )
 
 
 def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:

@@ -113,6 +113,15 @@ class Dann(OneRound):
     def __init__(self, params: DannParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
         self._params, self._tick = params, tick
 
+    def check(self, base: ImageClassifier) -> None:
+        """Make the network that would be trained.
+
+        Raises:
+            DefenceError: The images are too small for it.
+        """
+        with torch.random.fork_rng(devices=[]):
+            self._network(base, Standardise.nothing(base.input_shape[0]))
+
     def adapt(
         self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
     ) -> AdaptedModel:

@@ -84,6 +84,14 @@ class Dent:
         """Test points of one round."""
         return self._params.batch_size
 
+    def check(self, base: ImageClassifier) -> None:
+        """Look for what is adapted.
+
+        Raises:
+            DefenceError: As :meth:`adapt`.
+        """
+        affine_batch_norms(base.module, "DENT")
+
     def adapt(
         self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
     ) -> "PerExample":

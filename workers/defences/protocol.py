@@ -123,6 +123,19 @@ class Rejecting(Adapted, Protocol):
         ...
 
 
+@runtime_checkable
+class Checking(Protocol):
+    """A defence that can tell beforehand on which models it cannot work; an audit is then refused before it begins."""
+
+    def check(self, base: ImageClassifier) -> None:
+        """Do nothing, without training and in at most a few passes, where the defence can work on a model.
+
+        Raises:
+            DefenceError: It cannot, whatever the data.
+        """
+        ...
+
+
 class Defence(Protocol):
     """A test-time defence; one instance is one defender and defends one base classifier.
 

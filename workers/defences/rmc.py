@@ -151,6 +151,15 @@ class Rmc:
         """One point a round."""
         return 1
 
+    def check(self, base: ImageClassifier) -> None:
+        """Look for the features neighbours are found by.
+
+        Raises:
+            DefenceError: The model has none.
+        """
+        with torch.no_grad():
+            penultimate(base, torch.zeros(2, *base.input_shape, device=base.device))
+
     def make_pool(self, base: ImageClassifier, training: Training | None) -> Pool:
         """Return the examples to look for neighbours in: a function of base, training data and hyper-parameters.
 

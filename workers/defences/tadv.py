@@ -115,6 +115,15 @@ class Tadv(OneRound):
     def __init__(self, params: TadvParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
         self._params, self._tick = params, tick
 
+    def check(self, base: ImageClassifier) -> None:
+        """Make the network that would be trained.
+
+        Raises:
+            DefenceError: The images are too small for it.
+        """
+        with torch.random.fork_rng(devices=[]):
+            self._network(base)
+
     def adapt(
         self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
     ) -> AdaptedModel:

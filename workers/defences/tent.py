@@ -79,6 +79,14 @@ class Tent:
         """Test points of one round."""
         return self._params.batch_size
 
+    def check(self, base: ImageClassifier) -> None:
+        """Look for what is adapted.
+
+        Raises:
+            DefenceError: The model has no BatchNorm2d layer, or one without affine parameters or running statistics.
+        """
+        affine_batch_norms(base.module, "TENT")
+
     def adapt(
         self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
     ) -> Frozen:

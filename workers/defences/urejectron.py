@@ -92,6 +92,15 @@ class URejectron(OneRound):
         """One round, stateless, randomised; a round is clean points and perturbed ones."""
         return replace(super().traits, sees_clean_half=True)
 
+    def check(self, base: ImageClassifier) -> None:
+        """Make the network that would be trained.
+
+        Raises:
+            DefenceError: The images are too small for it.
+        """
+        with torch.random.fork_rng(devices=[]):
+            self._network(base)
+
     def adapt(
         self, base: ImageClassifier, training: Training | None, batch: Tensor, generator: torch.Generator
     ) -> "RejectingModel":

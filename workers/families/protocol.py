@@ -58,13 +58,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """What is known of the model before an attack."""
+    """What is known of the model before an attack; ``classifier`` is the model itself, of images."""
 
     classes: int
     labels: list[str] | None
     input_shape: tuple[int, int, int] | None
     task: str = "image-classification"
     has_gradients: bool = True
+    classifier: Classifier | None = None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
             batch_size=job.batch_size,
             tick=context.tick,
         )
-        target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape)
+        target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape, classifier=classifier)
     else:
         service, positions = context.scoring(), context.text_positions()
         texts = service.classifier

@@ -128,6 +128,7 @@ class URejectronChanges(Changes):
 
 
 RMC_NEIGHBOURS: dict[Preset, int] = {"small": 200, "mnist": 1024, "cifar10": 1024}
+RMC_ADVERSARIAL_PASSES: dict[Preset, int] = {"small": 1, "mnist": 1, "cifar10": 4}
 RMC_NEAREST_SHARE = 0.2
 """What RMC's presets have, which a test holds these to."""
 
@@ -146,6 +147,11 @@ class ShippedDefence(Request):
         # Each subclass has `changes` of its own.
         changed: dict[str, Any] = self.model_dump(include={"changes"})["changes"]
         return changed
+
+    @property
+    def least_training(self) -> int:
+        """Labelled examples it needs to learn from at least."""
+        return 0
 
 
 _CHANGES = "Hyper-parameters that differ from the preset's."
@@ -180,8 +186,7 @@ class Rmc(ShippedDefence):
 
     @model_validator(mode="after")
     def _nearest_are_several(self) -> "Rmc":
-        asked = self.changes
-        neighbours = RMC_NEIGHBOURS[self.preset] if asked.neighbours is None else asked.neighbours
+        asked, neighbours = self.changes, self.neighbours
         share = RMC_NEAREST_SHARE if asked.nearest_share is None else asked.nearest_share
         if int(neighbours * share) < 2:
             at = "nearest_share" if asked.neighbours is None else "neighbours"
@@ -193,12 +198,30 @@ class Rmc(ShippedDefence):
             )
         return self
 
+    @property
+    def neighbours(self) -> int:
+        """K, training examples found for a point."""
+        asked = self.changes.neighbours
+        return RMC_NEIGHBOURS[self.preset] if asked is None else asked
+
+    @property
+    def least_training(self) -> int:
+        """With their attacked copies these are as many as it looks for."""
+        asked = self.changes.adversarial_passes
+        passes = RMC_ADVERSARIAL_PASSES[self.preset] if asked is None else asked
+        return -(-self.neighbours // (1 + passes))
+
 
 class Dann(ShippedDefence):
     """Domain-adversarial training on the test points (Ganin et al.)."""
 
     name: Literal["dann"] = Field(description="DANN.")
     changes: DannChanges = Field(default_factory=DannChanges, description=_CHANGES)
+
+    @property
+    def least_training(self) -> int:
+        """What batch norm takes."""
+        return 2
 
 
 class Tadv(ShippedDefence):
@@ -207,12 +230,22 @@ class Tadv(ShippedDefence):
     name: Literal["tadv"] = Field(description="TADV.")
     changes: TadvChanges = Field(default_factory=TadvChanges, description=_CHANGES)
 
+    @property
+    def least_training(self) -> int:
+        """What batch norm takes."""
+        return 2
+
 
 class URejectron(ShippedDefence):
     """Refusing what a discriminator tells from the training data (Goldwasser et al.)."""
 
     name: Literal["urejectron"] = Field(description="URejectron.")
     changes: URejectronChanges = Field(default_factory=URejectronChanges, description=_CHANGES)
+
+    @property
+    def least_training(self) -> int:
+        """What batch norm takes."""
+        return 2
 
 
 class RegisteredDefence(Request):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from app.contracts.families import defence_params
 from app.contracts.families.defence_params import SHIPPED, Preset
 from app.contracts.families.transductive_attack import TransductiveAttackParams
-from tests.uploads import submission, upload_both
+from tests.uploads import dataset_manifest, npz, submission, upload, upload_both
 from tests.web.test_problems import assert_problem
 from workers.defences.registry import SCALARS, find_plugin, make_defence
 from workers.defences.registry import SHIPPED as PLUGINS
@@ -92,6 +92,7 @@ def test_the_nearest_of_rmc_are_counted_as_it_counts_them(preset: str, changes: 
     params, asked = find_plugin("rmc").presets[preset], {"name": "rmc", "preset": preset, "changes": changes}
     assert params.nearest_share == defence_params.RMC_NEAREST_SHARE
     assert params.neighbours == defence_params.RMC_NEIGHBOURS[preset]
+    assert params.adversarial_passes == defence_params.RMC_ADVERSARIAL_PASSES[preset]
     theirs = is_refused(lambda: replace(params, **changes))
     assert is_refused(lambda: SHIPPED["rmc"].model_validate(asked)) == theirs == (min(changes.values()) in (9, 0.0019))
 
@@ -128,6 +129,35 @@ def test_an_operators_defence_is_asked_for_freely(client: httpx.Client) -> None:
     answer = client.post("/v1/audits", json=submission(*upload_both(client), checks=[check]))
     assert answer.status_code == 202
     assert client.get(f"/v1/audits/{answer.json()['id']}").json()["checks"][0]["params"]["defences"] == [asked]
+
+
+@pytest.mark.parametrize(
+    ("defence", "least"),
+    [
+        ({"name": "rmc"}, 100),
+        ({"name": "rmc", "preset": "cifar10"}, 205),
+        ({"name": "rmc", "changes": {"adversarial_passes": 0}}, 200),
+        ({"name": "rmc", "changes": {"neighbours": 30, "adversarial_passes": 2}}, 10),
+        ({"name": "tadv"}, 2),
+    ],
+    ids=["rmc", "cifar10", "no copies", "thirty", "tadv"],
+)
+def test_a_defence_is_refused_where_there_is_too_little_to_learn_from(
+    client: httpx.Client, defence: dict[str, Any], least: int
+) -> None:
+    model, dataset = upload_both(client)
+
+    def submit(examples: int) -> httpx.Response:
+        manifest = dataset_manifest(name=f"training-{examples}")
+        training = upload(client, "datasets", manifest, npz(examples)).json()["id"]
+        check = {"kind": "transductive_attack", "defences": [{"name": "identity"}, defence]}
+        asked = submission(model, dataset, checks=[check | {"training_dataset": training}])
+        return client.post("/v1/audits", json=asked)
+
+    problem = assert_problem(submit(least - 1), 422)
+    assert problem.errors[0].pointer == "/checks/0/defences/1"
+    assert f"needs {least} training examples" in problem.detail
+    assert submit(least).status_code == 202
 
 
 def test_what_is_stored_is_what_was_asked() -> None:

@@ -19,7 +19,7 @@ from app.contracts.families.transductive_attack import (
 )
 from workers.attacks.carlini_wagner import RaiseWrongConfidence
 from workers.attacks.model_space import ModelSpaceAttack, Perturb, RaiseCrossEntropy
-from workers.defences.protocol import Defence, DefenceError, Training
+from workers.defences.protocol import Checking, Defence, DefenceError, Training
 from workers.errors import PreflightError
 from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
 from workers.families.transductive_attack.estimates import count, estimate_all
@@ -50,10 +50,11 @@ class TransductiveAttack:
     """Attack defences that adapt at test time, with and without knowledge of them."""
 
     def preflight(self, target: TargetInfo, data: DataInfo, params: TransductiveAttackParams) -> None:
-        """Refuse a target with one class, or a defence that cannot be had.
+        """Refuse a target with one class, or a defence that cannot be had or cannot work on this model.
 
         Raises:
-            PreflightError: Fewer than two classes, or no such defence, preset or hyper-parameter.
+            PreflightError: Fewer than two classes; no such defence, preset or hyper-parameter; or the model lacks what
+                a defence adapts, or takes images too small for its network.
         """
         if target.classes < 2:
             raise PreflightError(
@@ -64,7 +65,9 @@ class TransductiveAttack:
             )
         for number, defence in enumerate(params.defences):
             try:
-                build(defence)
+                built = build(defence)
+                if isinstance(built, Checking) and isinstance(target.classifier, ImageClassifier):
+                    built.check(target.classifier)
             except DefenceError as error:
                 field = "/".join(["defences", str(number), *([error.field] if error.field else [])])
                 raise PreflightError("defence-refused", "A defence cannot be had", str(error), field=field) from error
