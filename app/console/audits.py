@@ -39,7 +39,7 @@ FORMATS = {"html": "a page", "json": "JSON", "markdown": "Markdown", "junit": "J
 DONE = {
     "cancelled": "The audit was asked to stop; what runs stops at its next batch.",
     "retried": "What failed is queued again.",
-    "judged": "The verdict below is new.",
+    "judged": "It was judged; what came of it is below.",
     "promoted": "The audit is the baseline now.",
 }
 """What is said after something was done, by the word in the address: nothing an address says is shown itself."""
@@ -201,7 +201,7 @@ def judge_audit(audit_id: AuditId, viewer: Runner, services: Service, posted: Po
     """Judge an audit by another policy, or against another baseline."""
     body = {"policy": first(posted, "policy"), "baseline": first(posted, "baseline") or None}
     judge(services, viewer.project_id, audit_id, parse_json(json.dumps(body), JudgementRequest))
-    return _back(audit_id, "judged", "#verdict")
+    return _back(audit_id, "judged", "#judged")
 
 
 @router.post("/audits/{audit_id}/promote")

@@ -14,6 +14,7 @@ from app.contracts.policies import Judgement
 from app.contracts.states import TERMINAL, RunState
 from app.gates import repository as gates
 from app.gates.policies import shipped_policies
+from app.gates.service import judgement_of
 from app.reports.schemas import ReportRead
 from app.reports.service import compose_report
 from app.web.pagination import PageRequest
@@ -69,7 +70,8 @@ class AuditPage:
         model: Name and version.
         model_name: Name alone, over its versions.
         dataset: Name and version.
-        judgements: Verdicts, newest first.
+        own: Verdict of the policy it was submitted with; None without one, and until it is judged.
+        judgements: What else it was judged by, newest first.
         policies: Names of policies to judge by.
         is_judged_by: Name of the policy it was submitted with; None without one.
     """
@@ -79,6 +81,7 @@ class AuditPage:
     model: str
     model_name: str
     dataset: str
+    own: Judgement | None
     judgements: list[Judgement]
     policies: list[str]
     is_judged_by: str | None
@@ -159,8 +162,9 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         assert found is not None  # noqa: S101 - read in the same transaction as the audit
         audit = progress.audit
         names = repository.names_of(session, project_id, {audit.model, audit.dataset})
+        own = judgement_of(session, audit_id)
         rows = gates.list_judgements(session, audit_id, before=None, limit=SHOWN_JUDGEMENTS)
-        stored = [row.judgement for row in rows]
+        others = [row.judgement for row in rows if own is None or row.id != own.id]
         policies = policy_names(session, project_id)
         report = compose_report(session, services.store, project_id, audit_id)
     return AuditPage(
@@ -169,7 +173,8 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         model=names.get(audit.model, audit.model),
         model_name=found.model_name,
         dataset=names.get(audit.dataset, audit.dataset),
-        judgements=[Judgement.model_validate(one) for one in stored],
+        own=own,
+        judgements=[Judgement.model_validate(one) for one in others],
         policies=policies,
         is_judged_by=found.policy["source"]["name"] if found.policy else None,
     )

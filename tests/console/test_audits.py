@@ -183,13 +183,37 @@ def test_what_an_address_says_was_done_is_not_shown_itself(console: Console) -> 
 def test_an_audit_is_judged_by_another_policy_and_keeps_its_own_verdict(console: Console) -> None:
     audit = console.finished(audit={"verdict": "passed"})
     answer = console.post(f"/audits/{audit}/judge", policy="strict", baseline="")
-    assert answer.headers["location"] == f"/audits/{audit}?done=judged#verdict"
+    assert answer.headers["location"] == f"/audits/{audit}?done=judged#judged"
     told = words(console.get(f"/audits/{audit}"))
     assert "Rules of strict" in told
     with console.services.database.read() as session:
         assert session.get_one(AuditRow, audit).verdict == "passed"
     assert console.post(f"/audits/{audit}/judge", policy="lenient").status_code == 303
-    assert "Earlier verdicts (1)" in words(console.get(f"/audits/{audit}"))
+    assert "Earlier judgements (1)" in words(console.get(f"/audits/{audit}"))
+
+
+def sections(console: Console, audit: str) -> dict[str, str]:
+    """Return what a person reads on an audit's page, by heading."""
+    text = words(console.get(f"/audits/{audit}"))
+    places = {one: text.index(one) for one in ("May it ship?", "Also judged by", "Is the confidence of") if one in text}
+    ends = [*list(places.values())[1:], len(text)]
+    return {heading: text[at:end] for (heading, at), end in zip(places.items(), ends, strict=True)}
+
+
+def test_no_later_judgement_takes_the_place_of_the_verdict(console: Console) -> None:
+    audit, check = submitted(console, policy="strict")
+    end(console, check)
+    judge_ended(console.services)
+    own = console.client.get(f"/v1/audits/{audit}").json()
+    easy = {"name": "easy", "rules": [{"metric": "uncertainty_span.mus", "max": 100.0, "interval": "ignored"}]}
+    assert console.client.post("/v1/policies", json=easy).status_code == 201
+    for _ in range(21):
+        assert console.post(f"/audits/{audit}/judge", policy="easy").status_code == 303
+    told = sections(console, audit)
+    assert own["judgement"]["headline"] in told["May it ship?"]
+    assert "easy" not in told["May it ship?"]
+    assert "The verdict stays that of strict" in told["Also judged by"]
+    assert "Rules of easy version 1" in told["Also judged by"]
 
 
 def test_a_policy_or_baseline_that_is_not_there_is_told(console: Console) -> None:
