@@ -25,7 +25,7 @@ def check_data(model: ModelRow, dataset: DatasetRow) -> None:
         raise TaskMismatchError(f"The model does {model.task}, the dataset is for {dataset.task}.", pointer="/dataset")
     _check_labels(model, dataset, "/dataset")
     if model.task == IMAGES:
-        _check_shape(model, dataset)
+        _check_shape(model, dataset, "/dataset")
 
 
 def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, samples: int, pointer: str) -> None:
@@ -61,7 +61,8 @@ def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, sampl
 def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow, pointer: str) -> None:
     """Refuse a further dataset that is for another task, or is the audited one.
 
-    Its images may have another shape: workers bring them to the model's.
+    Images of outliers may have another shape, which workers bring to the model's; what a defence learns from may not:
+    it would learn from other pictures than it answers.
 
     Raises:
         TaskMismatchError: It does not fit the model.
@@ -73,6 +74,8 @@ def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow
     if model.task == IMAGES and not is_learnt_from:
         return
     _check_labels(model, further, pointer)
+    if is_learnt_from:
+        _check_shape(model, further, pointer)
     if further.digest == dataset.digest:
         remedy = (
             "a defence that has learnt from its test points shows nothing; name examples of another split."
@@ -138,19 +141,19 @@ def _check_labels(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
         )
 
 
-def _check_shape(model: ModelRow, dataset: DatasetRow) -> None:
+def _check_shape(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
     wanted = _input_shape(model)
     shape = dataset.facts.get("shape")
     if wanted and shape is None:
         raise TaskMismatchError(
             f"The model takes images of shape {wanted} (channels, height, width), the images of {dataset.id} differ in "
             "size from each other: bring them to that size before uploading.",
-            pointer="/dataset",
+            pointer=pointer,
         )
     if wanted and wanted != shape:
         raise TaskMismatchError(
             f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
-            pointer="/dataset",
+            pointer=pointer,
         )
 
 

@@ -83,7 +83,6 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
                 found = _model(session, project_id, named, pointer)
                 check_same_input(model, found, pointer)
             else:
-                # Its shape may differ: workers bring further datasets to the model's.
                 found = _dataset(session, project_id, named, pointer)
                 check_further_data(model, dataset, found, pointer)
                 sizes[parameter] = int(found.facts["examples"])

@@ -71,7 +71,7 @@ class TransductiveAttackParams(Request):
         default=None,
         pattern=r"^dat_",
         validate_default=True,
-        description="Labelled examples defences may learn from; not the audited ones.",
+        description="Labelled examples defences may learn from, of the model's shape; not the audited ones.",
     )
 
     _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)

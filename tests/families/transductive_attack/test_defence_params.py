@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import httpx
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -158,6 +159,18 @@ def test_a_defence_is_refused_where_there_is_too_little_to_learn_from(
     assert problem.errors[0].pointer == "/checks/0/defences/1"
     assert f"needs {least} training examples" in problem.detail
     assert submit(least).status_code == 202
+
+
+def test_what_defences_learn_from_has_the_shape_of_the_models_images(client: httpx.Client) -> None:
+    model, dataset = upload_both(client)
+    for shape in [(1, 5, 5), (3, 4, 4)]:
+        images = np.random.default_rng(0).integers(0, 256, (200, *shape), dtype=np.uint8)
+        manifest = dataset_manifest(name=f"training-{shape[0]}")
+        training = upload(client, "datasets", manifest, npz(200, images=images)).json()["id"]
+        check = {"kind": "transductive_attack", "defences": [{"name": "tadv"}], "training_dataset": training}
+        problem = assert_problem(client.post("/v1/audits", json=submission(model, dataset, checks=[check])), 422)
+        assert (problem.code, problem.errors[0].pointer) == ("task-mismatch", "/checks/0/training_dataset")
+        assert str(list(shape)) in problem.detail
 
 
 def test_what_is_stored_is_what_was_asked() -> None:
