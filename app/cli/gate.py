@@ -180,10 +180,11 @@ def _judged(
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
     checks = ask.checks or default_checks(_policy(ask, client), task, say)
-    print_estimate(client.estimate(model_id, data_id, checks, **ask.options), err=not ask.estimates_only)
+    asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
+    print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
     if ask.estimates_only:
         return Exit.PASSED
-    audit = client.submit(model_id, data_id, checks, policy=ask.policy, **ask.options)
+    audit = client.submit(model_id, data_id, checks, **asked)
     say(f"Auditing: {audit.id}")
     try:
         ended = _followed(client, audit.id, timeout_s=ask.patience_s(), **waiting)

@@ -9,10 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import select
 
 from app.cli import main
 from app.client import Client
 from app.core.settings import Settings
+from app.core.tables import AuditRow
 from tests import assets
 from tests.client.conftest import Server
 
@@ -130,6 +132,15 @@ def test_a_gate_may_leave_its_audit_running(run: Run, client: Client) -> None:
     (audit,) = client.audits()
     assert (ended.exit_code, audit.state) == (5, "queued")
     assert f"seatrial audit status {audit.id}" in ended.stderr
+
+
+def test_a_gate_that_names_a_baseline_is_compared_with_it(run: Run, server: Server) -> None:
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--baseline", "last-good")
+    told = run(*gate, "--estimate-only")
+    assert told.exit_code == 0, told.output
+    assert run(*gate, "--timeout", 0, "--no-cancel").exit_code == 5
+    with server.database.read() as session:
+        assert session.scalars(select(AuditRow.baseline)).one() == "last-good"
 
 
 def test_an_estimate_submits_nothing_and_what_is_stored_is_named(run: Run, client: Client, cancelled: str) -> None:
