@@ -120,11 +120,12 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
             is_found = True
             refusal = Refusal("errored", wording.not_measured(check, has_ended=check.state in TERMINAL))
             yield replace(nothing, label=nothing.label + which, refusal=refusal), None
+            continue
         for metric, estimate in check.published(asked).items():
             is_found = True
             label = metric if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
-            flags = check.result.flags if check.result else ()
-            yield replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=flags), check
+            found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
+            yield found, check
     if not is_found:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_metric(asked, checks))), None
 

@@ -149,6 +149,23 @@ def test_baselines_belong_to_a_project(keyed: httpx.Client) -> None:
     assert keyed.get("/v1/baselines", headers=theirs).json()["items"] == []
 
 
+def test_another_project_s_champion_of_the_same_name_is_no_baseline(keyed: httpx.Client) -> None:
+    services: Services = keyed.app.state.services  # type: ignore[attr-defined]
+    audits = {}
+    for project in ("ours", "theirs"):
+        key = key_for(keyed, project=project)
+        files = upload_both(keyed, headers=key)
+        audits[project] = key, keyed.post("/v1/audits", json=submission(*files), headers=key).json()["id"]
+        make_ready(services)
+        end(services, audits[project][1], GOOD)
+    key, theirs = audits["theirs"]
+    assert keyed.post("/v1/baselines", json={"audit": theirs}, headers=key).status_code == 201
+    key, ours = audits["ours"]
+    found = keyed.post(f"/v1/audits/{ours}/judge", json={"policy": WORSE_BY}, headers=key).json()
+    assert (found["verdict"], found["baseline"]) == ("errored", None)
+    assert found["rules"][0]["outcome"] == "skipped"
+
+
 def rows(services: Services, *audits: str) -> list[Any]:
     with services.database.read() as session:
         projects = [session.get_one(AuditRow, audit).project_id for audit in audits]

@@ -434,6 +434,25 @@ def test_an_audit_that_went_on_meanwhile_is_not_given_an_old_verdict(
     assert read(client, audit)["verdict"] == "passed"
 
 
+def test_an_audit_that_went_on_and_ended_meanwhile_is_not_given_an_old_verdict(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = submitted(client, policy=PASSES)
+    end(services, audit, state=RunState.FAILED)
+    real = service.judge
+
+    def slow(*case: Any, **more: Any) -> Judgement:
+        client.post(f"/v1/audits/{audit}/retry")
+        finish(services)
+        return real(*case, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "judge", slow)
+        assert judge_ended(services) == 0
+    assert client.get(f"/v1/audits/{audit}").json()["verdict"] is None
+    assert read(client, audit)["verdict"] == "passed"
+
+
 def test_webhooks_are_told_of_the_verdict_once(client: httpx.Client, services: Services) -> None:
     hook = {"url": "https://ci.example.com/hook", "events": ["audit.judged"]}
     assert client.post("/v1/webhooks", json=hook).status_code == 201

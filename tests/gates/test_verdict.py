@@ -1,6 +1,7 @@
 """The verdict: what becomes of a rule, and what a policy makes of its rules."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,6 +114,14 @@ def test_a_check_without_numbers_never_passes(state: RunState, required: bool) -
     found = judged(audit(broken(state)), {"metric": MUS, "max": 9, "required": required, "undecided": "pass"})
     assert (found.verdict, found.rules[0].outcome) == ("errored", "errored")
     assert state.value in found.rules[0].reason
+
+
+@pytest.mark.parametrize("state", [RunState.FAILED, RunState.CANCELLED, RunState.RUNNING], ids=str)
+def test_numbers_of_a_check_that_did_not_succeed_are_none(state: RunState) -> None:
+    partial = replace(check({"mus_worst": gap(0.1, 0.0, 0.2)}), state=state)
+    found = judged(audit(partial), {"metric": MUS, "max": 9})
+    assert [one.outcome for one in found.rules] == ["errored"]
+    assert found.verdict == "errored"
 
 
 def test_a_failed_check_says_what_became_of_it() -> None:
@@ -236,6 +245,16 @@ def test_a_passing_headline_counts_what_held() -> None:
     rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, optional]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
         "Passed: the one number that had to hold did (1 that only warns did not)."
+    )
+
+
+def test_a_passing_headline_says_what_was_undecided_and_let_pass() -> None:
+    let_pass = {**RULES["inconclusive"], "undecided": "pass"}
+    numbers = audit(check(NUMBERS))
+    assert judged(numbers, let_pass).headline == "Passed: 1 undecided number counts as passed."
+    assert judged(numbers, let_pass, let_pass).headline == "Passed: 2 undecided numbers count as passed."
+    assert judged(numbers, RULES["passed"], let_pass).headline == (
+        "Passed: 1 of 2 numbers that had to hold did, 1 undecided number counts as passed."
     )
 
 
