@@ -126,9 +126,8 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     warned = sum(rule.severity == "warn" and rule.counts_as != "passed" for rule in rules)
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
-        numbers = "the one number" if len(deciding) == 1 else f"all {len(deciding)} numbers"
         warnings = f" ({warned} that only {'warns' if warned == 1 else 'warn'} did not)" if warned else ""
-        return f"Passed: {numbers} that had to hold did{warnings}."
+        return f"Passed: {_held(deciding)}{warnings}."
     if not deciding:
         return "Could not be judged: nothing in the audit is what the policy asks about, so nothing was tested."
     first, more = deciding[0], len(deciding) - 1
@@ -139,6 +138,20 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     }[verdict]
     others = f" (and {more} more)" if more else ""
     return f"{said}: {_explain(first)}{others}."
+
+
+def _held(rules: Sequence[RuleOutcome]) -> str:
+    held = sum(rule.outcome == "passed" for rule in rules)
+    undecided = len(rules) - held
+    told = []
+    if held:
+        numbers = (
+            f"{held} of {len(rules)} numbers" if undecided else f"all {held} numbers" if held > 1 else "the one number"
+        )
+        told.append(f"{numbers} that had to hold did")
+    if undecided:
+        told.append(f"{undecided} undecided {'number counts' if undecided == 1 else 'numbers count'} as passed")
+    return ", ".join(told)
 
 
 def _explain(rule: RuleOutcome) -> str:

@@ -7,7 +7,8 @@ a rule that                             is
 ======================================  ==========================================================================
 passed                                  a passed testcase
 failed                                  ``<failure type="failed">``
-is inconclusive                         ``<failure type="inconclusive">``; passed where the policy lets it pass
+is inconclusive                         ``<failure type="inconclusive">``; where the policy lets it pass (``undecided:
+                                        pass``) a passed testcase with ``<system-out>`` that says so
 errored                                 ``<error type="errored">``
 was skipped though it is required       ``<error type="skipped">``
 was skipped and may be                  ``<skipped>``
@@ -78,9 +79,17 @@ def _case(outcome: RuleOutcome, classname: str) -> ET.Element:
     elif outcome.counts_as == "skipped":
         ET.SubElement(case, "skipped", message=_legal(outcome.reason))
     else:
-        told = text if heavy == "none" else f"only told, whatever the verdict\n{text}"
-        ET.SubElement(case, "system-out").text = _legal(told)
+        ET.SubElement(case, "system-out").text = _legal(f"{_why_green(outcome)}{text}")
     return case
+
+
+def _why_green(outcome: RuleOutcome) -> str:
+    """Return the line that tells why a rule that does not hold is no failure; nothing for one that holds."""
+    if outcome.outcome == "passed":
+        return ""
+    if outcome.severity == "block":
+        return "counts as passed by the policy (undecided: pass)\n"
+    return "only told, whatever the verdict\n"
 
 
 def _tell_apart(cases: list[ET.Element]) -> None:

@@ -1,8 +1,9 @@
 """A judgement as SARIF 2.1.0 (OASIS), which code-scanning pages show as alerts.
 
-Only what does not hold is a result. Every one has kind ``fail``: another kind must have level ``none`` (section
+Only what does not hold is a result. Nearly every one has kind ``fail``: another kind must have level ``none`` (section
 3.27.10), viewers hide it, and a rule that is open or has not run must not look green. The level says what it is to the
-pipeline: ``error`` keeps the verdict from passing, ``warning`` and ``note`` are only told.
+pipeline: ``error`` keeps the verdict from passing, ``warning`` and ``note`` are only told. A blocking rule that is
+undecided and that the policy lets pass has kind ``open`` (section 3.27.9) and, so, level ``none``.
 """
 
 import hashlib
@@ -110,7 +111,7 @@ class _Alert:
 
     Attributes:
         position: Of its rule in the driver's.
-        level: ``error``, ``warning`` or ``note``.
+        level: ``error``, ``warning``, ``note`` or ``none``.
         text: Message.
         subject: What its fingerprint is made from.
         name: What it is about.
@@ -131,6 +132,8 @@ def _alerts(judged: Judged, ids: list[str]) -> Iterator[_Alert]:
     for outcome in judged.judgement.rules:
         level = weight(outcome)
         if level != "none":
+            if outcome.severity == "block" and outcome.counts_as == "passed":
+                level = "none"
             subject = f"{_rule_name(judged.rule(outcome))}/{outcome.metric}"
             yield _Alert(
                 outcome.rule, level, _message(outcome), subject, outcome.metric, "metric", _properties(outcome)
@@ -167,7 +170,7 @@ def _results(alerts: Iterable[_Alert], model: str, policy: str, ids: list[str]) 
         yield {
             "ruleId": ids[alert.position],
             "ruleIndex": alert.position,
-            "kind": "fail",
+            "kind": "open" if alert.level == "none" else "fail",
             "level": alert.level,
             "message": {"text": _plain(alert.text)},
             "locations": [{"physicalLocation": file, "logicalLocations": [where]}],

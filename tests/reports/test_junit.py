@@ -101,6 +101,16 @@ def test_a_warning_says_so_without_failing_anything(one_audit: OneAudit) -> None
     assert "outcome: failed" in last.system_out
 
 
+def test_what_is_open_and_let_pass_says_that_the_policy_counts_it(one_audit: OneAudit) -> None:
+    (case,) = next(iter(read(one_audit, CASES["open-and-let-pass"])))
+    assert case.system_out.startswith("counts as passed by the policy (undecided: pass)\n")
+    assert "only told" not in case.system_out
+    (warning,) = next(
+        iter(read(one_audit, made("passed", outcome("inconclusive", severity="warn", counts_as="passed"))))
+    )
+    assert warning.system_out.startswith("only told, whatever the verdict\n")
+
+
 def test_a_gate_that_tested_nothing_is_an_error(one_audit: OneAudit) -> None:
     xml = read(one_audit, CASES["nothing-tested"])
     assert xml.errors == 1
