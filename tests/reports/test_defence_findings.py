@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import pytest
+
+from app.contracts.families.transductive_attack import SHIPPED
 from app.reports.schemas import ReportEstimate
-from app.reports.tables import EstimateTable, arrange
+from app.reports.tables import EstimateTable, arrange, value_words
 from tests.reports import fabricated_defences
 from tests.reports.fabricated_defences import DENT, RMC, TADV, Games
 from tests.reports.test_transductive_attack import told, without
+from workers.families.transductive_attack.names import called
 
 
 def findings(defences: dict[str, Games] | None = None, **measured: Any) -> str:
@@ -126,3 +130,12 @@ def test_one_defence_is_said_once() -> None:
     found = tables({"dent": DENT})
     assert found["Under attack: defence DENT"].columns == ["robustness", "robustness_std"]
     assert found["By defence"].columns == ["DENT"]
+
+
+@pytest.mark.parametrize("name", sorted(set(SHIPPED) - {"identity"}))
+def test_flags_and_figures_call_a_defence_what_the_report_calls_it(name: str) -> None:
+    assert called(name) == value_words("defence", name)
+    doubted = {"code": "defence_failed", "severity": "error", "message": f"{called(name)} failed under fpa: NaN."}
+    among = told({"mine": TADV, name: TADV}, flags=[doubted])
+    assert among.headline.startswith(f"Not shown: the numbers of {called(name)}")
+    assert "Yes, against the attacks tried: mine" in " ".join(among.findings)

@@ -344,6 +344,9 @@ def test_every_term_and_figure_has_words() -> None:
     assert not {"DENT", "PGD", "FPA", "GMSA", "rejection", "AutoAttack on the defence"} & plain
     for name in ("robustness", "iterations", "rejection"):
         assert not transductive_attack.describe_figure(name).startswith("Figure")
+    assert "both shares are over the two together; those of the tables" in transductive_attack.describe_figure(
+        "rejection"
+    )
     assert transductive_attack.describe_figure("new_one") == "Figure: new one."
 
 

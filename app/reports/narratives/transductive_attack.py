@@ -65,7 +65,9 @@ _FIGURES = {
     "by iteration; the larger a marker, the more examples were sent as that iteration left them. The dotted line is "
     "the lowest so far. A line that goes up and down shows attacks undone by adapting.",
     "rejection": "Share of wrong answers among the examples a defence accepts, against the share it rejects, as its "
-    "threshold moves. A useful defence falls steeply: it rejects what it would answer wrongly.",
+    "threshold moves. A useful defence falls steeply: it rejects what it would answer wrongly. Where the defence sees "
+    "perturbed examples beside as many clean ones, both shares are over the two together; those of the tables are over "
+    "the perturbed alone, and count a rejected example as answered wrongly.",
 }
 
 

@@ -52,12 +52,12 @@ def test_the_same_stored_result_draws_the_same_bytes_and_leaves_no_settings_behi
 
 def test_every_defence_and_attack_asked_for_is_named_and_no_other(figures) -> None:
     told = set(labels(figures["robustness"]))
-    assert {"dent", "urejectron", "no attack", "AutoAttack, transferred", "PGD, transferred"} < told
+    assert {"DENT", "URejectron", "no attack", "AutoAttack, transferred", "PGD, transferred"} < told
     assert {"FPA", "GMSA-AVG", "GMSA-MIN", "static model, AutoAttack"} < told
     assert "AutoAttack on the defence" not in told
-    assert {"FPA", "GMSA-AVG", "GMSA-MIN", "dent", "urejectron"} < set(labels(figures["iterations"]))
-    assert {"urejectron", "FPA", "no attack"} < set(labels(figures["rejection"]))
-    assert "dent" not in labels(figures["rejection"])
+    assert {"FPA", "GMSA-AVG", "GMSA-MIN", "DENT", "URejectron"} < set(labels(figures["iterations"]))
+    assert {"URejectron", "FPA, half clean", "no attack"} < set(labels(figures["rejection"]))
+    assert "DENT" not in labels(figures["rejection"])
 
 
 def test_the_line_of_the_static_model_says_under_which_attack() -> None:
@@ -87,11 +87,30 @@ def test_what_is_not_there_is_not_drawn(changes, how, drawn) -> None:
     assert set(draw(params, result(params, **how))) == drawn
 
 
+def test_where_clean_points_are_among_the_rejected_the_axis_says_so(whole, figures) -> None:
+    assert "half of all points perturbed, half clean" in labels(figures["rejection"])
+    alone = [one | {"clean_rejection_rate": None} for one in whole.series["rejection"]]
+    told = labels(draw(PARAMS, whole.model_copy(update={"series": {"rejection": alone}}))["rejection"])
+    assert {"FPA", "share wrong of the accepted"} < set(told)
+    assert not [label for label in told if "clean" in label]
+
+
+def test_a_defence_of_which_no_iteration_left_anything_has_no_empty_frame(whole) -> None:
+    rows = [
+        row | {"points": [point | {"score": 0.0, "best": 0.0} for point in row["points"]]}
+        for row in whole.series["iterations"]
+    ]
+    assert "iterations" not in draw(PARAMS, whole.model_copy(update={"series": {"iterations": rows}}))
+    rows[0]["points"][0]["score"] = 0.1
+    assert "iterations" in draw(PARAMS, whole.model_copy(update={"series": {"iterations": rows}}))
+
+
 def test_as_many_defences_as_may_be_asked_for_are_drawn_within_a_page() -> None:
     names = ["identity", "tent", "dent", "rmc", "dann", "tadv", "urejectron", "mine"]
     params = parameters(defences=names, attacks=[*ALL[1:], "defence_autoattack"])
     figures = draw(params, result(params, n=12, rejecting=frozenset({"urejectron", "mine"})))
-    assert set(names) < set(labels(figures["robustness"]))
-    assert set(names) < set(labels(figures["iterations"]))
+    told = {"static model", "TENT", "DENT", "RMC", "DANN", "TADV", "URejectron", "mine"}
+    assert told < set(labels(figures["robustness"]))
+    assert told < set(labels(figures["iterations"]))
     for svg in figures.values():
         assert float(ElementTree.fromstring(svg).attrib["width"].removesuffix("pt")) <= 13 * 72

@@ -47,7 +47,7 @@ def test_of_a_sound_audit_nothing_is_said() -> None:
 def test_a_failed_game_is_an_error_with_its_reason() -> None:
     found = by_code(doubts(parameters(), failed={game_of("dent", "fpa", 0): "answers are not finite."}))
     assert found["defence_failed"].severity == "error"
-    assert "dent failed under fpa: answers are not finite. These" in found["defence_failed"].message
+    assert "DENT failed under fpa: answers are not finite. These" in found["defence_failed"].message
     assert "repeat" not in found["defence_failed"].message.split(":")[0]
 
 
@@ -61,8 +61,8 @@ def test_games_that_failed_alike_are_told_together_and_others_apart() -> None:
     params = parameters(repeats=3)
     told = [flag.message for flag in doubts(params, failed=failed) if flag.code == "defence_failed"]
     assert len(told) == 2
-    assert told[0].startswith("dent failed without an attack (repeat 1), under fpa (repeat 0, 2): slow. ")
-    assert told[1].startswith("dent failed under gmsa_avg (repeat 1): NaN. ")
+    assert told[0].startswith("DENT failed without an attack (repeat 1), under fpa (repeat 0, 2): slow. ")
+    assert told[1].startswith("DENT failed under gmsa_avg (repeat 1): NaN. ")
 
 
 def test_a_long_reason_is_cut() -> None:
@@ -92,7 +92,7 @@ def test_the_interval_decides_whether_an_overestimate_is_told(low, is_flagged) -
 def test_a_defence_that_surely_does_harm_is_told_to_be_left_out() -> None:
     found = by_code(doubts(parameters(), n=400, rates=SOUND | {"dent:gmsa_min": 0.3}))
     assert found["worse_than_static"].severity == "warning"
-    assert "Under gmsa_min dent keeps" in found["worse_than_static"].message
+    assert "Under gmsa_min DENT keeps" in found["worse_than_static"].message
     assert "static model under transfer_autoattack" in found["worse_than_static"].message
 
 
@@ -131,7 +131,7 @@ def test_attacks_that_ran_out_of_time_want_more_of_it_and_not_to_be_asked_for_ag
     failed = {game_of("dent", "fpa", 0): "a round took longer than round_timeout_s, 5 s"}
     found = by_code(doubts(parameters(defences=["dent"], attacks=["transfer_pgd", "fpa"]), failed=failed))
     message = found["no_adaptive_attack"].message
-    assert "On dent every attack that knows the defence failed, for want of time. Raise round_timeout_s." in message
+    assert "On DENT every attack that knows the defence failed, for want of time. Raise round_timeout_s." in message
     assert "Ask for" not in message
 
 
@@ -144,10 +144,10 @@ def test_an_attack_that_cannot_be_run_on_a_defence_did_not_fail() -> None:
 
     found = by_code(doubts(params, rates=SOUND | {"defence_autoattack": 0.53}, change=leave_out))
     message = found["no_adaptive_attack"].message
-    assert message.startswith("On rmc defence_autoattack cannot be run")
+    assert message.startswith("On RMC defence_autoattack cannot be run")
     assert "Ask for fpa, gmsa_avg and gmsa_min." in message
     assert "failed" not in message
-    assert "On dent the only attack" in found["defence_not_simulated"].message
+    assert "On DENT the only attack" in found["defence_not_simulated"].message
 
 
 def test_where_every_example_errored_no_attack_failed() -> None:
@@ -159,7 +159,7 @@ def test_where_every_example_errored_no_attack_failed() -> None:
 def test_an_attack_on_the_static_model_knows_the_identity() -> None:
     assert doubts(parameters(defences=["identity"], attacks=WHOLE[:2])) == []
     (flag,) = doubts(parameters(defences=["identity", "tent"], attacks=WHOLE[:2]))
-    assert "On tent " in flag.message
+    assert "On TENT " in flag.message
 
 
 def test_an_adaptive_attack_that_surely_does_less_than_a_transfer_is_an_error() -> None:
@@ -167,7 +167,7 @@ def test_an_adaptive_attack_that_surely_does_less_than_a_transfer_is_an_error() 
     found = doubts(parameters(defences=["dent", "identity"]), n=400, rates=rates)
     (flag,) = [flag for flag in found if flag.code == "adaptive_weaker_than_transfer"]
     assert flag.severity == "error"
-    assert "which knows dent" in flag.message
+    assert "which knows DENT" in flag.message
 
 
 def test_an_adaptive_attack_that_may_do_less_by_chance_or_ties_is_no_error() -> None:
@@ -225,6 +225,20 @@ def test_examples_that_pgd_breaks_and_autoattack_does_not_are_counted(missed, se
     assert f"{missed} of 200 examples" in flag.message
 
 
+@pytest.mark.parametrize(
+    ("attacks", "is_flagged"),
+    [(["transfer_autoattack", "fpa"], True), (["defence_autoattack", "fpa"], True), (["transfer_pgd", "fpa"], False)],
+    ids=["transferred", "on the defence", "not asked for"],
+)
+def test_autoattack_without_square_is_noted(attacks, is_flagged) -> None:
+    found = by_code(
+        doubts(parameters(attacks=attacks, autoattack_queries=0), rates=SOUND | {"defence_autoattack": 0.53})
+    )
+    assert ("autoattack_without_square" in found) == is_flagged
+    assert all(flag.severity == "info" for flag in found.values())
+    assert "autoattack_without_square" not in by_code(doubts(parameters(attacks=attacks, autoattack_queries=1)))
+
+
 @pytest.mark.parametrize("attacks", [WHOLE[:1], WHOLE[1:2]], ids=["autoattack", "pgd"])
 def test_one_attack_on_the_static_model_is_compared_with_none(attacks) -> None:
     codes = {flag.code for flag in doubts(parameters(attacks=[*attacks, "fpa"]), static=(0.95, 0.5, 0.3))}
@@ -249,8 +263,8 @@ def test_numbers_that_vary_more_with_the_defender_than_with_the_examples_are_not
 
     (flag,) = doubts(parameters(repeats=3), change=alter)
     assert flag.code == "varies_between_repeats"
-    assert "dent under fpa" in flag.message
-    assert "tent" not in flag.message
+    assert "DENT under fpa" in flag.message
+    assert "TENT" not in flag.message
     assert doubts(parameters(repeats=3)) == []
 
 
@@ -258,7 +272,7 @@ def test_numbers_that_vary_more_with_the_defender_than_with_the_examples_are_not
 def test_a_defence_that_draws_random_numbers_wants_repeats(repeats, is_flagged) -> None:
     found = doubts(parameters(defences=["rmc", "dent"], repeats=repeats))
     assert [flag.code for flag in found] == ["one_repeat_of_a_randomised_defence"] * is_flagged
-    assert all("answers of rmc depend" in flag.message for flag in found)
+    assert all("answers of RMC depend" in flag.message for flag in found)
 
 
 def test_which_defences_draw_random_numbers_can_be_said() -> None:
@@ -270,7 +284,7 @@ def test_the_order_is_noted_for_those_who_adapt_batch_by_batch() -> None:
     params = parameters(defences=["dent", "dann", "identity"], order="adversarial", repeats=2)
     (flag,) = doubts(params)
     assert (flag.code, flag.severity) == ("adversarial_order", "info")
-    assert "batches of dent hold" in flag.message
+    assert "batches of DENT hold" in flag.message
     assert doubts(parameters(defences=["dann"], order="adversarial", repeats=2)) == []
 
 

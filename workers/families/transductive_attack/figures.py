@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from app.contracts.estimates import Estimate, Result, metric_name
 from app.contracts.families.transductive_attack import MODEL_SPACE, TransductiveAttackParams
+from workers.families.transductive_attack.names import called
 from workers.families.transductive_attack.sample import CLEAN
 from workers.stats.drawing import draw_figure
 
@@ -51,7 +52,10 @@ def draw(params: TransductiveAttackParams, result: Result) -> dict[str, str]:
             size=(width, HEIGHT),
         )
     simulated = [attack for attack in MODEL_SPACE if _of(result, ITERATIONS, attack)]
-    if simulated:
+    # Nothing but zeros is a frame with dots on its floor; the tables say as much.
+    if any(
+        point["score"] for attack in simulated for one in _of(result, ITERATIONS, attack) for point in one["points"]
+    ):
         drawn[ITERATIONS] = draw_figure(
             "transductive_attack iterations",
             "Accuracy of the simulated defence, by iteration of the attack",
@@ -63,7 +67,7 @@ def draw(params: TransductiveAttackParams, result: Result) -> dict[str, str]:
     if rejecting:
         drawn[REJECTION] = draw_figure(
             "transductive_attack rejection",
-            "Errors among the accepted, against the share rejected",
+            "Wrong answers among the accepted, against the share rejected",
             lambda axes: _rejection(axes, rejecting, result),
             columns=len(rejecting),
             size=(min(WIDEST, max(6.2, 3.4 * len(rejecting))), HEIGHT),
@@ -102,7 +106,7 @@ def _robustness(ax: Axes, params: TransductiveAttackParams, result: Result) -> N
         )
     for edge in range(1, len(defences)):
         ax.axvline(edge - 0.5, color="#d0d0d0", lw=0.8)
-    ax.set_xticks(range(len(defences)), defences)
+    ax.set_xticks(range(len(defences)), [_label(name) for name in defences])
     ax.grid(visible=False, axis="x")
     ax.set(ylabel="accuracy, 95 % interval", ylim=(0, 1), xlim=(-0.5, len(defences) - 0.5))
     ax.figure.legend(loc="outside lower center", ncols=4, fontsize=8)
@@ -121,7 +125,7 @@ def _iterations(axes: list[Axes], attacks: Sequence[str], defences: Sequence[str
             # What a marker's area shows: how often these images were sent. One never sent is a dot all the same.
             areas = [6 + 90 * point["selected"] / found["n"] for point in points]
             ax.plot(numbers, scores, color=colour, lw=1.1)
-            handles[name] = Line2D([], [], color=colour, lw=1.1, marker=marker, ms=5)
+            handles[_label(name)] = Line2D([], [], color=colour, lw=1.1, marker=marker, ms=5)
             ax.scatter(numbers, scores, areas, color=colour, marker=marker, alpha=0.85, lw=0, clip_on=False, zorder=3)
             best = [point["best"] for point in points]
             ax.plot(numbers, best, color=colour, lw=0.9, ls=":")
@@ -137,19 +141,27 @@ def _iterations(axes: list[Axes], attacks: Sequence[str], defences: Sequence[str
 
 def _rejection(axes: list[Axes], defences: Sequence[str], result: Result) -> None:
     handles: dict[str, Any] = {}
+    has_twins = any(found["clean_rejection_rate"] is not None for found in result.series[REJECTION])
     for ax, defence in zip(axes, defences, strict=True):
         for found in result.series[REJECTION]:
             if found["defence"] != defence:
                 continue
             label, colour, _ = ATTACKS[found["attack"]]
+            if found["clean_rejection_rate"] is not None:
+                label += ", half clean"
             (handles[label],) = ax.plot(
                 found["rejection_rate"], found["error_among_accepted"], color=colour, lw=1.4, marker=".", ms=3
             )
-        ax.set(title=defence, xlabel="share rejected", xlim=(0, 1), ylim=(0, 1))
-    axes[0].set_ylabel("errors among the accepted")
+        ax.set(title=_label(defence), xlabel="share rejected", xlim=(0, 1), ylim=(0, 1))
+    of = ";\nhalf of all points perturbed, half clean" if has_twins else ""
+    axes[0].set_ylabel(f"share wrong of the accepted{of}", fontsize=8)
     axes[0].figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles)), fontsize=8
     )
+
+
+def _label(defence: str) -> str:
+    return "static model" if defence == "identity" else called(defence)
 
 
 def _kept(result: Result, defence: str, attack: str) -> Estimate | None:

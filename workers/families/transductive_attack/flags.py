@@ -15,6 +15,7 @@ from app.contracts.families.transductive_attack import (
 )
 from workers.families import robust_accuracy
 from workers.families.protocol import Records
+from workers.families.transductive_attack.names import called, listed
 from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
 from workers.families.transductive_attack.static import make_autoattack
 
@@ -61,6 +62,7 @@ def doubt(
         *clean_accuracy_lost(games),
         *autoattack_weaker_than_pgd(games),
         *autoattack_doubted(params, done),
+        *autoattack_without_square(params),
         *selection_fell_back(games),
         *varies_between_repeats(games, estimates),
         *one_repeat(games, randomized),
@@ -82,8 +84,9 @@ def defence_failed(games: Games) -> list[Flag]:
             flag = _flag(
                 "defence_failed",
                 "error",
-                f"{defence} failed {told}: {reason[:REASON].rstrip('. ')}. These games have no numbers: what rests on "
-                "them alone is null, and where other repeats went through those count, which may flatter a defence "
+                f"{called(defence)} failed {told}: {reason[:REASON].rstrip('. ')}. These games have no numbers: what "
+                "rests on them alone is null, and where other repeats went through those count, which may flatter a "
+                "defence "
                 "that fails when it is hard pressed. The other games stand. Mend the defence or its hyper-parameters, "
                 "or give it more time (round_timeout_s), and submit again.",
             )
@@ -101,7 +104,7 @@ def overestimated(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]
         flag = _flag(
             "overestimated",
             "warning",
-            f"Under {gap.reference}, made on the static model, {defence} keeps {gap.reference_rate:.1%}; under "
+            f"Under {gap.reference}, made on the static model, {called(defence)} keeps {gap.reference_rate:.1%}; under "
             f"{gap.lowest}, which knows it, {gap.lowest_rate:.1%}. Transfer attacks overstate it by "
             f"{_points(gap.value)} (at least {_points(low)}): that part is robustness against those who do not know of "
             "the defence. Quote the lowest number, and compare defences by gain_over_static.",
@@ -120,7 +123,7 @@ def worse_than_static(games: Games, estimates: Mapping[str, Estimate]) -> list[F
         flag = _flag(
             "worse_than_static",
             "warning",
-            f"Under {gap.lowest} {defence} keeps {gap.lowest_rate:.1%}, the static model under {gap.reference} "
+            f"Under {gap.lowest} {called(defence)} keeps {gap.lowest_rate:.1%}, the static model under {gap.reference} "
             f"{gap.reference_rate:.1%}: with the defence the model is {_points(gap.value)} less robust (at least "
             f"{_points(-high)}). Adapting gives an attacker one more thing to turn. Serve the model without it.",
         )
@@ -142,7 +145,7 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
         alike: dict[tuple[str, str], list[str]] = {}
         for defence in unknown:
             alike.setdefault(_why_unknown(games, defence), []).append(defence)
-        told = " ".join(f"On {', '.join(names)} {why}. {remedy}" for (why, remedy), names in alike.items())
+        told = " ".join(f"On {listed(names)} {why}. {remedy}" for (why, remedy), names in alike.items())
         flag = _flag(
             "no_adaptive_attack",
             "warning",
@@ -154,7 +157,7 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
         flag = _flag(
             "defence_not_simulated",
             "warning",
-            f"On {', '.join(unsimulated)} the only attack that knows the defence is defence_autoattack. It takes the "
+            f"On {listed(unsimulated)} the only attack that knows the defence is defence_autoattack. It takes the "
             "batch apart while it runs, so the model it attacks is not the one that answers, and it is known to "
             "overestimate (DENT: 78.8 % against 59.6 % under gmsa_min). Ask for fpa, gmsa_avg and gmsa_min.",
         )
@@ -193,8 +196,10 @@ def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate
         flag = _flag(
             "adaptive_weaker_than_transfer",
             "error",
-            f"{gap.lowest}, which knows {defence}, leaves {gap.lowest_rate:.1%}; {gap.reference}, without knowing it, "
-            f"{gap.reference_rate:.1%}. Who knows a defence can do all that others can, so the attack was too weak: "
+            f"{gap.lowest}, which knows {called(defence)}, leaves {gap.lowest_rate:.1%}; {gap.reference}, without "
+            "knowing "
+            f"it, {gap.reference_rate:.1%}. Who knows a defence can do all that others can, so the attack was too "
+            "weak: "
             "short of steps or iterations, or plain PGD where AutoAttack gets further. Its numbers say nothing of an "
             "attacker who knows the defence, and that overestimate is negative is no sign of strength. Raise steps "
             "and iterations, see that step_size times steps exceeds epsilon, and submit again.",
@@ -219,8 +224,9 @@ def clean_accuracy_lost(games: Games) -> list[Flag]:
         flag = _flag(
             "clean_accuracy_lost",
             "warning",
-            f"Without an attack the accuracy of {defence} is {_points(lost[0])} below that of the static model (at "
-            f"least {_points(lost[1][0])}).{refused} What is paid on every example has to be weighed against what is "
+            f"Without an attack the accuracy of {called(defence)} is {_points(lost[0])} below that of the static model "
+            f"(at least {_points(lost[1][0])}).{refused} What is paid on every example has to be weighed against "
+            "what is "
             "gained under attack; see that its preset was made for this model and data, and that its batches are as "
             "large as it needs.",
         )
@@ -266,6 +272,21 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
     ]
 
 
+def autoattack_without_square(params: TransductiveAttackParams) -> list[Flag]:
+    """Note that AutoAttack was run without its one attack that needs no gradient."""
+    if params.autoattack_queries or not {"transfer_autoattack", "defence_autoattack"} & {*params.attacks}:
+        return []
+    return [
+        _flag(
+            "autoattack_without_square",
+            "info",
+            "AutoAttack was run without Square (autoattack_queries is 0), its one attack that needs no gradient: "
+            "where gradients mislead, its numbers are too high and nothing here would tell. They are not those of "
+            "standard AutoAttack; do not compare them with published ones. Leave autoattack_queries at 5000.",
+        )
+    ]
+
+
 def selection_fell_back(games: Games) -> list[Flag]:
     """Note how often an attacker found nothing better to send than the clean batch."""
     found = []
@@ -282,8 +303,10 @@ def selection_fell_back(games: Games) -> list[Flag]:
         flag = _flag(
             "selection_fell_back",
             "info",
-            f"In some rounds no iteration brought the simulated {defence} lower than the clean batch leaves it, and "
-            f"the clean batch was sent, as the authors' code does (share of examples: {', '.join(told)}). These were "
+            f"In some rounds no iteration brought the simulated {called(defence)} lower than the clean batch leaves "
+            "it, "
+            f"and the clean batch was sent, as the authors' code does (share of examples: {', '.join(told)}). These "
+            "were "
             "not attacked at all. Where it is often, the attack may be weak rather than the defence strong: raise "
             "steps, step_size or iterations.",
         )
@@ -303,7 +326,7 @@ def varies_between_repeats(games: Games, estimates: Mapping[str, Estimate]) -> l
                 continue
             chance = 2 * std.value / float(np.sqrt(len(outcomes.hits)))
             if chance > kept.high - kept.low:
-                told.append(f"{defence} under {attack} +-{_points(chance)}")
+                told.append(f"{called(defence)} under {attack} +-{_points(chance)}")
     if not told:
         return []
     return [
@@ -326,7 +349,7 @@ def one_repeat(games: Games, randomized: Collection[str]) -> list[Flag]:
         _flag(
             "one_repeat_of_a_randomised_defence",
             "info",
-            f"The answers of {', '.join(once)} depend on what the defender draws, and each game was played once. How "
+            f"The answers of {listed(once)} depend on what the defender draws, and each game was played once. How "
             "much the numbers vary with that is not known and in no interval (the paper found a standard deviation of "
             "1.6 to 2.1 points for RMC). Set repeats to 3 or more before comparing defences.",
         )
@@ -343,7 +366,7 @@ def adversarial_order(games: Games) -> list[Flag]:
             "adversarial_order",
             "info",
             "Examples came sorted by label within windows of two batches, as an attacker who decides the order would "
-            f"send them, so batches of {', '.join(moved)} hold few classes; without an attack too. Compare these "
+            f"send them, so batches of {listed(moved)} hold few classes; without an attack too. Compare these "
             "numbers with the natural order's of a second check: what differs is the price of trusting the order.",
         )
     ]
