@@ -1,8 +1,11 @@
 """What a report says where the attacks that know a defence were weak, or could not be run."""
 
+from datetime import timedelta
+
 import pytest
 
-from tests.reports import fabricated_defences
+from app.core.tables.base import utc_now
+from tests.reports import fabricated, fabricated_defences
 from tests.reports.conftest import Reports
 from tests.reports.fabricated_defences import TADV
 from tests.reports.test_transductive_attack import flag, told
@@ -58,3 +61,21 @@ def test_a_defence_that_no_attack_asked_for_can_be_run_on_has_a_report(reports: 
         assert "no attack that was asked for can be run on RMC. Ask for gmsa_avg and gmsa_min" in answered.text.replace(
             "\\_", "_"
         )
+
+
+@pytest.mark.parametrize(("n", "is_trusted"), [(24, False), (1000, True)], ids=["a handful", "many"])
+def test_no_flags_are_no_praise_of_numbers_that_show_nothing(reports: Reports, n: int, is_trusted: bool) -> None:
+    stored = reports.own(fabricated_defences.finished(reports.database, reports.store, {"tadv": TADV}, n=n))
+    page = reports.get(stored, "text/html").text
+    assert ("On 24 examples that says little" in page) != is_trusted
+    assert ("No flags: nothing speaks against trusting these numbers" in page) == is_trusted
+    assert ("No flags were raised: the numbers are what they say, and show no more" in page) != is_trusted
+
+
+def test_the_time_of_a_check_says_that_it_holds_waiting(reports: Reports) -> None:
+    stored = reports.own(fabricated_defences.finished(reports.database, reports.store, {"tadv": TADV}))
+    start = utc_now()
+    times = {"started_at": start, "finished_at": start + timedelta(seconds=89)}
+    fabricated.change(reports.database, stored, check=times)
+    page = reports.get(stored, "text/html").text
+    assert "89.0 s from its first step to its end, waiting for other audits included" in page
