@@ -12,17 +12,18 @@ from pydantic import BaseModel
 
 from app.cli.embedded import embedded
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
-from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
+from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file, unknown_policy
 from app.cli.outputs import Outputs, output_options
 from app.cli.progress import progress_display, say
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
 from app.cli.verdicts import print_estimate, print_judgement
-from app.client import Client, ClientError, NotJudgedError, WaitTimeoutError
+from app.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from app.contracts.audits import AuditRead
 from app.contracts.policies import GateFile, Policy
 from app.contracts.states import ModelState
+from app.gates import presets
 
 CHECKED_S = 60
 """How long a model is waited for to be checked; after that it is audited all the same, and what it takes not told."""
@@ -114,6 +115,8 @@ def _run(options: dict[str, Any]) -> Exit:
     if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):
         raise BadRequestError(f"{ask.model} and {ask.data} are to be found on a service: give --server, or --home")
     # What can be told to be wrong is told before anything is started.
+    if options["home"] is None and isinstance(ask.policy, str) and ask.policy not in presets.POLICIES:
+        raise unknown_policy(ask.policy)
     prepared = _prepared(ask, None)
     require_worker_extra()
     with embedded(options["home"], workers=options["workers"], say=say) as url, Client(url) as client:
@@ -177,6 +180,7 @@ def _judged(
     outputs: Outputs,
     waiting: dict[str, float],
 ) -> Exit:
+    _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
     checks = ask.checks or default_checks(_policy(ask, client), task, say)
@@ -223,6 +227,17 @@ def _upload_data(ask: Ask, client: Client, prepared: Prepared | None) -> str:
         return ask.data
     say(f"Sending data {prepared.manifest['name']} {prepared.manifest['version']}")
     return client.add_dataset(prepared.source, prepared.manifest).id
+
+
+def _look_up_policy(ask: Ask, client: Client) -> None:
+    """Refuse a name no policy has before a model is sent for it."""
+    if isinstance(ask.policy, Policy):
+        return
+    try:
+        client.policy(ask.policy)
+    except ProblemResponseError as error:
+        # 422: nothing can be called that.
+        raise unknown_policy(ask.policy) if error.status in (404, 422) else error from error
 
 
 def _policy(ask: Ask, client: Client) -> Policy:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from app.cli.exits import BadRequestError
 from app.contracts.families import TASKS, CheckParams, params_contract
 from app.contracts.policies import GateFile, Policy, parse_metric
+from app.gates import presets
 from app.gates.documents import YamlError, yaml_to_json
 
 T = TypeVar("T")
@@ -25,6 +26,16 @@ def is_file(policy: str) -> bool:
     (True, False, False)
     """
     return policy.endswith(_FILES) or "/" in policy or Path(policy).is_file()
+
+
+def unknown_policy(name: str) -> BadRequestError:
+    """Return what a name that no policy has is refused with.
+
+    >>> print(unknown_policy("stricct"))
+    there is no policy 'stricct': give lenient, standard, strict, or a file (.yaml, .yml, .json)
+    """
+    shipped = ", ".join(presets.POLICIES)
+    return BadRequestError(f"there is no policy {name!r}: give {shipped}, or a file ({', '.join(_FILES)})")
 
 
 def read_gate_file(path: Path) -> GateFile:

@@ -164,6 +164,7 @@ def test_a_shipped_policy_comes_without_checks_and_the_default_is_told(run: Run,
     [
         (("--model", "none", "--data", "digits.npz", "--policy", "policy.yaml"), "none: there is no such file"),
         (("--model", "model", "--data", "digits.npz", "--policy", "none.yaml"), "none.yaml cannot be read"),
+        (("--model", "model", "--data", "digits.npz", "--policy", "stricct"), "give lenient, standard, strict, or a f"),
         (("--model", "mdl_1", "--data", "digits.npz", "--policy", "policy.yaml"), "give --server, or --home"),
         (("--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--junit", "model"), "model"),
         (
@@ -176,7 +177,7 @@ def test_a_shipped_policy_comes_without_checks_and_the_default_is_told(run: Run,
         ),
         (("--model", "model", "--data", "digits.npz"), "Missing option '--policy'"),
     ],
-    ids=["no-model", "no-policy-file", "stored-without-service", "output", "address", "both", "option"],
+    ids=["no-model", "no-policy-file", "no-policy", "stored-without-service", "output", "address", "both", "option"],
 )
 def test_what_cannot_be_asked_ends_with_2_before_anything_is_started(
     repository: Path, arguments: tuple[str, ...], told: str
@@ -184,6 +185,15 @@ def test_what_cannot_be_asked_ends_with_2_before_anything_is_started(
     refused = CliRunner().invoke(main, ["gate", *arguments], catch_exceptions=False)
     assert refused.exit_code == 2, refused.output
     assert told in refused.stderr
+
+
+def test_a_policy_nobody_stored_is_told_before_anything_is_sent(run: Run, client: Client) -> None:
+    for name in ("stricct", "Strict", "release@2"):
+        refused = run("gate", "--model", "model", "--data", "digits.npz", "--policy", name)
+        assert refused.exit_code == 2
+        assert f"there is no policy '{name}': give lenient, standard, strict, or a file" in refused.stderr
+        assert "Sending" not in refused.stderr
+    assert list(client.models()) == []
 
 
 def test_a_home_and_a_server_exclude_each_other(repository: Path) -> None:
