@@ -15,6 +15,7 @@ from app.cli import main
 from app.cli.audits import described
 from app.cli.exits import MEANINGS, OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.exits import BadRequestError as BadRequest
+from app.cli.gate import _told
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
 from app.cli.outputs import Outputs
 from app.cli.verdicts import print_estimate, print_judgement
@@ -260,3 +261,13 @@ def test_an_audit_that_ended_without_its_verdict_could_not_be_run_and_does_not_g
     assert done.exit_code == Exit.COULD_NOT_RUN
     assert "not judged" in done.stderr
     assert "goes on" not in done.stderr
+
+
+@pytest.mark.parametrize("verdict", ["passed", "failed", "inconclusive", "errored"])
+def test_whoever_asked_for_a_file_and_got_none_does_not_find_the_build_green(verdict: Any) -> None:
+    source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
+    judgement = Judgement(verdict=verdict, headline="Told.", rules=[], policy=source)
+    audit: Any = SimpleNamespace(id="aud_1", checks=[], error=None, judgement=judgement)
+    assert _told(audit, is_all_written=True) == OF_VERDICT[verdict]
+    lost = _told(audit, is_all_written=False)
+    assert lost == (Exit.COULD_NOT_RUN if verdict == "passed" else OF_VERDICT[verdict])
