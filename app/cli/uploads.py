@@ -24,6 +24,7 @@ MANIFEST = "manifest.json"
 _SAFETENSORS = ".safetensors"
 # Of a Hugging Face folder, what the service reads; weights in other formats and code it would refuse.
 _WANTED = frozenset({".json", ".txt", ".model", ".jinja", ".vocab", _SAFETENSORS})
+_PICKLED = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
 _TEXT = "text-classification"
 _HEAD_BYTES = 2**20
 
@@ -73,6 +74,8 @@ def prepare_model(
         return Prepared(_named(manifest, path.stem, version, None), None)
     if path.is_dir():
         return _model_folder(path, version, for_task, say)
+    if path.suffix in _PICKLED:
+        raise _pickled(path)
     manifest_path = _manifest_beside(path, is_model=True)
     if manifest_path is None:
         raise BadRequestError(
@@ -174,6 +177,9 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
         source: Source = FolderArchive(f"{name}.tar", files)
         return Prepared(_named(manifest, name, version, source), source)
     weights = [one for one in _files(folder) if one.suffix == _SAFETENSORS]
+    pickled = [one for one in _files(folder) if one.suffix in _PICKLED]
+    if pickled and not weights:
+        raise _pickled(*pickled)
     if not manifest or len(weights) != 1:
         found = ", ".join(one.name for one in weights) or "none"
         raise BadRequestError(
@@ -181,6 +187,14 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
             f"{_SAFETENSORS} file (there: {found}), or be a Hugging Face folder with config.json"
         )
     return Prepared(_named(manifest, name, version, weights[0]), weights[0])
+
+
+def _pickled(*paths: Path) -> BadRequestError:
+    named = ", ".join(map(str, paths))
+    return BadRequestError(
+        f"{named}: pickle is never loaded, since it can run code: save the weights as {_SAFETENSORS}, in PyTorch with "
+        '`safetensors.torch.save_file(model.state_dict(), "model.safetensors")`'
+    )
 
 
 def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> None:

@@ -139,6 +139,17 @@ def test_what_is_no_model_is_refused_with_what_one_is(tmp_path: Path, name: str)
         prepared(path)
 
 
+@pytest.mark.parametrize("name", ["model.pt", "pytorch_model.bin", "forest.pkl"])
+@pytest.mark.parametrize("is_folder_given", [False, True], ids=["file", "folder"])
+def test_pickled_weights_are_refused_with_the_format_to_save_them_in(
+    tmp_path: Path, name: str, is_folder_given: bool
+) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"name": "m", "architecture": {"kind": "layers"}}))
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(BadRequestError, match=rf"{name}: pickle is never loaded.* save the weights as \.safetensors"):
+        prepared(tmp_path if is_folder_given else tmp_path / name)
+
+
 def test_an_endpoint_is_its_manifest(tmp_path: Path) -> None:
     manifest = tmp_path / "reviews.json"
     manifest.write_text(json.dumps({"task": TEXTS, "architecture": {"kind": "endpoint", "url": "https://x.example"}}))
