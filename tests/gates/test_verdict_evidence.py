@@ -120,6 +120,12 @@ def test_among_many_rules_examples_that_are_all_alike_must_be_more(bound: float,
     assert 14 * p_value(first.judged, bound, "max") <= ALPHA
 
 
+def test_ends_that_nobody_says_how_they_were_made_are_no_interval() -> None:
+    told = Estimate(value=0.2, low=0.1, high=0.3, n=100, method="none")
+    found = outcome(audited(check({"mus_worst": told})), {"metric": MUS, "max": 0.5, "undecided": "pass"})
+    assert (found.outcome, found.counts_as) == ("inconclusive", "inconclusive")
+
+
 def test_only_bootstrap_intervals_are_widened() -> None:
     for method in ("clopper-pearson", "paired", "mover", "exact"):
         found = Estimate(value=0.2, low=0.1, high=0.3, n=9, method=method)
