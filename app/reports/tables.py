@@ -133,7 +133,7 @@ def _tables(keys: tuple[str, ...], title: str, group: list[ReportEstimate]) -> l
     told = [split_name(estimate.name)[1] for estimate in group]
     values = {key: list(dict.fromkeys(one[key] for one in told)) for key in keys}
     varying = [key for key in keys if len(values[key]) > 1] or list(keys[:1])
-    fixed = ", ".join(f"{key} {value_words(key, values[key][0])}" for key in keys if key not in varying)
+    fixed = ", ".join(_of(key, values[key][0]) for key in keys if key not in varying)
     if len(varying) < 2:
         return [_by_metric(varying[0] if varying else "", title, fixed, group)]
     is_long = len(values[varying[0]]) <= MOST_COLUMNS < len(values[varying[1]])
@@ -212,6 +212,12 @@ def _by_metric(key: str, title: str, fixed: str, group: list[ReportEstimate]) ->
         ],
         basis=basis,
     )
+
+
+def _of(key: str, value: str) -> str:
+    """Return what all numbers of a table are of; under a title that says attack, an attack is its name."""
+    told = value_words(key, value)
+    return told if key == "attack" else f"{key} {told}"
 
 
 def _described(name: str, estimate: ReportEstimate, basis: str) -> str:
