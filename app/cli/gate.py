@@ -17,7 +17,7 @@ from app.cli.outputs import Outputs, output_options
 from app.cli.progress import progress_display, say
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
-from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
+from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model, telling_where
 from app.cli.verdicts import print_estimate, print_judgement
 from app.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from app.contracts.audits import AuditRead
@@ -226,7 +226,8 @@ def _upload_data(ask: Ask, client: Client, prepared: Prepared | None) -> str:
     if prepared is None or prepared.source is None:
         return ask.data
     say(f"Sending data {prepared.manifest['name']} {prepared.manifest['version']}")
-    return client.add_dataset(prepared.source, prepared.manifest).id
+    with telling_where(Path(ask.data), ask.data_manifest, prepared.task):
+        return client.add_dataset(prepared.source, prepared.manifest).id
 
 
 def _look_up_policy(ask: Ask, client: Client) -> None:

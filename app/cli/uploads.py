@@ -7,14 +7,15 @@ the same again), task and labels of a Hugging Face folder, columns of their usua
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.cli.exits import BadRequestError
 from app.cli.folder_archive import FolderArchive
-from app.client import Source
+from app.client import ProblemResponseError, Source
 from app.contracts.datasets import COLUMNS
 from app.contracts.targets import IMAGES
 from app.core.inspection.errors import InspectionError
@@ -123,6 +124,31 @@ def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
     columns = _columns(path)
     by_length = sorted(COLUMNS.items(), key=lambda pair: -len(pair[1]))
     return next((task for task, wanted in by_length if task != IMAGES and columns.issuperset(wanted)), None)
+
+
+@contextmanager
+def telling_where(path: Path, manifest_path: Path | None, task: str | None) -> Iterator[None]:
+    """Add to a refusal of what is said about data where it is said here: nobody at a command line sends a manifest.
+
+    Args:
+        path: The data.
+        manifest_path: As :func:`prepare_data` was given it.
+        task: What they are for.
+
+    Raises:
+        BadRequestError: The refusal, and where to mend it.
+    """
+    try:
+        yield
+    except ProblemResponseError as error:
+        pointers = [str(one.get("pointer", "")) for one in error.problem.get("errors") or []]
+        if not any(one.startswith("/manifest") for one in pointers):
+            raise
+        found = manifest_path or _manifest_beside(path, is_model=False)
+        where = f"in {found}" if found else f"in {path}.{MANIFEST}, or in a file given by --data-manifest"
+        wanted = {"columns": {column: "NAME" for of, columns in COLUMNS.items() if of == task for column in columns}}
+        example = f": {json.dumps(wanted)}" if any("/columns" in one for one in pointers) else ""
+        raise BadRequestError(f"{error}\nSay it {where}{example}") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import select
@@ -194,6 +196,18 @@ def test_a_policy_nobody_stored_is_told_before_anything_is_sent(run: Run, client
         assert f"there is no policy '{name}': give lenient, standard, strict, or a file" in refused.stderr
         assert "Sending" not in refused.stderr
     assert list(client.models()) == []
+
+
+def test_columns_of_other_names_are_refused_with_the_file_that_says_which(run: Run, repository: Path) -> None:
+    pq.write_table(pa.table({"pixels": [b"1", b"2"], "digit": [1, 2]}), repository / "digits.parquet")
+    gate = ("gate", "--model", "model", "--data", "digits.parquet", "--policy", "standard", "--timeout", 0)
+    refused = run(*gate)
+    assert refused.exit_code == 2, refused.output
+    assert "/manifest/columns/image: " in refused.stderr
+    wanted = '{"columns": {"image": "NAME", "label": "NAME"}}'
+    assert f"Say it in digits.parquet.manifest.json, or in a file given by --data-manifest: {wanted}" in refused.stderr
+    (repository / "columns.json").write_text(json.dumps({"columns": {"image": "picture", "label": "digit"}}))
+    assert "\nSay it in columns.json: " in run(*gate, "--data-manifest", "columns.json").stderr
 
 
 def test_a_home_and_a_server_exclude_each_other(repository: Path) -> None:
