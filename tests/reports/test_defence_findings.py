@@ -54,9 +54,11 @@ def test_what_the_attackers_selection_chose_is_told() -> None:
 
 def test_repeats_are_told_with_their_spread() -> None:
     assert (
-        "Over 5 repeats with other private randomness, what TADV keeps varies by a standard deviation of 1.6 points at "
-        "most, under transferred AutoAttack."
+        "Over 5 repeats, in each of which attacks and defence drew anew, what TADV keeps varies by a standard "
+        "deviation of 1.6 points at most, under transferred AutoAttack."
     ) in findings(stds=0.016, asked={"repeats": 5})
+    still = findings({"dent": DENT}, stds=0.016, asked={"repeats": 5})
+    assert "in each of which the attacks drew anew, what DENT keeps varies" in still
     assert "Each game was played once" in findings()
     assert "Each game was played once" not in findings(stds=0.016, asked={"repeats": 5})
 
@@ -88,6 +90,21 @@ def test_an_attack_that_cannot_be_run_on_a_defence_is_no_failure_of_it() -> None
     failed = told(games, counts={f"failed{named}": 1, f"repeats{named}": 0})
     assert failed.standing == "unproven"
     assert "TADV has no numbers under AutoAttack on the defence." in " ".join(failed.findings)
+
+
+def test_what_holds_of_several_defences_is_said_once() -> None:
+    games = {name: {**TADV, "defence_autoattack": None} for name in ("tadv", "rmc", "dann")}
+    named = [f"[defence={name},attack=defence_autoattack]" for name in games]
+    said = findings(games, counts={f"{of}{one}": 0 for one in named for of in ("failed", "repeats")})
+    assert "AutoAttack cannot be run on TADV, RMC and DANN themselves: a defence that remembers" in said
+    assert said.count("AutoAttack cannot be run on") == 1
+
+
+def test_of_a_failed_game_the_reason_is_told_and_not_the_flag_again() -> None:
+    message = "TADV failed under fpa: NaN. These games have no numbers: what rests on them alone is null."
+    said = findings(flags=[{"code": "defence_failed", "severity": "error", "message": message}])
+    assert "Why a game has no numbers: TADV failed under fpa: NaN." in said
+    assert "rests on them" not in said
 
 
 def test_what_is_not_claimed_is_said() -> None:
@@ -124,6 +141,11 @@ def test_more_attacks_than_fit_a_page_are_rows() -> None:
     table = tables({"dent": DENT, "rmc": RMC})["robustness"]
     assert table.columns == ["DENT", "RMC"]
     assert [row.heading for row in table.rows][-1] == "GMSA-MIN"
+
+
+def test_one_attack_is_said_once() -> None:
+    found = tables({"dent": {"transfer_pgd": 0.6}, "rmc": {"transfer_pgd": 0.5}}, stds=0.01)
+    assert found["Under attack: transferred PGD"].columns == ["DENT", "RMC"]
 
 
 def test_one_defence_is_said_once() -> None:

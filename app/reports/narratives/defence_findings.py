@@ -1,6 +1,6 @@
 """What was found of test-time defences, a sentence each: what they keep, what attackers chose, what is not claimed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from app.contracts.estimates import Estimate, Result
@@ -9,6 +9,12 @@ from app.reports.narratives.defences import CLEAN, REFERENCE, Defended, asked, c
 from app.reports.numbers import percent, points
 from app.reports.tables import value_words
 from app.reports.words import enumerate_words
+
+DETERMINISTIC = frozenset({"identity", "tent", "dent"})
+"""Shipped defences that draw nothing: what varies over repeats are the attacks on them."""
+
+_UNMENDED = " These games have no numbers: "
+"""From here on a flag of a failed game says what it says of every other."""
 
 
 def static_findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
@@ -30,11 +36,6 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
         yield f"{start} is right on {in_percent(defence.clean)} of {defence.clean.n:,} examples, unattacked."
     if defence.failed:
         yield f"{start} has no numbers {missing(defence)}."
-    if defence.unplayed:
-        yield (
-            f"AutoAttack cannot be run on {name} itself: a defence that remembers, or trains on its whole sample, is "
-            "not one model that could be asked thousands of times."
-        )
     if lowest is not None:
         kept = [f"{_briefly(estimate)} under {value_words('attack', one)}" for one, estimate in defence.under.items()]
         strongest = f" The strongest was {value_words('attack', lowest[0])}." if len(kept) > 1 else ""
@@ -51,9 +52,10 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
     yield from _selection(result, defence)
     if defence.spread:
         attack, widest = max(defence.spread.items(), key=lambda pair: number_of(pair[1]))
+        drew = "the attacks" if defence.name in DETERMINISTIC else "attacks and defence"
         yield (
-            f"Over {asked(params, 'repeats')} repeats with other private randomness, what {name} keeps varies by a "
-            f"standard deviation of {points(widest.value)} at most, under {value_words('attack', attack)}."
+            f"Over {asked(params, 'repeats')} repeats, in each of which {drew} drew anew, what {name} keeps varies by "
+            f"a standard deviation of {points(widest.value)} at most, under {value_words('attack', attack)}."
         )
     refused = {one: share for one, share in defence.rejected.items() if number_of(share) > 0}
     if refused:
@@ -91,11 +93,18 @@ def _briefly(estimate: Estimate) -> str:
     return f"{percent(estimate.value)} [{low}, {high}]"
 
 
-def limit_findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
-    """Say what the numbers do not claim."""
+def limit_findings(result: Result, params: Mapping[str, Any], defences: Iterable[Defended]) -> Iterator[str]:
+    """Say what the numbers do not claim, and once for all defences what holds of several."""
+    unplayed = [defence.told for defence in defences if defence.unplayed]
+    if unplayed:
+        itself = "itself" if len(unplayed) == 1 else "themselves"
+        yield (
+            f"AutoAttack cannot be run on {enumerate_words(unplayed)} {itself}: a defence that remembers, or trains on "
+            "its whole sample, is not one model that could be asked thousands of times."
+        )
     for flag in result.flags:
         if flag.code == "defence_failed":
-            yield f"Why a game has no numbers: {flag.message}"
+            yield f"Why a game has no numbers: {flag.message.partition(_UNMENDED)[0]}"
     for row in result.series.get("followed") or []:
         yield str(row["says"])
     yield "Numbers under attack are upper bounds: an attack that nobody has tried may leave less."

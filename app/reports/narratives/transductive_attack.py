@@ -174,7 +174,9 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
         findings += [told for one, _, told in judged if one is defence and one is not worst]
         findings += defence_findings(result, params, defence)
     others = f" It is the least favourable of {len(judged)} defences." if len(judged) > 1 else ""
-    return Answer(standing=standing, headline=headline + others, findings=[*findings, *limit_findings(result, params)])
+    return Answer(
+        standing=standing, headline=headline + others, findings=[*findings, *limit_findings(result, params, defences)]
+    )
 
 
 def _surely_added(defence: Defended) -> float:
@@ -268,7 +270,11 @@ def _proof(defence: Defended, limits: list[Flag]) -> tuple[Standing, str]:
     elif number_of(extra) > SMALL_OVERESTIMATE or "overestimated" in codes:
         buts.append(f"attacks made on the static model make it look {change(extra)} better than it is")
     elif at_most(extra) > SMALL_OVERESTIMATE:
-        buts.append(f"attacks made on the static model may make it look {points(at_most(extra))} better than it is")
+        measured = f"measured: {points(extra.value)}"
+        buts.append(
+            f"attacks made on the static model may make it look up to {points(at_most(extra))} better than it is "
+            f"({measured})"
+        )
     own = defence.under.get("defence_autoattack")
     if own is not None and (more := number_of(own) - number_of(lowest[1])) > SMALL_OVERESTIMATE:
         buts.append(f"AutoAttack on the defence itself makes it look {points(more)} better than it is")
