@@ -47,6 +47,7 @@ class Ask:
         options: Of the audit: ``samples``, ``seed``, ``baseline``.
         data_manifest: What is said about the data.
         model_version: Goes before that of the model's manifest.
+        timeout_s: Patience in all; None for all of it.
         deadline: When patience ends, by the monotonic clock.
         cancels: Whether an audit that is not waited for is cancelled.
         estimates_only: Whether to stop before anything is spent.
@@ -59,6 +60,7 @@ class Ask:
     options: dict[str, Any]
     data_manifest: Path | None
     model_version: str | None
+    timeout_s: float | None
     deadline: float | None
     cancels: bool
     estimates_only: bool
@@ -139,6 +141,7 @@ def _asked(options: dict[str, Any]) -> Ask:
         options={name: value for name, value in chosen.items() if value is not None},
         data_manifest=options["data_manifest"],
         model_version=options["model_version"],
+        timeout_s=timeout_s,
         deadline=None if timeout_s is None else time.monotonic() + timeout_s,
         cancels=not options["no_cancel"],
         estimates_only=options["estimate_only"],
@@ -195,9 +198,12 @@ def _judged(
     except NotJudgedError as error:
         outputs.write(client, audit.id)
         raise CouldNotRunError(str(error)) from error
-    except WaitTimeoutError as error:
-        say(str(error))
+    except WaitTimeoutError:
+        headline = f"Timed out after {ask.timeout_s:g} s (--timeout)."
+        say(headline)
         _give_up(ask, client, audit.id, outputs)
+        # Below a verdict that knows only of a cancelled audit.
+        click.echo(headline)
         return Exit.TIMED_OUT
     except KeyboardInterrupt:
         if ask.cancels:

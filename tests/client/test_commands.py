@@ -122,6 +122,10 @@ def test_a_remote_gate_that_runs_out_of_time_cancels_and_writes_what_there_is(
     assert ended.exit_code == 5, ended.output
     assert "time on one worker: unknown" in ended.stderr
     assert "errored" in ended.stdout
+    for told in (ended.stdout, ended.stderr):
+        assert "Timed out after 2 s (--timeout).\n" in told
+    assert ended.stdout.endswith("Timed out after 2 s (--timeout).\n")
+    assert "after 0 s" not in ended.stderr
     (audit,) = client.audits()
     assert (audit.state, audit.verdict) == ("cancelled", "errored")
     assert ElementTree.parse(repository / "junit.xml").find(".//error") is not None
