@@ -156,7 +156,7 @@ def _rejection(axes: list[Axes], defences: Sequence[str], result: Result) -> Non
     of = ";\nhalf of all points perturbed, half clean" if has_twins else ""
     axes[0].set_ylabel(f"share wrong of the accepted{of}", fontsize=8)
     axes[0].figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles)), fontsize=8
+        handles.values(), handles.keys(), loc="outside lower center", ncols=min(2, len(handles)), fontsize=8
     )
 
 
