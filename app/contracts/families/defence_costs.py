@@ -1,4 +1,7 @@
-"""What adapting costs, by shipped defence: upper bounds, in passes of a network like the audited one."""
+"""What adapting costs, by shipped defence: upper bounds, in passes of a network like the audited one.
+
+A network a defence trains for itself counts as one like that, but for a ResNet-18, which dwarfs most that are audited.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +26,21 @@ _SMALL: dict[str, dict[str, int]] = {
 }
 """At least what ``workers.defences`` has, which a test holds them to; `mnist` and `cifar10` count alike."""
 
+RESNET18 = 10
+"""Passes one of a ResNet-18 counts as: on a core, 9 of a ResNet-20 and 24 of LeNet, at 32x32 and at 8x8 pixels."""
+
+_RESNET18: dict[str, tuple[str, ...]] = {"dann": ("cifar10",), "urejectron": ("mnist", "cifar10")}
+"""Presets that train one."""
+
+
+def is_module(name: str, changes: Settings) -> bool:
+    """Tell whether AutoAttack can be run on a defence itself; one that is not shipped is held to be such.
+
+    >>> is_module("rmc", {}), is_module("tent", {"is_episodic": True})
+    (False, True)
+    """
+    return name not in _PAPER or name == "dent" or (name == "tent" and bool(changes.get("is_episodic", False)))
+
 
 def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, training: int) -> int:
     """Return the forward and backward passes of adapting to a sample once.
@@ -44,12 +62,18 @@ def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, tra
             return samples * 2 * of["epochs"] * min(of["neighbours"], training)
         case "dann":
             # As many examples of either domain, and as many steps as the smaller has batches.
-            return 2 * of["epochs"] * min(samples, training)
+            return 2 * of["epochs"] * min(samples, training) * _weight(name, preset, changes)
         case "tadv":
             return of["epochs"] * training * (of["attack_steps"] + 2)
         case "urejectron":
-            return 4 * of["epochs"] * samples
+            # The training data, and the points before and after they were perturbed.
+            return of["epochs"] * (training + 2 * samples) * _weight(name, preset, changes)
     return 0
+
+
+def _weight(name: str, preset: str, changes: Settings) -> int:
+    network = changes.get("network", "resnet18" if preset in _RESNET18[name] else None)
+    return RESNET18 if network == "resnet18" else 1
 
 
 def passes_to_begin(name: str, preset: str, changes: Settings, training: int) -> int:

@@ -9,7 +9,7 @@ from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
 from app.contracts.families import defence_params
 from app.contracts.families.costs import Passes
-from app.contracts.families.defence_costs import RUNS, passes_to_adapt, passes_to_begin
+from app.contracts.families.defence_costs import RUNS, is_module, passes_to_adapt, passes_to_begin
 from app.contracts.families.defence_params import DefenceParams
 from app.contracts.families.robust_accuracy import RobustAccuracyParams
 from app.contracts.families.rules import all_different, fits_its_norm
@@ -106,29 +106,40 @@ class TransductiveAttackParams(Request):
         """
         ball = {"norm": self.norm, "epsilon": self.epsilon}
         auto = RobustAccuracyParams.model_validate({**ball, "queries": self.autoattack_queries}).passes(samples)
-        forward, backward = auto.forward + 3 * samples, auto.backward + samples * self.steps
+        forward, backward = 3 * samples, 0
+        if "transfer_autoattack" in self.attacks:
+            forward, backward = forward + auto.forward, backward + auto.backward
+        if "transfer_pgd" in self.attacks:
+            backward += samples * self.steps
         training = sizes.get("training_dataset", 0)
         for defence in self.defences:
             settings = (defence.name, defence.preset, defence.settings)
             adapting = passes_to_adapt(*settings, samples, training)
             beginning = passes_to_begin(*settings, training)
             games = (beginning + adapting) * (1 + sum(attack not in MODEL_SPACE for attack in self.attacks))
+            forward += self.repeats * 2 * samples * (1 + len(self.attacks))
             for attack in self.attacks:
                 if attack in MODEL_SPACE:
-                    # T + 1 models to attack, the one the last attack induces, and the defender's own.
-                    games += beginning + (self.iterations + 3) * adapting
-                    games += RUNS.get(defence.name, 1) * self._passes_of_attack(attack, samples)
-                elif attack == "defence_autoattack":
+                    # To clean points, T + 1 times to attacked ones, to those chosen, and the defender's own.
+                    games += beginning + (self.iterations + 4) * adapting
+                    runs = RUNS.get(defence.name, 1)
+                    games += runs * self._passes_of_attack(attack, samples)
+                    # Where a run begins and ends, on each model, and for the least of them a look at all.
+                    looks = 2 + (self.steps if attack == "gmsa_min" else 0)
+                    forward += self.repeats * runs * samples * looks * sum(range(1, self.iterations + 2))
+                elif attack == "defence_autoattack" and is_module(defence.name, defence.settings):
                     forward, games = forward + self.repeats * auto.forward, games + auto.backward
+                    # It adapts anew at every pass.
+                    games += (auto.forward + auto.backward) * adapting // samples
             backward += self.repeats * games
         return Passes(forward, backward)
 
     def _passes_of_attack(self, attack: AttackName, samples: int) -> int:
         """Return the passes of the iterations of one attack in model space, each one run."""
-        once = samples * self.steps * (self.iterations + 1)
         # Iteration i is on i + 1 models; the minimum takes i + 1 times the steps on top.
-        models = (self.iterations + 2) / 2
-        return int(once * {"fpa": 1, "gmsa_avg": models, "gmsa_min": models * models}[attack])
+        models = range(1, self.iterations + 2)
+        counts = {"fpa": len(models), "gmsa_avg": sum(models), "gmsa_min": sum(count * count for count in models)}
+        return samples * self.steps * counts[attack]
 
     def references(self) -> dict[str, str]:
         """Return the id of the training dataset by the parameter that names it."""

@@ -6,8 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from app.contracts.families import defence_costs
-from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
-from workers.defences.registry import find_plugin
+from app.contracts.families.transductive_attack import SHIPPED, TransductiveAttackParams, game_of
+from tests.defences import builders
+from tests.families.in_memory import run_check
+from workers.defences.registry import find_plugin, make_defence
+from workers.families.transductive_attack.family import FAMILY
+from workers.families.transductive_attack.rules import is_playable
 
 
 def parameters(**changes: Any) -> TransductiveAttackParams:
@@ -49,7 +53,10 @@ def test_more_of_anything_costs_more() -> None:
     plain = parameters(attacks=["fpa"]).passes(100, {})
     assert parameters(attacks=["gmsa_avg"]).passes(100, {}).backward > plain.backward
     assert parameters(attacks=["fpa"], repeats=2).passes(100, {}).backward > plain.backward
-    assert parameters(attacks=["fpa"], autoattack_queries=0).passes(100, {}).forward < plain.forward
+    sent = parameters(attacks=["transfer_autoattack", "fpa"])
+    assert sent.passes(100, {}).backward > plain.backward
+    without_square = sent.model_copy(update={"autoattack_queries": 0})
+    assert without_square.passes(100, {}).forward < sent.passes(100, {}).forward
 
 
 def test_each_defence_costs_what_it_trains_and_no_other() -> None:
@@ -76,6 +83,77 @@ def test_costs_are_counted_with_the_hyper_parameters_of_the_defences(name: str, 
 def test_a_change_of_a_hyper_parameter_changes_the_cost() -> None:
     once = defence_costs.passes_to_adapt("tadv", "small", {"epochs": 1}, 100, 1000)
     assert once * 8 == defence_costs.passes_to_adapt("tadv", "small", {}, 100, 1000) == 8 * 1000 * 9
+
+
+POINTS, LABELS = builders.points(20), builders.labels(1200, 20)
+
+
+@pytest.mark.parametrize(
+    ("defence", "attack"),
+    [
+        ({"name": "identity"}, "transfer_pgd"),
+        ({"name": "tent"}, "gmsa_avg"),
+        ({"name": "tent"}, "gmsa_min"),
+        ({"name": "dent", "changes": {"steps": 2}}, "fpa"),
+        ({"name": "dent", "changes": {"steps": 2}}, "gmsa_min"),
+        ({"name": "rmc", "changes": {"neighbours": 20, "epochs": 1, "attack_steps": 2}}, "fpa"),
+    ],
+    ids=lambda value: value["name"] if isinstance(value, dict) else value,
+)
+def test_no_more_passes_are_taken_than_were_estimated(defence: dict[str, Any], attack: str) -> None:
+    """And no fewer than a sixth: counted by the audited network and all its copies."""
+    base, taken = builders.base(), {True: 0, False: 0}
+
+    def note(module: Any, given: Any, answers: Any) -> None:
+        taken[answers.requires_grad] += len(answers)
+
+    base.module.register_forward_hook(note)
+    params = parameters(
+        defences=[defence], attacks=[attack], training_dataset="dat_1", iterations=1, steps=3, step_size=0.05
+    )
+    learnt = (builders.images(0, 30), builders.labels(0, 30))
+    run_check(FAMILY, params, base, (POINTS, LABELS), data_of={"training_dataset": learnt})
+    passes = params.passes(20, {"training_dataset": 30})
+    assert taken[True] <= passes.backward
+    assert sum(taken.values()) <= passes.forward + passes.backward <= 6 * sum(taken.values())
+
+
+def test_autoattack_on_a_defence_adapts_at_every_pass() -> None:
+    def cost(defence: dict[str, Any], attacks: list[str]) -> int:
+        return parameters(defences=[defence], attacks=attacks).passes(100, {}).backward
+
+    for steps in (1, 6):
+        dent = {"name": "dent", "changes": {"steps": steps}}
+        # What AutoAttack takes of the static model, steps as often, and three times the adapting of a game.
+        static = parameters(attacks=["transfer_autoattack"], defences=[{"name": "identity"}]).passes(100, {})
+        alone = cost(dent, ["defence_autoattack"])
+        assert alone > static.backward + steps * (static.backward + static.forward // 2)
+    # It is not run on a defence with memory.
+    assert cost({"name": "tent"}, ["defence_autoattack"]) < static.backward
+    assert cost({"name": "tent", "changes": {"is_episodic": True}}, ["defence_autoattack"]) > 2 * static.backward
+
+
+def test_autoattack_is_counted_for_the_defences_it_is_run_on() -> None:
+    for name in SHIPPED:
+        for changes in [{}, *([{"is_episodic": True}] if name == "tent" else [])]:
+            traits = make_defence(name, "small", changes).traits
+            assert defence_costs.is_module(name, changes) == is_playable("defence_autoattack", traits)
+
+
+def test_a_resnet_a_defence_trains_costs_more_than_a_small_network() -> None:
+    def cost(preset: str, changes: dict[str, Any]) -> int:
+        return defence_costs.passes_to_adapt("urejectron", preset, changes, 100, 1000)
+
+    assert cost("small", {}) == 10 * 1200
+    assert cost("small", {"network": "resnet18"}) == cost("cifar10", {}) == defence_costs.RESNET18 * cost("small", {})
+    assert cost("mnist", {"network": "small"}) == cost("small", {})
+
+
+@pytest.mark.parametrize("preset", ["small", "mnist", "cifar10"])
+@pytest.mark.parametrize("name", ["dann", "urejectron"])
+def test_the_presets_counted_with_a_resnet_are_those_that_train_one(name: str, preset: str) -> None:
+    is_resnet = find_plugin(name).presets[preset].network == "resnet18"
+    assert (preset in defence_costs._RESNET18[name]) == is_resnet
 
 
 def test_games_have_names_of_their_own() -> None:
