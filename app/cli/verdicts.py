@@ -41,13 +41,30 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
 
 
 def _row(rule: RuleOutcome) -> tuple[str, ...]:
-    value = "-" if rule.judged is None else f"{told(rule.judged)} {interval(rule.judged)}".rstrip()
     outcome: str = rule.outcome
     if rule.severity == "warn":
         outcome += " (warning)"
     elif rule.counts_as != rule.outcome:
         outcome += f" (counts as {rule.counts_as})"
-    return rule.label, value, rule.requirement, outcome, f"{rule.further_examples:,}" if rule.further_examples else ""
+    further = f"{rule.further_examples:,}" if rule.further_examples else ""
+    return rule.label, _value(rule), rule.requirement, outcome, further
+
+
+def _value(rule: RuleOutcome) -> str:
+    """Return what was held against the bound; what is a difference from the baseline is not told as if it were a value.
+
+    A difference is the loss: below 0 the model is better.
+    """
+    judged = rule.judged
+    if judged is None:
+        return "-"
+    if rule.baseline is None or judged.value is None:
+        return f"{told(judged)} {interval(judged)}".rstrip()
+    way = "worse"
+    if judged.value < 0:
+        low, high = (None if end is None else -end for end in (judged.high, judged.low))
+        judged, way = judged.model_copy(update={"value": -judged.value, "low": low, "high": high}), "better"
+    return f"{way} by {told(judged)} {interval(judged)}".rstrip()
 
 
 def _reasons(judgement: Judgement) -> Iterator[str]:

@@ -161,6 +161,28 @@ def test_a_verdict_is_a_table_its_reasons_and_one_sentence(capsys: pytest.Captur
     ]
 
 
+@pytest.mark.parametrize(
+    ("value", "low", "high", "said"),
+    [
+        (0.07, -0.01, 0.15, "worse by 0.0700 [-0.0100, 0.1500]"),
+        (-0.07, -0.15, 0.01, "better by 0.0700 [-0.0100, 0.1500]"),
+        (-0.07, None, None, "better by 0.0700"),
+        (0.0, -0.1, 0.1, "worse by 0 [-0.1000, 0.1000]"),
+    ],
+    ids=["worse", "better", "no-interval", "alike"],
+)
+def test_a_difference_from_the_baseline_says_which_way_it_goes(
+    capsys: pytest.CaptureFixture[str], value: float, low: float | None, high: float | None, said: str
+) -> None:
+    method = "none" if low is None else "paired"
+    judged = Estimate.model_validate({"value": value, "low": low, "high": high, "n": 50, "method": method})
+    before = Estimate(value=0.6, low=None, high=None, n=50, method="none")
+    rule = outcome("inconclusive", judged=judged, baseline=before)
+    source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
+    print_judgement(Judgement(verdict="inconclusive", headline="Open.", rules=[rule], policy=source, baseline="aud_1"))
+    assert f"  {said}  at most 0.45  " in capsys.readouterr().out
+
+
 def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     said: dict[str, Any] = {"examples": 500, "forward_passes": 1000, "backward_passes": 0, "queries": 40, "checks": []}
     for seconds in (7322, None):
