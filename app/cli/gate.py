@@ -18,7 +18,7 @@ from app.cli.progress import progress_display, say
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model, telling_where
-from app.cli.verdicts import print_estimate, print_judgement
+from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
 from app.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from app.contracts.audits import AuditRead
 from app.contracts.policies import GateFile, Policy
@@ -31,6 +31,9 @@ CANCELLED_S = 30.0
 """How long an audit that ran out of time is given to stop and be judged, so that its reports can be written."""
 OWN_OUTAGE_S = 5.0
 """A service of its own does not come back."""
+
+_NOTHING_KEPT = "a gate that leaves nothing behind has none: give --home DIR, kept from run to run, or --server URL"
+_PROMOTE_HOME = "while seatrial serve --home DIR runs, seatrial baselines promote AUDIT makes one"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -51,6 +54,7 @@ class Ask:
         deadline: When patience ends, by the monotonic clock.
         cancels: Whether an audit that is not waited for is cancelled.
         estimates_only: Whether to stop before anything is spent.
+        promote: How there is a baseline the next time.
     """
 
     model: str
@@ -64,6 +68,7 @@ class Ask:
     deadline: float | None
     cancels: bool
     estimates_only: bool
+    promote: str
 
     def patience_s(self) -> float | None:
         """Return the seconds left."""
@@ -117,6 +122,8 @@ def _run(options: dict[str, Any]) -> Exit:
     if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):
         raise BadRequestError(f"{ask.model} and {ask.data} are to be found on a service: give --server, or --home")
     # What can be told to be wrong is told before anything is started.
+    if options["home"] is None and "baseline" in ask.options:
+        raise BadRequestError(f"--baseline {ask.options['baseline']}: {_NOTHING_KEPT}")
     if options["home"] is None and isinstance(ask.policy, str) and ask.policy not in presets.POLICIES:
         raise unknown_policy(ask.policy)
     prepared = _prepared(ask, None)
@@ -145,7 +152,14 @@ def _asked(options: dict[str, Any]) -> Ask:
         deadline=None if timeout_s is None else time.monotonic() + timeout_s,
         cancels=not options["no_cancel"],
         estimates_only=options["estimate_only"],
+        promote=_promote(options),
     )
+
+
+def _promote(options: dict[str, Any]) -> str:
+    if options["server"] is not None:
+        return PROMOTE
+    return _NOTHING_KEPT if options["home"] is None else _PROMOTE_HOME
 
 
 def _checks(path: Path | None, file: GateFile | None) -> list[BaseModel] | None:
@@ -209,7 +223,7 @@ def _judged(
         if ask.cancels:
             _cancel(client, audit.id)
         raise
-    return _told(ended, outputs.write(client, audit.id))
+    return _told(ask, ended, outputs.write(client, audit.id))
 
 
 def _upload_model(ask: Ask, client: Client, prepared: Prepared | None) -> tuple[str, str]:
@@ -267,7 +281,7 @@ def _give_up(ask: Ask, client: Client, audit_id: str, outputs: Outputs) -> None:
     with suppress(ClientError):
         ended = client.wait(audit_id, timeout_s=CANCELLED_S, until_judged=True)
         if ended.judgement is not None:
-            print_judgement(ended.judgement)
+            print_judgement(ended.judgement, promote=ask.promote)
     outputs.write(client, audit_id)
 
 
@@ -280,7 +294,7 @@ def _cancel(client: Client, audit_id: str) -> None:
         say(f"{audit_id} is cancelled.")
 
 
-def _told(audit: AuditRead, is_all_written: bool) -> Exit:
+def _told(ask: Ask, audit: AuditRead, is_all_written: bool) -> Exit:
     for check in audit.checks:
         if check.error is not None:
             say(f"{check.kind}: {check.state}: {check.error.title}: {check.error.detail}")
@@ -288,7 +302,7 @@ def _told(audit: AuditRead, is_all_written: bool) -> Exit:
         say(f"{audit.error.title}: {audit.error.detail}")
     if audit.judgement is None:
         raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
-    print_judgement(audit.judgement)
+    print_judgement(audit.judgement, promote=ask.promote)
     status = OF_VERDICT[audit.judgement.verdict]
     # Whoever asked for a file and got none must not find the build green.
     return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN

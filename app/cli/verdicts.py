@@ -9,12 +9,20 @@ from app.contracts.audits import AuditEstimate
 from app.contracts.policies import Judgement, Outcome, RuleOutcome
 from app.reports.numbers import interval, told
 
+PROMOTE = "seatrial baselines promote AUDIT makes an audit the one to compare with"
+"""How a rule about the baseline finds one."""
+
 _COLUMNS = ("rule", "value", "requirement", "outcome", "further examples")
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "inconclusive": "yellow", "errored": "magenta"}
 
 
-def print_judgement(judgement: Judgement) -> None:
-    """Print a verdict: a line per rule, the reasons of those that do not hold, the headline."""
+def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
+    """Print a verdict: a line per rule, the reasons of those that do not hold, the headline.
+
+    Args:
+        judgement: The verdict.
+        promote: Said where a number could not be compared because nothing has been promoted yet.
+    """
     rows = [_COLUMNS, *(_row(rule) for rule in judgement.rules)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     outcomes: list[Outcome | None] = [None, *(rule.outcome for rule in judgement.rules)]
@@ -26,6 +34,8 @@ def print_judgement(judgement: Judgement) -> None:
         click.echo("  ".join(cells).rstrip())
     for line in _reasons(judgement):
         click.echo(line)
+    if _lacks_baseline(judgement):
+        click.echo(f"To have a baseline: {promote}.")
     click.echo(f"\n{judgement.headline}")
 
 
@@ -65,6 +75,12 @@ def _value(rule: RuleOutcome) -> str:
         low, high = (None if end is None else -end for end in (judged.high, judged.low))
         judged, way = judged.model_copy(update={"value": -judged.value, "low": low, "high": high}), "better"
     return f"{way} by {told(judged)} {interval(judged)}".rstrip()
+
+
+def _lacks_baseline(judgement: Judgement) -> bool:
+    """Return whether a number was measured and still skipped: there is nothing to compare it with."""
+    skipped = (rule for rule in judgement.rules if rule.outcome == "skipped" and rule.estimate is not None)
+    return judgement.baseline is None and any(skipped)
 
 
 def _reasons(judgement: Judgement) -> Iterator[str]:

@@ -171,6 +171,10 @@ def test_a_shipped_policy_comes_without_checks_and_the_default_is_told(run: Run,
         (("--model", "none", "--data", "digits.npz", "--policy", "policy.yaml"), "none: there is no such file"),
         (("--model", "model", "--data", "digits.npz", "--policy", "none.yaml"), "none.yaml cannot be read"),
         (("--model", "model", "--data", "digits.npz", "--policy", "stricct"), "give lenient, standard, strict, or a f"),
+        (
+            ("--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--baseline", "champion"),
+            "--baseline champion: a gate that leaves nothing behind has none: give --home DIR",
+        ),
         (("--model", "mdl_1", "--data", "digits.npz", "--policy", "policy.yaml"), "give --server, or --home"),
         (("--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--junit", "model"), "model"),
         (
@@ -183,7 +187,7 @@ def test_a_shipped_policy_comes_without_checks_and_the_default_is_told(run: Run,
         ),
         (("--model", "model", "--data", "digits.npz"), "Missing option '--policy'"),
     ],
-    ids=["no-model", "no-policy-file", "no-policy", "stored-without-service", "output", "address", "both", "option"],
+    ids=["model", "policy-file", "policy", "baseline", "stored-without-service", "output", "address", "both", "option"],
 )
 def test_what_cannot_be_asked_ends_with_2_before_anything_is_started(
     repository: Path, arguments: tuple[str, ...], told: str

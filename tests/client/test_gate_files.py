@@ -183,6 +183,22 @@ def test_a_difference_from_the_baseline_says_which_way_it_goes(
     assert f"  {said}  at most 0.45  " in capsys.readouterr().out
 
 
+def test_a_number_without_a_baseline_comes_with_how_to_make_one(capsys: pytest.CaptureFixture[str]) -> None:
+    source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
+    alone = outcome("skipped", judged=None, counts_as="errored", reason="there is no baseline to compare it with")
+    told = Judgement(verdict="errored", headline="Could not be judged.", rules=[alone], policy=source)
+    print_judgement(told)
+    hint = "To have a baseline: seatrial baselines promote AUDIT makes an audit the one to compare with."
+    assert capsys.readouterr().out.splitlines()[-3:] == [hint, "", "Could not be judged."]
+    for other in (
+        {"baseline": "aud_1"},
+        {"rules": [outcome("skipped", judged=None, estimate=None)]},
+        {"rules": [outcome("failed")]},
+    ):
+        print_judgement(told.model_copy(update=other))
+        assert "To have a baseline" not in capsys.readouterr().out
+
+
 def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     said: dict[str, Any] = {"examples": 500, "forward_passes": 1000, "backward_passes": 0, "queries": 40, "checks": []}
     for seconds in (7322, None):
