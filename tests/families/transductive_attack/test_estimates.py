@@ -1,6 +1,7 @@
 """Every number against a second computation that reads the records row by row."""
 
 import json
+import math
 import statistics
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import stats
 
 from app.contracts.families.transductive_attack import METRICS, game_of
 from tests.families.transductive_attack.fabricated import parameters, records, replaced, right
-from workers.families.transductive_attack.estimates import count, estimate_all
+from workers.families.transductive_attack.estimates import count, estimate_all, rate
 from workers.families.transductive_attack.sample import Outcomes, gap_to_lowest
 from workers.stats import paired
 
@@ -39,7 +40,7 @@ def means(*answers: dict) -> list[float]:
 
 def test_every_estimate_is_a_metric_of_the_contract_with_its_qualifiers_in_order() -> None:
     params = parameters(defences=["dent", "urejectron"], repeats=2, attacks=[*ATTACKS, "defence_autoattack"])
-    found = estimate_all(params, records(params), 0)
+    found = estimate_all(params, records(params))
     known = {metric.name: metric.qualifiers for metric in METRICS}
     told = {}
     for name in found:
@@ -52,7 +53,7 @@ def test_every_estimate_is_a_metric_of_the_contract_with_its_qualifiers_in_order
 def test_one_repeat_is_a_proportion_with_its_exact_interval(attack) -> None:
     params = parameters()
     done = records(params)
-    found = estimate_all(params, done, 0)[f"robustness[defence=tent,attack={attack}]"]
+    found = estimate_all(params, done)[f"robustness[defence=tent,attack={attack}]"]
     answers = right(done[game_of("tent", attack, 0)])
     exact = stats.binomtest(sum(answers.values()), len(answers)).proportion_ci(method="exact")
     assert found.value == pytest.approx(sum(answers.values()) / 120)
@@ -64,7 +65,7 @@ def test_the_static_model_is_judged_by_autoattack_else_by_pgd_else_not_at_all() 
     done = records(parameters())
 
     def found(attacks) -> dict:
-        return estimate_all(parameters(attacks=attacks), done, 0)
+        return estimate_all(parameters(attacks=attacks), done)
 
     assert found(["transfer_pgd", "transfer_autoattack"])["static_robustness"].value == pytest.approx(
         statistics.fmean(of_static(done, "robust_autoattack").values())
@@ -78,23 +79,51 @@ def test_the_static_model_is_judged_by_autoattack_else_by_pgd_else_not_at_all() 
     assert neither["static_accuracy"].value == pytest.approx(statistics.fmean(of_static(done, "correct").values()))
 
 
-def test_several_repeats_are_averaged_and_examples_resampled() -> None:
+def test_several_repeats_are_averaged_and_their_interval_is_no_closer_than_that_of_one() -> None:
     params = parameters(repeats=4)
     done = records(params, rates={"clean": 0.6})
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     for name, attack in [("clean_accuracy[defence=dent]", "clean"), ("robustness[defence=dent,attack=fpa]", "fpa")]:
         values = list(shares(params, done, "dent", attack).values())
         error = statistics.stdev(values) / len(values) ** 0.5
         assert found[name].value == pytest.approx(statistics.fmean(values))
-        assert found[name].low == pytest.approx(found[name].value - 1.96 * error, abs=0.3 * error)
-        assert found[name].high == pytest.approx(found[name].value + 1.96 * error, abs=0.3 * error)
-        assert found[name].method == "bootstrap"
+        below, above = (
+            stats.binomtest(hits, len(values)).proportion_ci(method="exact")
+            for hits in (math.floor(sum(values)), math.ceil(sum(values)))
+        )
+        assert (found[name].low, found[name].high) == pytest.approx((below.low, above.high))
+        assert found[name].low < found[name].value - 1.96 * error
+        assert found[name].high > found[name].value + 1.96 * error
+        assert found[name].method == "clopper-pearson"
+
+
+def test_one_disagreement_between_repeats_takes_nothing_from_an_interval() -> None:
+    hits = np.ones((2, 40), dtype=bool)
+    hits[1, 0] = False
+    found = rate(Outcomes(np.arange(40), hits))
+    assert found.value == pytest.approx(0.9875)
+    exact = stats.binomtest(39, 40).proportion_ci(method="exact")
+    assert (found.low, found.high) == (pytest.approx(exact.low), 1.0)
+
+
+@pytest.mark.parametrize("share", [0.005, 0.5, 0.98])
+@pytest.mark.parametrize("luck", [0.05, 0.5])
+def test_the_interval_of_several_repeats_covers_the_share(share, luck) -> None:
+    """Examples some of which are always answered alike, the others by luck anew in each repeat."""
+    rng, missed, games = np.random.default_rng(7), np.zeros(2), 300
+    for _ in range(games):
+        settled, is_lucky = rng.random(40) < share, rng.random(40) < luck
+        hits = np.where(is_lucky, rng.random((3, 40)) < share, settled)
+        found = rate(Outcomes(np.arange(40), hits))
+        missed += [found.low > share, found.high < share]
+    # At most 2.5 % of either end: of 300 with a chance of 2.5 %, more than 15 come less than once in a hundred times.
+    assert missed.max() <= 15
 
 
 def test_the_deviation_is_of_the_repeats() -> None:
     params = parameters(repeats=4)
     done = records(params)
-    found = estimate_all(params, done, 0)["robustness_std[defence=dent,attack=gmsa_min]"]
+    found = estimate_all(params, done)["robustness_std[defence=dent,attack=gmsa_min]"]
     each = [statistics.fmean(right(done[game_of("dent", "gmsa_min", repeat)]).values()) for repeat in range(4)]
     assert found.value == pytest.approx(statistics.stdev(each))
     assert (found.n, found.low, found.high) == (120, None, None)
@@ -102,18 +131,18 @@ def test_the_deviation_is_of_the_repeats() -> None:
 
 def test_of_one_repeat_no_deviation_is_published() -> None:
     params = parameters()
-    assert not [name for name in estimate_all(params, records(params), 0) if name.startswith("robustness_std")]
+    assert not [name for name in estimate_all(params, records(params)) if name.startswith("robustness_std")]
 
 
 def test_repeats_that_agree_on_every_example_are_one() -> None:
     """So a share of 0 over several repeats has an interval; a bootstrap's would be [0, 0]."""
     params = parameters(repeats=3)
     done = records(params, luck=0.0, rates={"gmsa_min": 0.0})
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     nobody = found["robustness[defence=dent,attack=gmsa_min]"]
     assert (nobody.value, nobody.low, nobody.method) == (0.0, 0.0, "clopper-pearson")
     assert nobody.high == pytest.approx(1 - 0.025 ** (1 / 120))
-    once = estimate_all(parameters(), done, 0)
+    once = estimate_all(parameters(), done)
     assert found["robustness[defence=dent,attack=fpa]"] == once["robustness[defence=dent,attack=fpa]"]
     assert found["overestimate[defence=dent]"] == once["overestimate[defence=dent]"]
     assert found["robustness_std[defence=dent,attack=fpa]"].value == 0
@@ -123,7 +152,7 @@ def test_repeats_that_agree_on_every_example_are_one() -> None:
 def test_with_one_repeat_both_differences_are_gaps_to_the_lowest(seed) -> None:
     params = parameters()
     done = records(params, seed=seed)
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     keys = sorted(right(done[game_of("dent", "fpa", 0)]))
     answers = {attack: [right(done[game_of("dent", attack, 0)])[key] for key in keys] for attack in ATTACKS}
     static = [of_static(done, "robust_autoattack")[key] for key in keys]
@@ -138,7 +167,7 @@ def test_with_one_repeat_both_differences_are_gaps_to_the_lowest(seed) -> None:
 def test_with_several_repeats_the_differences_are_of_means() -> None:
     params = parameters(repeats=3)
     done = records(params, rates={"dent:gmsa_avg": 0.2})
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     kept = {attack: shares(params, done, "dent", attack) for attack in ATTACKS}
     reference, lowest = means(kept["transfer_autoattack"], kept["gmsa_avg"])
     assert found["overestimate[defence=dent]"].value == pytest.approx(reference - lowest)
@@ -151,7 +180,7 @@ def test_with_several_repeats_the_differences_are_of_means() -> None:
 def test_a_transfer_attack_may_be_the_lowest_and_the_gain_goes_by_it() -> None:
     params = parameters()
     done = records(params, rates={"transfer_pgd": 0.1})
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     lowest, static = means(right(done[game_of("dent", "transfer_pgd", 0)]), of_static(done, "robust_autoattack"))
     assert found["gain_over_static[defence=dent]"].value == pytest.approx(lowest - static)
     assert found["overestimate[defence=dent]"].value > 0
@@ -161,21 +190,21 @@ def test_without_autoattack_pgd_is_what_is_overestimated_from() -> None:
     params = parameters(attacks=["transfer_pgd", "gmsa_min"])
     done = records(params)
     transferred, lowest = means(*(right(done[game_of("dent", attack, 0)]) for attack in params.attacks))
-    found = estimate_all(params, done, 0)["overestimate[defence=dent]"]
+    found = estimate_all(params, done)["overestimate[defence=dent]"]
     assert found.value == pytest.approx(transferred - lowest)
 
 
 def test_a_defence_nobody_attacked_with_knowledge_has_no_overestimate_but_a_gain() -> None:
     params = parameters(attacks=["transfer_autoattack", "transfer_pgd"])
-    found = estimate_all(params, records(params), 0)
+    found = estimate_all(params, records(params))
     assert found["overestimate[defence=dent]"].value is None
     assert found["gain_over_static[defence=dent]"].value is not None
 
 
 def test_a_failed_game_has_no_numbers_and_the_others_stay() -> None:
     params = parameters()
-    sound = estimate_all(params, records(params), 0)
-    found = estimate_all(params, records(params, failed={game_of("dent", "gmsa_min", 0): "NaN"}), 0)
+    sound = estimate_all(params, records(params))
+    found = estimate_all(params, records(params, failed={game_of("dent", "gmsa_min", 0): "NaN"}))
     lost = "robustness[defence=dent,attack=gmsa_min]"
     assert (found[lost].value, found[lost].low, found[lost].n, found[lost].method) == (None, None, 0, "none")
     moved = {lost, "overestimate[defence=dent]", "gain_over_static[defence=dent]"}
@@ -189,7 +218,7 @@ def test_a_failed_game_has_no_numbers_and_the_others_stay() -> None:
 def test_where_everything_failed_everything_is_null_but_the_static_model() -> None:
     params = parameters(defences=["dent"], repeats=2)
     failed = {game_of("dent", attack, repeat): "no" for attack in ["clean", *ATTACKS] for repeat in (0, 1)}
-    found = estimate_all(params, records(params, failed=failed), 0)
+    found = estimate_all(params, records(params, failed=failed))
     assert {name for name, one in found.items() if one.value is not None} == {"static_accuracy", "static_robustness"}
     assert {one.n for name, one in found.items() if "dent" in name} == {0}
 
@@ -202,7 +231,7 @@ def test_of_a_game_some_repeats_of_which_failed_the_others_count() -> None:
         game_of("dent", "gmsa_avg", 2): "diverged",
     }
     done = records(params, failed=failed)
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     two = [statistics.fmean(right(done[game_of("dent", "fpa", repeat)]).values()) for repeat in (0, 2)]
     assert found["robustness[defence=dent,attack=fpa]"].value == pytest.approx(statistics.fmean(two))
     assert found["robustness_std[defence=dent,attack=fpa]"].value == pytest.approx(statistics.stdev(two))
@@ -214,7 +243,7 @@ def test_games_that_were_never_played_are_like_failed_ones() -> None:
     params = parameters(repeats=2)
     never = {game_of("tent", "gmsa_min", repeat) for repeat in (0, 1)}
     done = {stage: table for stage, table in records(params).items() if stage not in never}
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     assert found["robustness[defence=tent,attack=gmsa_min]"].n == 0
     assert found["robustness[defence=dent,attack=gmsa_min]"].n == 120
 
@@ -227,7 +256,7 @@ def test_errored_examples_are_left_out_where_they_errored_and_pairs_are_over_the
         game_of("dent", "gmsa_min", 0): {4, 5},
     }
     done = records(params, errored=errored)
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     assert found["static_accuracy"].n == 118
     assert found["robustness[defence=dent,attack=transfer_autoattack]"].n == 117
     assert found["robustness[defence=dent,attack=gmsa_min]"].n == 118
@@ -245,14 +274,14 @@ def test_where_every_example_errored_nothing_is_known() -> None:
     params = parameters(defences=["dent"])
     everyone = set(range(20))
     stages = ["static", *(game_of("dent", attack, 0) for attack in ["clean", *ATTACKS])]
-    found = estimate_all(params, records(params, n=20, errored=dict.fromkeys(stages, everyone)), 0)
+    found = estimate_all(params, records(params, n=20, errored=dict.fromkeys(stages, everyone)))
     assert {(one.value, one.n) for one in found.values()} == {(None, 0)}
 
 
 def test_rejections_are_counted_for_those_who_may_reject_alone() -> None:
     params = parameters(defences=["dent", "urejectron"], repeats=2)
     done = records(params)
-    found = estimate_all(params, done, 0)
+    found = estimate_all(params, done)
     assert not [name for name in found if name.startswith("rejection_rate[defence=dent")]
     for attack in ["clean", *ATTACKS]:
         rows = [row for repeat in (0, 1) for row in done[game_of("urejectron", attack, repeat)]["rejected"].to_pylist()]
@@ -261,7 +290,7 @@ def test_rejections_are_counted_for_those_who_may_reject_alone() -> None:
 
 def test_a_failed_game_of_a_rejecting_defence_has_no_rejection_rate() -> None:
     params = parameters(defences=["urejectron"])
-    found = estimate_all(params, records(params, failed={game_of("urejectron", "fpa", 0): "no"}), 0)
+    found = estimate_all(params, records(params, failed={game_of("urejectron", "fpa", 0): "no"}))
     assert found["rejection_rate[defence=urejectron,attack=fpa]"].n == 0
     assert found["rejection_rate[defence=urejectron,attack=clean]"].n == 120
 
@@ -270,7 +299,7 @@ def test_counts_give_every_rate_again() -> None:
     params = parameters(defences=["dent", "urejectron"], repeats=3)
     errored = {"static": {7}, game_of("dent", "fpa", 0): {1, 2}}
     done = records(params, failed={game_of("dent", "gmsa_min", 1): "no"}, errored=errored)
-    found, counts = estimate_all(params, done, 0), count(params, done)
+    found, counts = estimate_all(params, done), count(params, done)
     assert (counts["n"], counts["errored"]) == (120, 1)
     assert found["static_accuracy"].value == counts["static_correct"] / 119
     assert found["static_robustness"].value == counts["static_robust[attack=transfer_autoattack]"] / 119
@@ -292,12 +321,11 @@ def test_the_same_records_give_the_same_bytes_whatever_their_order() -> None:
     done = records(params)
     turned = {stage: table.take(np.arange(table.num_rows)[::-1]) for stage, table in done.items()}
 
-    def text(tables, seed: int) -> str:
-        found = {name: one.model_dump() for name, one in estimate_all(params, tables, seed).items()}
+    def text(tables) -> str:
+        found = {name: one.model_dump() for name, one in estimate_all(params, tables).items()}
         return json.dumps(found, allow_nan=False)
 
-    assert text(done, 5) == text(done, 5) == text(turned, 5)
-    assert text(done, 5) != text(done, 6)
+    assert text(done) == text(done) == text(turned)
 
 
 def test_columns_that_are_null_throughout_may_have_no_type() -> None:
@@ -306,7 +334,7 @@ def test_columns_that_are_null_throughout_may_have_no_type() -> None:
     nothing = pa.nulls(120)
     bare = {stage: replaced(table, failed=nothing, rejection_score=nothing) for stage, table in done.items()}
     bare["static"] = replaced(done["static"], robust_pgd=nothing)
-    assert estimate_all(params, bare, 0) == estimate_all(params, done, 0)
+    assert estimate_all(params, bare) == estimate_all(params, done)
 
 
 def test_no_end_of_a_gap_over_repeats_is_wrong_too_often() -> None:

@@ -15,7 +15,7 @@ PARAMS = parameters(defences=["dent", "urejectron"], repeats=2)
 
 def result(params, **how) -> Result:
     done = records(params, **({"n": 40} | how))
-    return Result(estimates=estimate_all(params, done, 0), series=make_series(params, done), counts=count(params, done))
+    return Result(estimates=estimate_all(params, done), series=make_series(params, done), counts=count(params, done))
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def doubts(params, *, change=None, randomized=None, **how) -> list:
     if change:
         change(done)
     named = {} if randomized is None else {"randomized": randomized}
-    found = doubt(params, done, estimate_all(params, done, 0), **named)
+    found = doubt(params, done, estimate_all(params, done), **named)
     assert all(len(flag.message) > 100 for flag in found)
     return found
 
@@ -74,7 +74,7 @@ def test_a_long_reason_is_cut() -> None:
 def test_robustness_that_only_transfers_find_is_told_in_points() -> None:
     flag = by_code(doubts(parameters(), n=400, rates=SOUND | {"dent:transfer_autoattack": 0.9}))["overestimated"]
     done = records(parameters(), n=400, rates=SOUND | {"dent:transfer_autoattack": 0.9}, static=STATIC, luck=0.0)
-    over = estimate_all(parameters(), done, 0)["overestimate[defence=dent]"]
+    over = estimate_all(parameters(), done)["overestimate[defence=dent]"]
     assert flag.severity == "warning"
     assert f"by {100 * over.value:.1f} points (at least {100 * over.low:.1f} points)" in flag.message
     assert "transfer_autoattack" in flag.message
@@ -85,7 +85,7 @@ def test_robustness_that_only_transfers_find_is_told_in_points() -> None:
 def test_the_interval_decides_whether_an_overestimate_is_told(low, is_flagged) -> None:
     params = parameters(defences=["dent"])
     games = Games(params, records(params))
-    estimate = estimate_all(params, records(params), 0)["overestimate[defence=dent]"].model_copy(update={"low": low})
+    estimate = estimate_all(params, records(params))["overestimate[defence=dent]"].model_copy(update={"low": low})
     assert bool(flags.overestimated(games, {"overestimate[defence=dent]": estimate})) == is_flagged
 
 
@@ -183,7 +183,7 @@ def test_a_weak_adaptive_attack_buys_no_verdict(transferred, verdict) -> None:
     done = records(
         params, n=2000, rates=SOUND | {"transfer_autoattack": transferred}, static=(0.95, 0.28, 0.28), luck=0
     )
-    estimates = estimate_all(params, done, 0)
+    estimates = estimate_all(params, done)
     result = Result(estimates=estimates, flags=doubt(params, done, estimates), counts={"n": 2000})
     assert estimates["gain_over_static[defence=rmc]"].low >= -0.05
     check = MeasuredCheck(0, "transductive_attack", RunState.SUCCEEDED, result, None, params.model_dump(mode="json"))

@@ -58,7 +58,7 @@ def test_the_same_records_give_the_same_series(made, done) -> None:
 
 
 def test_the_table_repeats_the_estimates_attack_by_attack(made, done) -> None:
-    found = estimate_all(PARAMS, done, 0)
+    found = estimate_all(PARAMS, done)
     rows = made["robustness"]
     assert [(row["defence"], row["attack"]) for row in rows] == [
         (defence, attack) for defence in ("dent", "urejectron") for attack in ("clean", *PARAMS.attacks)
@@ -74,7 +74,7 @@ def test_the_table_repeats_the_estimates_attack_by_attack(made, done) -> None:
 
 
 def test_what_was_compared_is_named(made, done) -> None:
-    found = estimate_all(PARAMS, done, 0)
+    found = estimate_all(PARAMS, done)
     for row in made["compared"]:
         over, gain = row["overestimate"], row["gain_over_static"]
         assert (over["reference"], over["lowest"]) == ("transfer_pgd", "gmsa_min")

@@ -17,12 +17,13 @@ from workers.families.transductive_attack.sample import (
     loss_to_static,
     overestimate,
 )
-from workers.stats.estimating import estimate, mean, proportion, seed_of
+from workers.stats.estimating import estimate, proportion
+from workers.stats.intervals import clopper_pearson
 
 Estimates = dict[str, Estimate]
 
 
-def estimate_all(params: TransductiveAttackParams, done: Mapping[str, Records], seed: int) -> Estimates:
+def estimate_all(params: TransductiveAttackParams, done: Mapping[str, Records]) -> Estimates:
     """Return every estimate of the family.
 
     Intervals are about the population the examples are drawn from, given what defenders drew in these repeats. What
@@ -32,27 +33,26 @@ def estimate_all(params: TransductiveAttackParams, done: Mapping[str, Records], 
     Args:
         params: Of the check.
         done: Records by stage: ``static`` and those of :func:`game_of`.
-        seed: The same seed gives the same intervals.
     """
     games = Games(params, done)
     robust = games.static_robust()
     found = {
-        "static_accuracy": rate(games.static("correct"), []),
-        "static_robustness": rate(None if robust is None else robust[1], []),
+        "static_accuracy": rate(games.static("correct")),
+        "static_robustness": rate(None if robust is None else robust[1]),
     }
     for defence in games.defences:
-        found |= defence_estimates(games, defence, seed)
+        found |= defence_estimates(games, defence)
     return found
 
 
-def defence_estimates(games: Games, defence: str, seed: int) -> Estimates:
+def defence_estimates(games: Games, defence: str) -> Estimates:
     """Return what one defence keeps without an attack and under each, and what that is worth."""
     clean = games.outcomes(defence, CLEAN)
-    found = {metric_name("clean_accuracy", defence=defence): rate(clean, seed_of(seed, f"clean {defence}"))}
+    found = {metric_name("clean_accuracy", defence=defence): rate(clean)}
     for attack in games.attacks:
         outcomes = games.outcomes(defence, attack)
         named = {"defence": defence, "attack": attack}
-        found[metric_name("robustness", **named)] = rate(outcomes, seed_of(seed, f"robustness {defence} {attack}"))
+        found[metric_name("robustness", **named)] = rate(outcomes)
         if games.params.repeats > 1:
             found[metric_name("robustness_std", **named)] = spread(outcomes)
     found[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
@@ -61,19 +61,24 @@ def defence_estimates(games: Games, defence: str, seed: int) -> Estimates:
         for attack in (CLEAN, *games.attacks):
             rejected = games.outcomes(defence, attack, "rejected")
             name = metric_name("rejection_rate", defence=defence, attack=attack)
-            found[name] = rate(rejected, seed_of(seed, f"rejection {defence} {attack}"))
+            found[name] = rate(rejected)
     return found
 
 
-def rate(outcomes: Outcomes | None, seed: list[int]) -> Estimate:
-    """Return the share of hits: Clopper-Pearson for one repeat, the bootstrap over examples for several.
+def rate(outcomes: Outcomes | None) -> Estimate:
+    """Return the share of hits with its Clopper-Pearson interval, however many repeats it is the mean of.
 
-    Repeats that agree on every example, as a defence without randomness makes them, are one; so a share of none or of
-    all keeps an interval, of which a bootstrap would have nothing left.
+    Guarantee: each end is wrong with probability at most 2.5 % for one repeat, or several that agree on every example.
+    For several that do not, the examples' shares add up to some number of hits, and the ends are those of the whole
+    numbers below and above it. A share in [0, 1] varies no more between examples than a hit or miss of the same mean,
+    so this errs on the wide side, near 0 and 1 too, where a bootstrap over examples has next to nothing to resample.
+    Failure: as the pairs', it is given what these repeats drew.
     """
-    if outcomes is None or (outcomes.hits == outcomes.hits[0]).all():
+    if outcomes is None or len(outcomes) == 0 or (outcomes.hits == outcomes.hits[0]).all():
         return proportion(np.zeros(0, dtype=bool) if outcomes is None else outcomes.hits[0])
-    return mean(outcomes.shares, seed)
+    below, above = (clopper_pearson(hits, len(outcomes)) for hits in outcomes.whole_hits)
+    value = float(outcomes.shares.mean())
+    return Estimate(value=value, low=below[0], high=above[1], n=len(outcomes), method="clopper-pearson")
 
 
 def spread(outcomes: Outcomes | None) -> Estimate:

@@ -102,7 +102,7 @@ class TransductiveAttack:
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         tick()
-        found = estimate_all(params, done, seed)
+        found = estimate_all(params, done)
         result = Result(estimates=found, series=make_series(params, done), counts=count(params, done))
         result.series["followed"] = followed(params)
         randomized = [one.name for one in params.defences if build(one).traits.is_randomized]

@@ -52,6 +52,12 @@ class Outcomes:
         found: Floats = self.hits.mean(axis=0, dtype=np.float64)
         return found
 
+    @property
+    def whole_hits(self) -> tuple[int, int]:
+        """The whole numbers of examples below and above the sum of the shares; both are it where it is whole."""
+        hits, repeats = int(self.hits.sum()), len(self.hits)
+        return hits // repeats, -(-hits // repeats)
+
     def on(self, example_ids: Ids) -> "Outcomes":
         """Return these examples alone, ascending; all of them must be among its own."""
         return Outcomes(example_ids, self.hits[:, np.searchsorted(self.example_ids, example_ids)])
