@@ -223,7 +223,7 @@ def _judged(
         if ask.cancels:
             _cancel(client, audit.id)
         raise
-    return _told(ask, ended, outputs.write(client, audit.id))
+    return _told(ended, outputs.write(client, audit.id), ask.promote)
 
 
 def _upload_model(ask: Ask, client: Client, prepared: Prepared | None) -> tuple[str, str]:
@@ -294,7 +294,7 @@ def _cancel(client: Client, audit_id: str) -> None:
         say(f"{audit_id} is cancelled.")
 
 
-def _told(ask: Ask, audit: AuditRead, is_all_written: bool) -> Exit:
+def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE) -> Exit:
     for check in audit.checks:
         if check.error is not None:
             say(f"{check.kind}: {check.state}: {check.error.title}: {check.error.detail}")
@@ -302,7 +302,7 @@ def _told(ask: Ask, audit: AuditRead, is_all_written: bool) -> Exit:
         say(f"{audit.error.title}: {audit.error.detail}")
     if audit.judgement is None:
         raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
-    print_judgement(audit.judgement, promote=ask.promote)
+    print_judgement(audit.judgement, promote=promote)
     status = OF_VERDICT[audit.judgement.verdict]
     # Whoever asked for a file and got none must not find the build green.
     return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN
