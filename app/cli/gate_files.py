@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.cli.exits import BadRequestError
 from app.contracts.families import TASKS, CheckParams, params_contract
-from app.contracts.policies import GateFile, Policy, parse_metric
+from app.contracts.policies import GateFile, Policy, Rule, parse_metric
 from app.gates import presets
 from app.gates.documents import YamlError, yaml_to_json
 
@@ -102,6 +103,32 @@ def _defaults(families: Iterable[str], task: str) -> list[BaseModel]:
     return checks
 
 
+def _pointer(error: ErrorDetails) -> str:
+    # A rule about several members says which is at fault by a `path` of its own, after pydantic's.
+    return "".join(f"/{step}" for step in (*error["loc"], *error.get("ctx", {}).get("path", ())))
+
+
+def _told(error: ErrorDetails) -> str:
+    """Return what is wrong with a field, in words of somebody who wrote a file."""
+    if error["type"] == "extra_forbidden" and (there := _fields(error["loc"][:-1])):
+        return f"there is no such field; there are {', '.join(there)}"
+    if error["type"] == "too_short":
+        return f"must hold at least {error['ctx']['min_length']}, holds {error['ctx']['actual_length']}"
+    return error["msg"].removeprefix("Value error, ")
+
+
+def _fields(place: tuple[int | str, ...]) -> Iterable[str]:
+    """Return the fields there are at a place of a policy file or a list of checks; none where only pydantic knows."""
+    match place:
+        case ():
+            return GateFile.model_fields
+        case ("rules", int()):
+            return Rule.model_fields
+        case ("checks", int(), str(kind)) | (int(), str(kind)) if kind in TASKS:
+            return params_contract(kind).model_fields
+    return ()
+
+
 def _validated(path: Path, parse: Callable[[str], T]) -> T:
     try:
         raw = path.read_bytes()
@@ -110,7 +137,7 @@ def _validated(path: Path, parse: Callable[[str], T]) -> T:
     except OSError as error:
         raise BadRequestError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValidationError as error:
-        told = [f"  /{'/'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+        told = [f"  {_pointer(one)}: {_told(one)}" for one in error.errors(include_url=False)]
         raise BadRequestError("\n".join([f"{path} is not what is wanted here:", *told])) from error
     except (YamlError, ValueError) as error:
         raise BadRequestError(f"{path}: {error}") from error

@@ -70,6 +70,41 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, told:
     assert told in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: x\nrules: []", "  /rules: must hold at least 1, holds 0"),
+        ("name: x\nrules: [{metric: uncertainty_span.mus}]", "  /rules/0: exactly one of max, min and max_regression"),
+        (
+            "name: x\nrules: [{metric: uncertainty_span.mus, limit: 1}]",
+            "  /rules/0/limit: there is no such field; there are metric, max, min, max_regression, ",
+        ),
+        (
+            "name: x\nbound: 1\nrules: [{metric: uncertainty_span.mus, max: 1}]",
+            "  /bound: there is no such field; there are name, description, rules, ",
+        ),
+        (
+            "name: x\nrules: [{metric: uncertainty_span.mus, max: 1}]\nchecks: [{kind: uncertainty_span, eps: 1}]",
+            "  /checks/0/uncertainty_span/eps: there is no such field; there are kind, ",
+        ),
+    ],
+    ids=["empty", "no-bound", "in-a-rule", "in-the-file", "in-a-check"],
+)
+def test_a_mistake_is_told_with_what_there_is(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "gate.yaml"
+    path.write_text(text)
+    with pytest.raises(BadRequest) as caught:
+        read_gate_file(path)
+    assert f"\n{told}" in str(caught.value)
+
+
+def test_a_mistake_in_a_list_of_checks_is_told_with_the_fields_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "checks.yaml"
+    path.write_text("[{kind: uncertainty_span, eps: 1}]")
+    with pytest.raises(BadRequest, match="there is no such field; there are kind, "):
+        read_checks(path)
+
+
 def test_a_file_that_is_not_there_is_a_bad_request(tmp_path: Path) -> None:
     assert is_file("no/such")
     with pytest.raises(BadRequest, match="cannot be read: No such file"):
@@ -99,7 +134,7 @@ def test_checks_stand_alone_or_in_a_list_of_more(tmp_path: Path) -> None:
     ids=["images", "texts", "cannot", "does-not-fit"],
 )
 def test_without_checks_the_families_that_are_required_are_run(metric: str, task: str, kinds: list[str]) -> None:
-    policy = Policy.model_validate({"name": "p", "rules": [{"metric": metric, "max": 1.0}]})
+    policy = Policy.model_validate({"name": "p", "rules": [{"metric": metric, "max": 0.5}]})
     said: list[str] = []
     assert [check.model_dump()["kind"] for check in default_checks(policy, task, said.append)] == kinds
     assert kinds[0] in said[0]
