@@ -30,9 +30,12 @@ def add_policy(client: Client, file: Path) -> None:
 
     What the file says of checks, samples and seed is no part of the policy.
     """
-    stored = client.add_policy(read_gate_file(file).policy())
+    read = read_gate_file(file)
+    stored = client.add_policy(read.policy())
     click.echo(f"{stored.name}@{stored.version}")
     click.echo(stored.id, err=True)
+    if left := [name for name in ("checks", "samples", "seed") if getattr(read, name) not in (None, [])]:
+        click.echo(f"Not stored, since a policy only judges: {', '.join(left)}. Give them to the audit.", err=True)
 
 
 @policies.command("list")

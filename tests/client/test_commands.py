@@ -81,6 +81,13 @@ def test_a_policy_is_stored_listed_and_shown(run: Run) -> None:
     assert "standard@" in run("policies", "list", "--shipped").stdout
 
 
+def test_what_a_file_holds_beside_its_policy_is_said_to_be_left_out(run: Run, repository: Path) -> None:
+    told = "Not stored, since a policy only judges: checks, samples. Give them to the audit.\n"
+    assert told in run("policies", "add", "policy.yaml").stderr
+    (repository / "policy.yaml").write_text(POLICY.partition("checks:")[0])
+    assert "Not stored" not in run("policies", "add", "policy.yaml").stderr
+
+
 def test_an_audit_without_numbers_is_never_passed(run: Run, cancelled: str) -> None:
     for policy in ("policy.yaml", "standard"):
         judged = run("judge", cancelled, "--policy", policy)
