@@ -226,6 +226,13 @@ def test_a_doubtful_baseline_is_a_doubt() -> None:
     assert outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then).outcome == "errored"
 
 
+def test_a_doubtful_baseline_is_a_doubt_example_by_example_too() -> None:
+    doubted = audit(check({"clean_accuracy": share(90, 100)}, ("randomized_forward", "error")), name="aud_1")
+    answers = [True] * 90 + [False] * 10
+    found = regression(accuracy(90, 100), doubted, bound=0.5, paired=paired_with(answers, answers))
+    assert (found.judged.method, found.outcome) == ("paired", "errored")
+
+
 def test_numbers_without_intervals_make_none() -> None:
     now, then = (audit(check({"mus_worst": mean(0.4, *ends)})) for ends in ((0.3, 0.5), (None, None)))
     found = outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then)
