@@ -1,10 +1,12 @@
 """The files a verdict is written to."""
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -35,9 +37,15 @@ def output_options(command: C) -> C:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Files to write, by format."""
+    """Files to write, by format.
+
+    Attributes:
+        paths: Where.
+        blamed: File of the repository that alerts are shown at, from the current folder; None where there is none.
+    """
 
     paths: dict[str, Path]
+    blamed: str | None = None
 
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> "Outputs":
@@ -58,7 +66,7 @@ class Outputs:
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise BadRequestError(f"{path} cannot be written: permission denied")
             _remove_earlier(path)
-        return cls(paths)
+        return cls(paths, _blamed(options))
 
     def write(self, client: Client, audit_id: str) -> bool:
         """Write all that can be had, and return whether that is all; what is missing is told."""
@@ -68,11 +76,31 @@ class Outputs:
                 if name == BUNDLE:
                     client.bundle(audit_id, path)
                 else:
-                    path.write_bytes(client.report(audit_id, name))
+                    report = client.report(audit_id, name)
+                    path.write_bytes(_placed(report, self.blamed) if name == "sarif" and self.blamed else report)
             except (ClientError, OSError) as error:
                 say(f"{path} is not written: {error}")
                 is_whole = False
         return is_whole
+
+
+def _blamed(options: dict[str, Any]) -> str | None:
+    """Return the policy's file, else the model's, as far as it is below the current folder."""
+    policy, model = (Path(str(options.get(name) or "")) for name in ("policy", "model"))
+    here = Path.cwd()
+    for path in (policy, model / "manifest.json", model):
+        if path.is_file() and path.resolve().is_relative_to(here):
+            return quote(path.resolve().relative_to(here).as_posix())
+    return None
+
+
+def _placed(sarif: bytes, uri: str) -> bytes:
+    """Return SARIF whose alerts are at a file that is there; the service knows a model's name only."""
+    document = json.loads(sarif)
+    for result in (result for run in document["runs"] for result in run["results"]):
+        for location in result.get("locations", []):
+            location["physicalLocation"]["artifactLocation"]["uri"] = uri
+    return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
 
 def _remove_earlier(path: Path) -> None:

@@ -254,6 +254,35 @@ def test_a_file_that_could_not_be_written_is_known_before_the_work(tmp_path: Pat
     assert (tmp_path / "new").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("policy", "model", "uri"),
+    [
+        ("ci/my gate.yaml", "model", "ci/my%20gate.yaml"),
+        ("standard", "model", "model/manifest.json"),
+        ("standard", "weights.safetensors", "weights.safetensors"),
+        ("standard", "mdl_1", "digits"),
+        ("../elsewhere.yaml", "mdl_1", "digits"),
+    ],
+    ids=["policy", "model-folder", "model-file", "neither", "outside"],
+)
+def test_alerts_are_at_a_file_of_the_repository_where_one_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, model: str, uri: str
+) -> None:
+    for name in ("elsewhere.yaml", "here/ci/my gate.yaml", "here/model/manifest.json", "here/weights.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path / "here")
+    location = {"physicalLocation": {"artifactLocation": {"uri": "digits"}, "region": {"startLine": 1}}}
+    sarif = json.dumps({"version": "2.1.0", "runs": [{"results": [{"locations": [location]}]}]}).encode()
+    nothing: dict[str, Path | None] = dict.fromkeys(("junit", "markdown", "html", "json", "bundle"))
+    outputs = Outputs.taken_from({**nothing, "sarif": Path("out.sarif"), "policy": policy, "model": model})
+    client: Any = SimpleNamespace(report=lambda audit_id, name: sarif)
+    assert outputs.write(client, "aud_1")
+    (result,) = json.loads(Path("out.sarif").read_text())["runs"][0]["results"]
+    physical = result["locations"][0]["physicalLocation"]
+    assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == (uri, 1)
+
+
 def test_what_an_earlier_run_wrote_is_gone_before_the_work(tmp_path: Path) -> None:
     nothing: dict[str, Path | None] = dict.fromkeys(("junit", "sarif", "markdown", "html", "json", "bundle"))
     green, terminal = tmp_path / "junit.xml", tmp_path / "stdout"
