@@ -9,10 +9,12 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from app.contracts.base import Read, Real, Request
-from app.contracts.estimates import Estimate, split_name
+from app.contracts.estimates import Estimate, Metric, split_name
 from app.contracts.families import METRICS, CheckParams
+from app.contracts.reach import foregone, reach_of
 
 Severity = Literal["block", "warn"]
 """Whether a rule that does not hold keeps the model from shipping, or is only told."""
@@ -83,7 +85,7 @@ def _canonical(value: str) -> str:
 
 
 class Rule(Request):
-    """One demand on one metric: exactly one of `max`, `min` and `max_regression`."""
+    """One demand on one metric: exactly one of `max`, `min` and `max_regression`, that can hold and can fail."""
 
     metric: str = Field(
         max_length=200,
@@ -131,14 +133,37 @@ class Rule(Request):
             raise ValueError(f"{self.metric} has no better and worse: give max or min instead of max_regression")
         return self
 
+    @model_validator(mode="after")
+    def _can_hold_and_fail(self) -> Self:
+        reach = reach_of(_described(self.metric))
+        for asked in ("max", "min", "max_regression"):
+            bound = getattr(self, asked)
+            fate = None if bound is None else foregone(reach, asked, bound)
+            if fate is not None:
+                raise PydanticCustomError(
+                    "bound_tests_nothing",
+                    "{metric} is {reach}: {asked} {bound} {fate}",
+                    {
+                        "metric": self.metric,
+                        "reach": str(reach),
+                        "asked": asked,
+                        "bound": f"{bound:g}",
+                        "fate": fate,
+                        "path": [asked],
+                    },
+                )
+        return self
+
 
 def better_of(metric: str) -> Literal["higher", "lower", "neither"]:
     """Return which way of a metric is good for the model."""
+    return _described(metric).better
+
+
+def _described(metric: str) -> Metric:
     named = parse_metric(metric)
     return next(
-        one.better
-        for one in METRICS[named.family]
-        if one.name == named.name and set(one.qualifiers) == set(named.qualifiers)
+        one for one in METRICS[named.family] if one.name == named.name and set(one.qualifiers) == set(named.qualifiers)
     )
 
 

@@ -9,14 +9,9 @@ from typing import Any
 from app.contracts.estimates import Metric, Result
 from app.contracts.families import METRICS
 from app.contracts.policies import MetricName, parse_metric
+from app.contracts.reach import SIGNED, UNLIMITED
 from app.gates.evidence import Range
 from app.gates.measured import MeasuredCheck
-
-_SIGNED = frozenset({"s_ece", "importance_correlation", "span_growth"})
-"""Metrics that reach as far below 0 as above."""
-
-_UNLIMITED = frozenset({"temperature", "mean_queries", "nud"})
-"""Metrics without a largest value. ``nud`` has one in the arm that raises entropy."""
 
 _RANKINGS = frozenset({"auroc", "aupr_in", "aupr_out", "fpr95"})
 
@@ -42,7 +37,7 @@ def described(metric: str) -> Metric:
 def range_of(metric: str, check: MeasuredCheck) -> Range | None:
     """Return the least and largest value an example can have; None where they are not known."""
     asked, unit = named(metric), described(metric).unit
-    if asked.name in _UNLIMITED and not (asked.name == "nud" and asked.qualifiers.get("arm", "under") == "under"):
+    if asked.name in UNLIMITED and not (asked.name == "nud" and asked.qualifiers.get("arm", "under") == "under"):
         return None
     if unit == "pixel l_2":
         top = _largest_radius(check.params)
@@ -52,7 +47,7 @@ def range_of(metric: str, check: MeasuredCheck) -> Range | None:
         top = 1.0 if unit == "1" else None
     if top is None:
         return None
-    return (-top if asked.name in _SIGNED else 0.0), top
+    return (-top if asked.name in SIGNED else 0.0), top
 
 
 def examples_of(metric: str, check: MeasuredCheck) -> int | None:

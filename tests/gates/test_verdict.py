@@ -145,7 +145,7 @@ def test_what_no_check_measures_is_skipped_and_says_what_there_is() -> None:
     found = outcome(measured, {"metric": f"{SPAN}.mus[attack=tempered]", "max": 9})
     assert (found.outcome, found.counts_as) == ("skipped", "errored")
     assert found.reason.endswith("it measured mus, mus[attack=transfer]")
-    other = outcome(measured, {"metric": ILLUSION, "max": 9, "required": False})
+    other = outcome(measured, {"metric": ILLUSION, "max": 0.9, "required": False})
     assert (other.outcome, other.counts_as) == ("skipped", "skipped")
     assert other.reason == "the audit has no temperature_attack; it has uncertainty_span"
 
@@ -235,26 +235,16 @@ def test_the_worst_of_the_blocking_rules_is_the_verdict(among: tuple[bool, ...])
 
 def test_a_policy_that_found_nothing_to_judge_is_errored() -> None:
     warning = {"metric": f"{SPAN}.mus", "max": 0.5, "severity": "warn"}
-    found = judged(audit(check(NUMBERS)), {"metric": ILLUSION, "max": 1, "required": False}, warning)
+    found = judged(audit(check(NUMBERS)), {"metric": ILLUSION, "max": 0.9, "required": False}, warning)
     assert [one.outcome for one in found.rules] == ["skipped", "passed"]
     assert (found.verdict, "nothing was tested" in found.headline) == ("errored", True)
 
 
 def test_a_passing_headline_counts_what_held() -> None:
-    optional = {"metric": ILLUSION, "max": 1, "required": False}
+    optional = {"metric": ILLUSION, "max": 0.9, "required": False}
     rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, optional]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
         "Passed: the one number that had to hold did (1 that only warns did not)."
-    )
-
-
-def test_a_passing_headline_says_what_was_undecided_and_let_pass() -> None:
-    let_pass = {**RULES["inconclusive"], "undecided": "pass"}
-    numbers = audit(check(NUMBERS))
-    assert judged(numbers, let_pass).headline == "Passed: 1 undecided number counts as passed."
-    assert judged(numbers, let_pass, let_pass).headline == "Passed: 2 undecided numbers count as passed."
-    assert judged(numbers, RULES["passed"], let_pass).headline == (
-        "Passed: 1 of 2 numbers that had to hold did, 1 undecided number counts as passed."
     )
 
 

@@ -31,7 +31,7 @@ def estimates(draw: st.DrawFn) -> Estimate:
 def rules(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return {
         "metric": f"{SPAN}.{name}",
-        draw(st.sampled_from(["max", "min"])): draw(st.floats(-0.1, 1.1)),
+        draw(st.sampled_from(["max", "min"])): draw(st.floats(0.01, 0.99)),
         "severity": draw(st.sampled_from(["block", "warn"])),
         "undecided": draw(st.sampled_from(["inconclusive", "fail", "pass"])),
     }
@@ -133,7 +133,7 @@ def test_a_flag_never_makes_a_verdict_better(case: Any, severity: str, doubts: s
 def test_a_rule_about_a_check_that_has_no_numbers_never_lets_a_policy_pass(case: Any, state: RunState) -> None:
     numbers, asked = case
     lost = audit(check(numbers, classes_nat=1.0), broken(state, kind=TEXT, position=1))
-    rule = {"metric": f"{TEXT}.illusion_gap", "max": 1, "required": False, "undecided": "pass"}
+    rule = {"metric": f"{TEXT}.illusion_gap", "max": 0.9, "required": False, "undecided": "pass"}
     assert judged(lost, *asked, rule).verdict in ("errored", "failed")
 
 
