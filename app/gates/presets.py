@@ -26,6 +26,7 @@ class Demand:
         metric: Full name.
         asks: Which side of the bound is right.
         bounds: Of ``lenient``, ``standard`` and ``strict``.
+        needs: Which check measures it, with which parameters.
         why: Where they are from.
         warns: Policies in which it is only told.
     """
@@ -33,6 +34,7 @@ class Demand:
     metric: str
     asks: Literal["max", "min", "max_regression"]
     bounds: tuple[float, float, float]
+    needs: str
     why: str
     warns: frozenset[str] = frozenset()
 
@@ -59,6 +61,17 @@ _WHY_ACCURACY = (
     "A convention: robustness that is paid for with accuracy is a decision somebody should take. Looked at only where "
     "there is a baseline."
 )
+_BASELINE = ", and a baseline of the model's name"
+_GAP = (
+    "`transductive_attack`, which is told its `defences`, with `transfer_autoattack` or `transfer_pgd` and an attack "
+    "that knows the defence in `attacks` (default)"
+)
+
+
+def _radius(radius: float) -> str:
+    return f"`certified_calibration` with {radius:g} in `radii` (default)"
+
+
 _WHY_CERTIFIED = (
     "Emde et al., Table 2: a CIFAR-10 model trained for certificates reaches 0.109, 0.278 and 0.493 at radii 0.05, 0.2 "
     "and 0.5, and 0.100, 0.271 and 0.413 after calibration training. ADMM found these, and exact values lie up to 30 % "
@@ -70,15 +83,23 @@ DEMANDS = (
         "temperature_attack.illusion_gap",
         "max",
         (0.2, 0.1, 0.05),
+        "`temperature_attack` with any of `recipes` and of `arms` (default)",
         "Raina et al., Tables 2 and 3: a model served at a temperature near 0 loses 0.39 of 0.59 to PWWS once it is "
         "calibrated; one served near 10^6 loses 0.04 of 0.25 to PWWS and 0.10 of 0.32 to DeepWordBug at the best "
         "temperature. 0.2 is half of the first, 0.1 a quarter, 0.05 what reports call small.",
     ),
-    Demand("temperature_attack.clean_accuracy", "max_regression", _ACCURACY, _WHY_ACCURACY),
+    Demand(
+        "temperature_attack.clean_accuracy",
+        "max_regression",
+        _ACCURACY,
+        "any `temperature_attack`" + _BASELINE,
+        _WHY_ACCURACY,
+    ),
     Demand(
         "uncertainty_span.mus_worst",
         "max",
         (1.0, 0.6, 0.35),
+        "any `uncertainty_span`",
         "In nats; with ten classes there are log 10 = 2.3. Ledda et al., Table IV, CIFAR-10 at 8/255: 0.335 for the "
         "model of Addepalli et al., 0.56 for that of Rebuffi et al. (0.149 was one that hides its gradients). More "
         "classes leave more room: give a bound of your own.",
@@ -87,6 +108,7 @@ DEMANDS = (
         "uncertainty_span.ece[arm=clean]",
         "max",
         (0.2, 0.1, 0.05),
+        "any `uncertainty_span`",
         "Guo et al. (2017), Table 1: a ResNet-110 has 0.046 on CIFAR-10 and 0.165 on CIFAR-100, 0.01 once its "
         "temperature is fitted. Above 0.1 reports call it poor.",
         warns=frozenset({LENIENT, STANDARD}),
@@ -95,24 +117,39 @@ DEMANDS = (
         "uncertainty_span.robust_accuracy",
         "min",
         (0.25, 0.4, 0.5),
+        "`uncertainty_span` with the block `robust_accuracy`, which by default is not there",
         "CIFAR-10 in l_inf at 8/255 under AutoAttack: 0.443 for the model of Madry et al. (2018), 0.58 for that of "
         "Wu et al. (2020), as measured by Chen et al., section 6. Of other radii and data give a bound of your own.",
     ),
-    Demand("uncertainty_span.clean_accuracy", "max_regression", _ACCURACY, _WHY_ACCURACY),
+    Demand(
+        "uncertainty_span.clean_accuracy",
+        "max_regression",
+        _ACCURACY,
+        "any `uncertainty_span`" + _BASELINE,
+        _WHY_ACCURACY,
+    ),
     Demand(
         "certified_calibration.certified_accuracy[radius=0.25]",
         "min",
         (0.4, 0.5, 0.6),
+        _radius(0.25),
         "Cohen et al. (2019), CIFAR-10 with noise of 0.25: 0.61 at radius 0.25, of 0.77 without an attack.",
     ),
-    Demand("certified_calibration.cce[radius=0.05]", "max", (0.3, 0.2, 0.15), _WHY_CERTIFIED),
-    Demand("certified_calibration.cce[radius=0.2]", "max", (0.5, 0.4, 0.3), _WHY_CERTIFIED),
-    Demand("certified_calibration.cce[radius=0.5]", "max", (0.7, 0.6, 0.5), _WHY_CERTIFIED),
-    Demand("certified_calibration.accuracy", "max_regression", _ACCURACY, _WHY_ACCURACY),
+    Demand("certified_calibration.cce[radius=0.05]", "max", (0.3, 0.2, 0.15), _radius(0.05), _WHY_CERTIFIED),
+    Demand("certified_calibration.cce[radius=0.2]", "max", (0.5, 0.4, 0.3), _radius(0.2), _WHY_CERTIFIED),
+    Demand("certified_calibration.cce[radius=0.5]", "max", (0.7, 0.6, 0.5), _radius(0.5), _WHY_CERTIFIED),
+    Demand(
+        "certified_calibration.accuracy",
+        "max_regression",
+        _ACCURACY,
+        "any `certified_calibration`" + _BASELINE,
+        _WHY_ACCURACY,
+    ),
     Demand(
         "transductive_attack.overestimate[defence=*]",
         "max",
         (0.2, 0.1, 0.05),
+        _GAP,
         "Chen et al., section 6: RMC keeps 0.94 under transferred attacks and 0.08 under those that know it, an "
         "overestimate of 0.86; DENT 0.644 and 0.596, one of 0.05.",
     ),
@@ -120,10 +157,17 @@ DEMANDS = (
         "transductive_attack.gain_over_static[defence=*]",
         "min",
         (-0.1, -0.05, 0.0),
+        "any `transductive_attack`",
         "Chen et al., section 6: DENT gains 0.016 on batches in natural order and loses 0.076 on sorted ones; RMC "
         "loses 0.047 of the 0.443 the model of Madry et al. has. A defence worth its cost is shown to gain something.",
     ),
-    Demand("transductive_attack.static_accuracy", "max_regression", _ACCURACY, _WHY_ACCURACY),
+    Demand(
+        "transductive_attack.static_accuracy",
+        "max_regression",
+        _ACCURACY,
+        "any `transductive_attack`" + _BASELINE,
+        _WHY_ACCURACY,
+    ),
 )
 """In the order they are judged."""
 
@@ -154,12 +198,15 @@ def describe() -> str:
     lines = [f"- `{name}`: {description}{_settings(settings)}" for name, (description, settings) in POLICIES.items()]
     lines += [
         "",
-        f"| Metric | Asked | {' | '.join(POLICIES)} | Why |",
-        "| --- | --- |" + " --- |" * (len(POLICIES) + 1),
+        "None of the rules is required. One that finds nothing to judge is skipped, and the headline counts those that",
+        "did; what each needs of the audit is in the table.",
+        "",
+        f"| Metric | Asked | {' | '.join(POLICIES)} | Needs | Why |",
+        "| --- | --- |" + " --- |" * (len(POLICIES) + 2),
     ]
     lines += [
         f"| `{demand.metric}` | {_ASKED[demand.asks]} | {' | '.join(_cell(demand, name) for name in POLICIES)} "
-        f"| {demand.why} |"
+        f"| {demand.needs} | {demand.why} |"
         for demand in DEMANDS
     ]
     return "\n".join(lines) + "\n"

@@ -127,7 +127,7 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
         warnings = f" ({warned} that only {'warns' if warned == 1 else 'warn'} did not)" if warned else ""
-        return f"Passed: {_held(deciding)}{warnings}."
+        return f"Passed: {_held(deciding)}{warnings}{_found(rules)}."
     if not deciding:
         return "Could not be judged: nothing in the audit is what the policy asks about, so nothing was tested."
     first, more = deciding[0], len(deciding) - 1
@@ -137,7 +137,15 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
         "errored": "Could not be judged",
     }[verdict]
     others = f" (and {more} more)" if more else ""
-    return f"{said}: {_explain(first)}{others}."
+    # Of an errored verdict the first reason says it.
+    found = "" if verdict == "errored" else _found(rules)
+    return f"{said}: {_explain(first)}{others}{found}."
+
+
+def _found(rules: Sequence[RuleOutcome]) -> str:
+    asked = {rule.rule for rule in rules}
+    judged = {rule.rule for rule in rules if rule.outcome != "skipped"}
+    return f"; {len(judged)} of {len(asked)} rules found something to judge" if judged != asked else ""
 
 
 def _held(rules: Sequence[RuleOutcome]) -> str:

@@ -1,13 +1,16 @@
 """The shipped policies: what they are made of, and that each number is accounted for."""
 
+import re
+
 import pytest
 
-from app.contracts.families import METRICS
+from app.contracts.families import METRICS, params_contract
 from app.contracts.policies import Policy, PolicySource, parse_metric
 from app.gates import presets
 from app.gates.verdict import Measured, judge
 
 NAMES = sorted(presets.RESERVED)
+ATTACKS = {"transfer_autoattack", "transfer_pgd"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,8 +51,22 @@ def test_every_number_is_described_with_where_it_is_from() -> None:
         for rule in presets.get(name).rules:
             (line,) = [one for one in lines if f"`{rule.metric}` | {presets._ASKED[_asked(rule)]} " in one]
             assert f" {presets.number(getattr(rule, _asked(rule)))} " in line
-    assert {line.count(" | ") for line in lines if line.startswith("| `")} == {len(NAMES) + 2}
+    assert {line.count(" | ") for line in lines if line.startswith("| `")} == {len(NAMES) + 3}
     assert all(len(demand.why) > 40 for demand in presets.DEMANDS)
+
+
+def test_what_every_number_needs_is_said_and_so() -> None:
+    for demand in presets.DEMANDS:
+        asked = parse_metric(demand.metric)
+        assert f"`{asked.family}`" in demand.needs
+        assert ("baseline" in demand.needs) == (demand.asks == "max_regression")
+        fields = params_contract(asked.family).model_fields
+        assert all(name in {*fields, *METRICS, *ATTACKS} for name in re.findall("`([a-z_]+)`", demand.needs))
+        if "radius" in asked.qualifiers:
+            assert float(asked.qualifiers["radius"]) in fields["radii"].default
+            assert f" {asked.qualifiers['radius']} in `radii` (default)" in demand.needs
+    assert params_contract("uncertainty_span").model_fields["robust_accuracy"].default is None
+    assert ATTACKS & set(params_contract("transductive_attack").model_fields["attacks"].default)
 
 
 @pytest.mark.parametrize("name", NAMES)
