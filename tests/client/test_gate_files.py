@@ -75,6 +75,7 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, told:
     [
         ("name: x\nrules: []", "  /rules: must hold at least 1, holds 0"),
         ("name: x\nrules: [{metric: uncertainty_span.mus}]", "  /rules/0: exactly one of max, min and max_regression"),
+        ("name: x\nrules: [{metric: uncertainty_span.mus, max: -1}]", "  /rules/0/max: uncertainty_span.mus is "),
         (
             "name: x\nrules: [{metric: uncertainty_span.mus, limit: 1}]",
             "  /rules/0/limit: there is no such field; there are metric, max, min, max_regression, ",
@@ -88,7 +89,7 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, told:
             "  /checks/0/uncertainty_span/eps: there is no such field; there are kind, ",
         ),
     ],
-    ids=["empty", "no-bound", "in-a-rule", "in-the-file", "in-a-check"],
+    ids=["empty", "no-bound", "bound", "in-a-rule", "in-the-file", "in-a-check"],
 )
 def test_a_mistake_is_told_with_what_there_is(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "gate.yaml"
