@@ -164,6 +164,13 @@ def test_choosing_is_asked_for_and_what_is_not_there_is_told(console: Console, p
         assert console.get(address).status_code == 404
 
 
+def test_audits_to_choose_from_differ_where_a_narrow_page_still_shows_it(
+    console: Console, pair: tuple[str, str]
+) -> None:
+    options = re.findall(r'<option value="(aud_[^"]+)"[^>]*>(.{10})', console.get("/compare").text)
+    assert [(audit, told[:9]) for audit, told in options] == [(one, f"…{one[-8:]}") for one in pair[::-1]] * 2
+
+
 def test_a_history_shows_every_version_with_its_interval(console: Console, pair: tuple[str, str]) -> None:
     page = console.get("/models/cifar-resnet20/history?metric=uncertainty_span.mus")
     told = words(page)
