@@ -1,5 +1,6 @@
 """From the submit form to the request the API takes, and from what is wrong with the request back to a field."""
 
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 from app.console.forms import REST
 from app.contracts.audits import AuditCreate
 from app.contracts.families import GRADIENT_FAMILIES, TASKS, params_contract
+from app.reports.narratives import narrative_of
 from app.web.bodies import parse_json
 from app.web.problems import FieldError, InvalidRequestError
 
@@ -49,6 +51,16 @@ def starting_params(kind: str) -> str:
         elif default is not PydanticUndefined:
             params[name] = to_jsonable_python(default)
     return json.dumps(params, indent=2)
+
+
+def about(kind: str) -> str:
+    """Return what a family asks and how, in two sentences, for somebody who chooses among families.
+
+    >>> about("certified_calibration").partition("? ")[0]
+    "What can an attacker within l_2 0.25 provably do to the model's confidence"
+    """
+    question = narrative_of(kind).question(json.loads(starting_params(kind)))
+    return f"{question} {inspect.getdoc(params_contract(kind))}"
 
 
 def described_params(kind: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from app.audits.submitting import estimate, plan
 from app.console import repository, service
 from app.console.forms import Form, flat
 from app.console.pages import page
-from app.console.requests import described_params, families_for, field_of, request_of, starting_params
+from app.console.requests import about, described_params, families_for, field_of, request_of, starting_params
 from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
 from app.contracts.audits import AuditCreate
 from app.contracts.states import ModelState
@@ -110,6 +110,7 @@ def _checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any
         {
             "kind": kind,
             "title": narrative_of(kind).title(kind),
+            "about": about(kind),
             "is_chosen": kind in kinds or (not kinds and len(fitting) == 1),
             "params": form.said(f"params-{kind}") or starting_params(kind),
             "described": described_params(kind),

@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from app.console.requests import families_for, starting_params
+from app.console.requests import about, families_for, starting_params
 from app.contracts.families import TASKS, params_contract
 from app.core.tables import AuditRow, ModelRow
 from tests.audits.acting import make_ready
@@ -55,6 +55,15 @@ def test_the_parameters_a_form_begins_with_are_the_defaults() -> None:
         }
         given = contract.model_validate_json(json.dumps({**params, "kind": kind}))
         assert given == contract.model_validate_json(json.dumps({**required, "kind": kind})), kind
+
+
+def test_every_family_says_what_it_asks(console: Console, ready: dict[str, str]) -> None:
+    page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
+    told = words(page)
+    for box in [one for one in elements(page, "input") if one.get("name") == "checks"]:
+        assert about(str(box["value"])) in told
+        assert box["aria-describedby"] in {one.get("id") for one in elements(page, "p")}
+    assert "push the model's uncertainty, up and down?" in told
 
 
 def test_only_families_that_fit_are_offered(console: Console, ready: dict[str, str]) -> None:
