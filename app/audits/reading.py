@@ -92,11 +92,13 @@ def remaining_s(
 ) -> float | None:
     """Return the seconds a check will still take; 0 when it has ended, None when nothing is known.
 
-    What was estimated at submission counts for the share of the stage that is not done, the speed seen so far for the
-    share that is. The preflight says nothing about the speed of the attack.
+    What was estimated at submission, less what earlier stages took, counts for the share of the stage that is not done,
+    the speed seen so far for the share that is. The preflight says nothing about the speed of the attack.
     """
     if state in TERMINAL:
         return 0.0
+    if estimated_s is not None:
+        estimated_s = max(estimated_s - work.earlier_s, 0.0)
     spent = work.seconds + sum(max((now - began).total_seconds(), 0.0) for began in work.running)
     if stage in (None, PREFLIGHT) or not work.worked or spent <= 0:
         return estimated_s

@@ -9,7 +9,7 @@ from sqlalchemy import BindParameter, Row, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.contracts.families import TASKS
-from app.contracts.states import RunState
+from app.contracts.states import PREFLIGHT, RunState
 from app.contracts.targets import IMAGES
 from app.core.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 
@@ -54,6 +54,7 @@ class StageWork:
         worked: Examples behind ``seconds``.
         seconds: Time of the shards that ended.
         running: When each running shard began.
+        earlier_s: Time of the shards of stages before, the preflight's left out: no estimate counts it.
     """
 
     done: int = 0
@@ -61,6 +62,7 @@ class StageWork:
     worked: int = 0
     seconds: float = 0.0
     running: list[datetime] = field(default_factory=list)
+    earlier_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,17 +89,19 @@ _FIND_STAGES = (
     .where(CheckRow.audit_id == _OF_AUDIT)
     .order_by(StageRow.ordinal)
 )
+_IS_PRESENT = CheckRow.stage == ShardRow.stage
 _SUM_SHARDS = (
     select(
         ShardRow.check_id,
         ShardRow.state,
+        _IS_PRESENT.label("is_present"),
         func.sum(ShardRow.done).label("done"),
         func.sum(ShardRow.stop - ShardRow.start).label("total"),
         func.coalesce(func.sum(ShardRow.seconds), 0.0).label("seconds"),
     )
-    .join(CheckRow, (CheckRow.id == ShardRow.check_id) & (CheckRow.stage == ShardRow.stage))
-    .where(CheckRow.audit_id == _OF_AUDIT)
-    .group_by(ShardRow.check_id, ShardRow.state)
+    .join(CheckRow, CheckRow.id == ShardRow.check_id)
+    .where(CheckRow.audit_id == _OF_AUDIT, _IS_PRESENT | (ShardRow.stage != PREFLIGHT))
+    .group_by(ShardRow.check_id, ShardRow.state, _IS_PRESENT)
 )
 _SUM_ASKED = (
     select(ShardRow.check_id, func.sum(ShardRow.queries), func.sum(ShardRow.forward_passes))
@@ -144,6 +148,9 @@ def _work(session: Session, of_audit: dict[str, str]) -> dict[str, StageWork]:
     is_running = False
     for row in session.execute(_SUM_SHARDS, of_audit):
         stage = work.setdefault(row.check_id, StageWork())
+        if not row.is_present:
+            stage.earlier_s += float(row.seconds)
+            continue
         stage.done += int(row.done)
         stage.total += int(row.total)
         if row.state == RunState.SUCCEEDED:

@@ -15,7 +15,7 @@ from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
 from app.core import lifecycle
 from app.core.cost import OVERHEAD_S
-from app.core.tables import AuditRow, IdempotencyRow, ModelRow
+from app.core.tables import AuditRow, CheckRow, IdempotencyRow, ModelRow
 from app.core.tables.base import utc_now
 from app.core.transitions import move
 from app.web.services import Services
@@ -206,6 +206,28 @@ def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
     assert left("running", "attack", 30.0, half) == pytest.approx(0.5 * 20 + 0.5 * 10)
     two = StageWork(done=50, total=100, worked=50, seconds=0.0, running=[now - timedelta(seconds=10)] * 2)
     assert left("running", "attack", None, two) == 10.0
+    later = StageWork(done=0, total=100, earlier_s=12.0)
+    assert left("running", "growth", 30.0, later) == 18.0
+    assert left("running", "growth", 10.0, later) == 0.0
+
+
+def test_what_earlier_stages_took_is_taken_off_the_estimate(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    check = first_check(services, audit)
+    told = []
+    for stage, seconds in (("preflight", 3.0), ("attack", 5.0), ("growth", 1.0)):
+        open_stage(services, check, stage, [(0, 20)])
+        with services.database.write() as session:
+            session.execute(update(CheckRow).values(estimated_s=30.0))
+        told.append(client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]["remaining_s"])
+        with services.database.write() as session:
+            claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+            assert claimed is not None
+            lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=20, seconds=seconds)
+    assert told == [30.0, 30.0, 25.0]
 
 
 def test_a_waiting_audit_is_cancelled_at_once(client: httpx.Client, pair: tuple[str, str]) -> None:

@@ -86,13 +86,25 @@ class TransductiveAttackParams(Request):
                 raise ValueError(f"{name} stands twice: submit one check for each way to set it")
         return defences
 
+    @field_validator("attacks")
+    @classmethod
+    def _each_defence_can_be_attacked(cls, attacks: list[AttackName], info: ValidationInfo) -> list[AttackName]:
+        if attacks == ["defence_autoattack"]:
+            never = [one.name for one in info.data.get("defences", []) if not is_module(one.name, one.settings)]
+            if never:
+                raise ValueError(
+                    f"defence_autoattack cannot be run on {', '.join(never)}: it has a memory or adapts to the whole "
+                    "sample. Ask for fpa, gmsa_avg or gmsa_min as well"
+                )
+        return attacks
+
     @field_validator("training_dataset")
     @classmethod
     def _training_is_there(cls, training_dataset: str | None, info: ValidationInfo) -> str | None:
         wanting = [one.name for one in info.data.get("defences", []) if one.name in NEEDS_TRAINING]
         if training_dataset is None and wanting:
             # By this kind a refusal points at the field that is not there.
-            told = "{names} learn from labelled examples: name a training_dataset"
+            told = "needed to learn from by {names}: name a training_dataset"
             raise PydanticCustomError("missing", told, {"names": ", ".join(wanting)})
         return training_dataset
 

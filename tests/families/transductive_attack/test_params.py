@@ -26,7 +26,12 @@ def parameters(**changes: Any) -> TransductiveAttackParams:
         ({"defences": []}, "defences", "at least 1 item"),
         ({"defences": [{"name": "dent"}] * 2}, "defences", "dent stands twice"),
         ({"defences": [{"name": "Dent!"}]}, "defences", "should match pattern"),
-        ({"defences": [{"name": "rmc"}]}, "training_dataset", "rmc learn from labelled examples: name a"),
+        ({"defences": [{"name": "rmc"}]}, "training_dataset", "needed to learn from by rmc: name a training"),
+        (
+            {"defences": [{"name": "rmc"}], "attacks": ["defence_autoattack"], "training_dataset": "dat_1"},
+            "attacks",
+            "cannot be run on rmc",
+        ),
         ({"attacks": ["pgd"]}, "attacks", "transfer_pgd"),
         ({"attacks": ["fpa", "fpa"]}, "attacks", "differ"),
         ({"epsilon": 1.5}, "epsilon", "at most 1 in linf"),
@@ -34,7 +39,19 @@ def parameters(**changes: Any) -> TransductiveAttackParams:
         ({"order": "random"}, "order", "'natural' or 'adversarial'"),
         ({"training_dataset": "mdl_1"}, "training_dataset", "should match pattern"),
     ],
-    ids=["none", "twice", "name", "training", "attack", "same attack", "epsilon", "iterations", "order", "a model"],
+    ids=[
+        "none",
+        "twice",
+        "name",
+        "training",
+        "no attack",
+        "attack",
+        "same attack",
+        "epsilon",
+        "iterations",
+        "order",
+        "a model",
+    ],
 )
 def test_a_refusal_names_the_field_and_what_would_be_right(changes: dict[str, Any], field: str, told: str) -> None:
     with pytest.raises(ValidationError) as refused:
