@@ -15,6 +15,7 @@ from app.contracts.policies import Policy, PolicyRead, PolicySource
 from app.core.ids import new_id
 from app.core.tables import PolicyRow
 from app.gates import presets, repository
+from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 
@@ -67,6 +68,35 @@ class Chosen:
 def kept(policy: Mapping[str, Any]) -> Chosen:
     """Return what :meth:`Chosen.stored` gave."""
     return Chosen(PolicySource.model_validate(policy["source"]), policy["document"])
+
+
+_RUN = {"/checks", "/samples", "/seed"}
+
+
+def read_policy(text: str | bytes) -> Policy:
+    """Return JSON text as a policy.
+
+    Raises:
+        MalformedBodyError: The text is not JSON.
+        InvalidRequestError: A field does not fit; what is run is told where it belongs.
+    """
+    try:
+        return parse_json(text, Policy)
+    except InvalidRequestError as error:
+        if not any(one.pointer in _RUN for one in error.errors or ()):
+            raise
+        errors = [
+            one.model_copy(update={"detail": _elsewhere(one.pointer)}) if one.pointer in _RUN else one
+            for one in error.errors or ()
+        ]
+        raise InvalidRequestError("; ".join(f"{one.pointer}: {one.detail}" for one in errors), errors=errors) from error
+
+
+def _elsewhere(pointer: str) -> str:
+    return (
+        f"A policy says only what must hold. What is run ({pointer.removeprefix('/')}) is told in POST /v1/audits, or "
+        "beside the rules in the file of seatrial gate."
+    )
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -127,6 +127,21 @@ def test_a_mistake_is_pointed_at_in_json_and_in_yaml(
         assert [(one.part, one.pointer) for one in problem.errors] == [("body", pointer)]
 
 
+def test_what_is_run_is_told_where_it_belongs(client: httpx.Client) -> None:
+    answer = client.post("/v1/policies", json=policy() | {"checks": [], "seed": 1, "extra": 1})
+    problem = assert_problem(answer, 422, "invalid-request")
+    told = {one.pointer: one.detail for one in problem.errors or ()}
+    for name in ("checks", "seed"):
+        assert f"What is run ({name}) is told in POST /v1/audits" in told[f"/{name}"]
+    assert "POST /v1/audits" not in told["/extra"]
+
+
+def test_another_kind_of_body_is_told_of_both_that_are_read(client: httpx.Client) -> None:
+    answer = client.post("/v1/policies", content=b"name: a", headers={"Content-Type": "text/plain"})
+    problem = assert_problem(answer, 415, "unsupported-media-type")
+    assert problem.detail == "Send Content-Type: application/json or application/yaml, not text/plain."
+
+
 def test_yaml_and_json_say_the_same(client: httpx.Client) -> None:
     text = b"""
     name: release   # a comment
