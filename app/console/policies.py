@@ -12,7 +12,7 @@ from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
 from app.contracts.policies import Policy, PolicyRead, Rule
 from app.gates import repository
 from app.gates.documents import YamlError, yaml_to_json
-from app.gates.policies import find_policy, read_policy, shipped_policies, store_policy
+from app.gates.policies import find_policy, parse_policy, shipped_policies, store_policy
 from app.gates.wording import requirement
 from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import MalformedBodyError, NotFoundError, ProblemError
@@ -54,7 +54,7 @@ def add_policy(request: Request, viewer: Runner, services: Service, posted: Post
 def _parsed(text: str) -> Policy:
     # Every JSON text is YAML, and says where it is not.
     try:
-        return read_policy(yaml_to_json(text.encode()))
+        return parse_policy(yaml_to_json(text.encode()))
     except YamlError as error:
         raise MalformedBodyError(str(error), pointer="") from error
 

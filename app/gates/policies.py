@@ -73,7 +73,7 @@ def kept(policy: Mapping[str, Any]) -> Chosen:
 _RUN = {"/checks", "/samples", "/seed"}
 
 
-def read_policy(text: str | bytes) -> Policy:
+def parse_policy(text: str | bytes) -> Policy:
     """Return JSON text as a policy.
 
     Raises:

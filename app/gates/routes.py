@@ -22,7 +22,7 @@ from app.core.tables import JudgementRow, PolicyRow
 from app.gates import repository, service
 from app.gates.baselines import promote
 from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
-from app.gates.policies import find_policy, read_policy, shipped_policies, store_policy
+from app.gates.policies import find_policy, parse_policy, shipped_policies, store_policy
 from app.gates.schemas import BASELINE_EXAMPLES, JUDGEMENT_EXAMPLES, POLICY_EXAMPLES
 from app.web.bodies import accepts, json_body
 from app.web.pagination import Page, PageRequest, page_request, page_response
@@ -40,7 +40,7 @@ async def _policy_body(request: Request) -> Policy:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     raw = await request.body()
     if media_type == "application/json" or media_type.endswith("+json"):
-        return read_policy(raw)
+        return parse_policy(raw)
     if media_type not in YAML_TYPES and not media_type.endswith("+yaml"):
         told = f"Send Content-Type: application/json or application/yaml, not {media_type or 'nothing'}."
         raise UnsupportedMediaError(told)
@@ -55,7 +55,7 @@ def _parse_yaml(raw: bytes) -> Policy:
         text = yaml_to_json(raw)
     except YamlError as error:
         raise MalformedBodyError(f"Not YAML that is read here: {error}") from error
-    return read_policy(text)
+    return parse_policy(text)
 
 
 def _accepts_policy() -> dict[str, Any]:
