@@ -1,14 +1,14 @@
 """Routes of webhooks."""
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.access.principal import Admin, Reader
 from app.contracts.webhooks import DeliveryStatus
 from app.core.tables import DeliveryRow, WebhookRow
-from app.web.bodies import accepts, json_body
+from app.web.bodies import accepts, json_body, read_json
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
 from app.web.services import Service
@@ -31,6 +31,16 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], responses=raises(40
 _ID = r"^[A-Za-z0-9_-]{1,100}$"
 WebhookId = Annotated[str, Path(pattern=_ID, description="Id of the webhook.")]
 DeliveryId = Annotated[str, Path(pattern=_ID, description="Id of the delivery.")]
+
+
+async def _rotation_body(request: Request) -> SecretRotation:
+    return await read_json(request, SecretRotation) if await request.body() else SecretRotation()
+
+
+def _accepts_rotation() -> dict[str, Any]:
+    documented = accepts(SecretRotation, examples=ROTATION_EXAMPLES)
+    documented["requestBody"]["required"] = False
+    return documented
 
 
 @router.post(
@@ -105,16 +115,19 @@ def delete_webhook(webhook_id: WebhookId, principal: Admin, services: Service) -
     "/{webhook_id}/rotate-secret",
     response_model=SecretRead,
     responses=raises(400, 404, 409, 413, 415, 422),
-    openapi_extra=accepts(SecretRotation, examples=ROTATION_EXAMPLES),
+    openapi_extra=_accepts_rotation(),
     summary="Rotate the secret",
 )
 def rotate_secret(
     webhook_id: WebhookId,
     principal: Admin,
-    body: Annotated[SecretRotation, Depends(json_body(SecretRotation))],
+    body: Annotated[SecretRotation, Depends(_rotation_body)],
     services: Service,
 ) -> SecretRead:
-    """Put a new secret in force; messages are signed with both until the overlap ends, so no receiver misses one."""
+    """Put a new secret in force; messages are signed with both until the overlap ends, so no receiver misses one.
+
+    Without a body the overlap is a day.
+    """
     overlap = timedelta(seconds=body.overlap_s)
     return service.rotate_secret(services, principal.project_id, webhook_id, overlap)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -199,6 +199,16 @@ def test_a_secret_that_leaked_ends_at_once(quiet: TestClient, receiver: Scripted
     send(quiet)
     assert len(receiver.asked[0].headers["webhook-signature"].split(" ")) == 1
     assert verified(receiver.asked[0], new["secret"])
+
+
+def test_a_rotation_needs_no_body_and_then_overlaps_for_a_day(quiet: TestClient) -> None:
+    path = f"/v1/webhooks/{make(quiet)['id']}/rotate-secret"
+    bare, told = quiet.post(path), quiet.post(path, json={})
+    assert bare.status_code == 200, bare.text
+    first, second = (datetime.fromisoformat(one.json()["previous_until"]) for one in (bare, told))
+    assert abs(second - first) < timedelta(minutes=1)
+    assert_problem(quiet.post(path, content=b"{}", headers={"Content-Type": "text/plain"}), 415)
+    assert_problem(quiet.post(path, json={"overlap_s": -1}), 422)
 
 
 def test_secrets_do_not_pile_up(quiet: TestClient) -> None:
