@@ -1,6 +1,7 @@
 """Whether model, data and checks fit together, as far as rows can tell; workers look at the rest."""
 
 from app.contracts.families import GRADIENT_FAMILIES, TASKS, CheckParams
+from app.contracts.families.defence_costs import is_module
 from app.contracts.families.defence_params import Rmc, ShippedDefence
 from app.contracts.families.transductive_attack import TransductiveAttackParams
 from app.contracts.targets import IMAGES
@@ -104,6 +105,23 @@ def check_sizes(check: CheckParams, sizes: dict[str, int], pointer: str) -> None
                 f"training_dataset has {there:,}.",
                 pointer=f"{pointer}/defences/{position}",
             )
+
+
+def check_attacks(check: CheckParams, pointer: str) -> None:
+    """Refuse a defence none of the attacks asked for can be run on.
+
+    Raises:
+        InvalidRequestError: Pointing at the attacks.
+    """
+    if not isinstance(check, TransductiveAttackParams) or check.attacks != ["defence_autoattack"]:
+        return
+    never = [one.name for one in check.defences if not is_module(one.name, one.settings)]
+    if never:
+        raise InvalidRequestError(
+            f"defence_autoattack cannot be run on {', '.join(never)}: it has a memory or adapts to the whole sample. "
+            "Ask for fpa, gmsa_avg or gmsa_min as well.",
+            pointer=f"{pointer}/attacks",
+        )
 
 
 def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:

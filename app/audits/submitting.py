@@ -7,7 +7,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.audits.fitting import check_data, check_family, check_further_data, check_same_input, check_sizes
+from app.audits.fitting import (
+    check_attacks,
+    check_data,
+    check_family,
+    check_further_data,
+    check_same_input,
+    check_sizes,
+)
 from app.contracts.audits import AuditCreate, AuditEstimate
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
@@ -88,6 +95,7 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
                 sizes[parameter] = int(found.facts["examples"])
             further[pointer] = found
         check_sizes(check, sizes, f"/checks/{position}")
+        check_attacks(check, f"/checks/{position}")
         costs.append(cost_of(check, samples, sizes, model.facts, mean_words=dataset.facts.get("mean_words")))
     return Plan(request, model, dataset, further, costs, policy)
 

@@ -328,3 +328,14 @@ def test_lists_are_filtered(client: httpx.Client, services: Services, pair: tupl
     assert ids("state=cancelled") == [first]
     assert ids(f"model={other}") == [second]
     assert ids("verdict=passed") == []
+
+
+def test_a_defence_no_attack_asked_for_can_be_run_on_is_refused(client: httpx.Client, pair: tuple[str, str]) -> None:
+    check = {"kind": "transductive_attack", "attacks": ["defence_autoattack"]}
+    body = submission(*pair) | {"checks": [check | {"defences": [{"name": "tent"}]}]}
+    problem = assert_problem(client.post("/v1/audits", json=body), 422)
+    assert problem.errors is not None
+    assert problem.errors[0].pointer == "/checks/0/attacks"
+    assert "cannot be run on tent" in problem.errors[0].detail
+    body["checks"] = [check | {"defences": [{"name": "identity"}]}]
+    assert client.post("/v1/audits", json=body).status_code == 202

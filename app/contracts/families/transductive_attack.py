@@ -86,18 +86,6 @@ class TransductiveAttackParams(Request):
                 raise ValueError(f"{name} stands twice: submit one check for each way to set it")
         return defences
 
-    @field_validator("attacks")
-    @classmethod
-    def _each_defence_can_be_attacked(cls, attacks: list[AttackName], info: ValidationInfo) -> list[AttackName]:
-        if attacks == ["defence_autoattack"]:
-            never = [one.name for one in info.data.get("defences", []) if not is_module(one.name, one.settings)]
-            if never:
-                raise ValueError(
-                    f"defence_autoattack cannot be run on {', '.join(never)}: it has a memory or adapts to the whole "
-                    "sample. Ask for fpa, gmsa_avg or gmsa_min as well"
-                )
-        return attacks
-
     @field_validator("training_dataset")
     @classmethod
     def _training_is_there(cls, training_dataset: str | None, info: ValidationInfo) -> str | None:
