@@ -35,6 +35,10 @@ MOST_RESAMPLED = 10_000
 
 _HALVINGS = 60
 
+_NO_BASELINE = (
+    "there is no baseline to compare it with: an earlier audit of the model becomes one by `seatrial baselines promote "
+    "AUDIT` or POST /v1/baselines, and stays one where the service keeps its data"
+)
 _OTHER_DATA = Flag(
     code="other_dataset",
     severity="warning",
@@ -90,7 +94,7 @@ def compare(
         paired: Records of both.
     """
     if baseline is None:
-        return Refusal("skipped", "there is no baseline to compare it with")
+        return Refusal("skipped", _NO_BASELINE)
     found = _counterpart(metric, check, baseline)
     if isinstance(found, Refusal):
         return found

@@ -49,7 +49,9 @@ def regression(now: Measured, then: Measured | None, bound: float = 0.05, **how:
 def test_without_a_baseline_it_is_skipped() -> None:
     found = regression(accuracy(90, 100), None)
     assert (found.outcome, found.counts_as, found.judged) == ("skipped", "errored", None)
-    assert found.reason == "there is no baseline to compare it with"
+    assert found.reason.startswith("there is no baseline to compare it with: ")
+    assert "`seatrial baselines promote AUDIT`" in found.reason
+    assert "where the service keeps its data" in found.reason
 
 
 def test_the_same_answers_are_not_worse_by_more_than_chance() -> None:
