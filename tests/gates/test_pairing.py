@@ -80,13 +80,13 @@ def _games() -> Run:
         failed={"dent.fpa.1": "it took too long"},
         errored={"static": {4}, "dent.clean.0": {7}, "dent.gmsa_min.2": {9, 11}},
     )
-    return params.model_dump(mode="json"), games(params, done, 0), done
+    return params.model_dump(mode="json"), games(params, done), done
 
 
 def _games_without_autoattack() -> Run:
     params = fabricated_games.parameters(defences=["tent"], attacks=["transfer_pgd", "fpa"])
     done = fabricated_games.records(params)
-    return params.model_dump(mode="json"), games(params, done, 0), done
+    return params.model_dump(mode="json"), games(params, done), done
 
 
 RUNS = {
