@@ -35,7 +35,7 @@ class Serving:
             preexec_fn=die_with_parent,
         )
         assert self.process.stdout is not None
-        self.announced = "".join(self.process.stdout.readline() for _ in range(4))
+        self.announced = "".join(self.process.stdout.readline() for _ in range(5))
         found = re.search(r"listens on (http://\S+)", self.announced)
         assert found, self.errors()
         self.url = found[1]
