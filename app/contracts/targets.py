@@ -17,6 +17,11 @@ IMAGES = "image-classification"
 SINGLE_LABEL_TEXTS = ("text-classification", "text-pair-classification")
 """Tasks in which a text, or a pair of them, has exactly one class."""
 
+MULTI_LABEL = "multi-label-classification"
+TAGGING = "token-classification"
+TEXTS = (*SINGLE_LABEL_TEXTS, MULTI_LABEL, TAGGING)
+"""Everything that is done to texts."""
+
 Task = Literal[
     "image-classification",
     "text-classification",
