@@ -1,7 +1,7 @@
 """A whole check in memory: what the runtime does, without it."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from app.contracts.estimates import Result
-from workers.families.protocol import SAMPLE, AnyFamily, Batch, Records, Saved, Shard
+from workers.attacks.text.scoring import ScoringService
+from workers.families.protocol import SAMPLE, AnyFamily, Batch, LabelledText, Records, Saved, Shard, Stage
+from workers.targets import Text, TextClassifier, UnansweredError
 
 Data = tuple[Tensor, Tensor]
 
@@ -27,9 +29,62 @@ class Model:
         return self.function(images)
 
 
+@dataclass(frozen=True)
+class TextModel:
+    """A classifier of texts, or a tagger, made of a function of one text."""
+
+    function: Callable[[Text], Tensor | UnansweredError]
+    labels: list[str]
+    device: torch.device = field(default=torch.device("cpu"))
+    preferred_texts: int = 64
+
+    @property
+    def classes(self) -> int:
+        return len(self.labels)
+
+    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        return [self.function(text) for text in texts]
+
+
+class Books:
+    """What a shard is given whatever its model takes: randomness, earlier records, a place to save."""
+
+    shard: Shard
+    done: Mapping[str, Records]
+    ticks: int
+    told: int
+    kept: Saved | None
+    saves: int
+
+    def tick(self) -> None:
+        self.ticks += 1
+
+    def progress(self, done: int) -> None:
+        assert self.told <= done <= self.shard.stop - self.shard.start
+        self.told = done
+
+    def seed(self, purpose: str, example_id: int) -> int:
+        return int.from_bytes(hashlib.sha256(f"{purpose} {example_id}".encode()).digest()[:7], "big")
+
+    def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
+        return [torch.Generator().manual_seed(self.seed(purpose, key)) for key in example_ids]
+
+    def records(self, stage: str) -> Records:
+        return self.done[stage]
+
+    def saved(self) -> Saved | None:
+        return self.kept
+
+    def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
+        """Keep every state, whether forced or not: a test may resume at any of them."""
+        self.tick()
+        self.saves += 1
+        self.kept = Saved({name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}, notes or {})
+
+
 @dataclass
-class Context:
-    """What a shard is given."""
+class Context(Books):
+    """What a shard of images is given."""
 
     classifier: Model
     data: Data
@@ -60,33 +115,33 @@ class Context:
     def examples_of(self, parameter: str) -> Data:
         return self.further[parameter]
 
-    def tick(self) -> None:
-        self.ticks += 1
-
-    def progress(self, done: int) -> None:
-        assert self.told <= done <= self.shard.stop - self.shard.start
-        self.told = done
-
-    def seed(self, purpose: str, example_id: int) -> int:
-        return int.from_bytes(hashlib.sha256(f"{purpose} {example_id}".encode()).digest()[:7], "big")
-
-    def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
-        return [torch.Generator().manual_seed(self.seed(purpose, key)) for key in example_ids]
-
     def model(self, parameter: str) -> Model:
         return self.models[parameter]
 
-    def records(self, stage: str) -> Records:
-        return self.done[stage]
 
-    def saved(self) -> Saved | None:
-        return self.kept
+@dataclass
+class TextContext(Books):
+    """What a shard of texts is given: ``service`` answers the examples of ``sample``."""
 
-    def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
-        """Keep every state, whether forced or not: a test may resume at any of them."""
-        self.tick()
-        self.saves += 1
-        self.kept = Saved({name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}, notes or {})
+    task: str
+    sample: Sequence[LabelledText]
+    service: ScoringService
+    shard: Shard
+    examples: int = 0
+    done: Mapping[str, Records] = field(default_factory=dict)
+    device: torch.device = field(default=torch.device("cpu"))
+    autocast: torch.dtype | None = None
+    ticks: int = 0
+    told: int = 0
+    kept: Saved | None = None
+    saves: int = 0
+
+    def labelled(self) -> list[LabelledText]:
+        return list(self.sample[self.shard.start : self.shard.stop])
+
+    def scoring(self, parameter: str | None = None) -> ScoringService:
+        assert parameter is None
+        return self.service
 
 
 def run_check(
@@ -103,25 +158,56 @@ def run_check(
     data_of: Mapping[str, Data] | None = None,
 ) -> tuple[Result, dict[str, Records]]:
     """Run every stage in shards of whole grains and reduce."""
+
+    def source(stage: Stage) -> Data:
+        found = data if stage.source == SAMPLE else further
+        assert found is not None
+        return found
+
+    def context(stage: Stage, piece: Shard, count: int, done: Mapping[str, Records]) -> Context:
+        return Context(
+            *(model, source(stage), piece, batch_size, count, models or {}, done),
+            autocast=autocast,
+            further=data_of or {},
+        )
+
+    return _run(family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards)
+
+
+def run_text_check(
+    family: AnyFamily,
+    params: Any,
+    model: TextClassifier,
+    sample: Sequence[LabelledText],
+    *,
+    task: str,
+    batch_size: int = 16,
+    shards: int = 1,
+) -> tuple[Result, dict[str, Records]]:
+    """Run every stage over labelled texts in shards of whole grains and reduce; each shard has a service of its own."""
+
+    def context(_stage: Stage, piece: Shard, count: int, done: Mapping[str, Records]) -> TextContext:
+        return TextContext(task, sample, ScoringService(model, max_bytes=1 << 24), piece, count, done)
+
+    return _run(family, params, lambda _stage: len(sample), context, batch_size, shards)
+
+
+def _run(
+    family: AnyFamily,
+    params: Any,
+    available: Callable[[Stage], int],
+    context: Callable[[Stage, Shard, int, Mapping[str, Records]], Any],
+    batch_size: int,
+    shards: int,
+) -> tuple[Result, dict[str, Records]]:
     done: dict[str, Records] = {}
     while (stage := family.next_stage(params, done)) is not None:
-        source = data if stage.source == SAMPLE else further
-        assert source is not None
-        count = min(len(source[0]), stage.limit or len(source[0]))
+        there = available(stage)
+        count = min(there, stage.limit or there)
         grain = stage.grain or batch_size
         step = -(-count // grain // shards) * grain
         pieces = [Shard(stage.name, start, min(start + step, count)) for start in range(0, count, step)]
-        tables = [
-            family.run(
-                params,
-                piece,
-                Context(
-                    *(model, source, piece, batch_size, count, models or {}, done),
-                    autocast=autocast,
-                    further=data_of or {},
-                ),
-            )
-            for piece in pieces
-        ]
-        done[stage.name] = pa.concat_tables(tables)
+        done[stage.name] = pa.concat_tables(
+            [family.run(params, piece, context(stage, piece, count, done)) for piece in pieces]
+        )
     return family.reduce(params, done, 0), done

@@ -43,6 +43,17 @@ def stratified_sample(labels: NDArray[np.int64], samples: int, seed: int) -> NDA
     return np.concatenate(positions)[order].astype(np.int64)
 
 
+def strata(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the stratum (n,) of each example: its class, or where each has several labels (n, classes), one for all.
+
+    A sample of a single stratum is a plain random one, and so is its every prefix.
+
+    >>> strata(np.array([[0, 1, 1], [1, 0, 0]])).tolist()
+    [0, 0]
+    """
+    return labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
+
+
 def _largest_remainder(counts: NDArray[np.int64], samples: int, draw: np.random.Generator) -> NDArray[np.int64]:
     """Share out ``samples`` in proportion to ``counts``; leftovers go to the largest remainders, ties by lot."""
     # Integers: a quota like 0.3 * 10 must not lose its seat to rounding.

@@ -107,6 +107,21 @@ class TextExample:
     label: int
 
 
+@dataclass(frozen=True)
+class LabelledText:
+    """A text of any task and the truth about it.
+
+    Attributes:
+        example_id: Position in its dataset.
+        text: The text; premise and hypothesis; or, of a tagged sentence, its tokens.
+        truths: The class, one number; of multi-label texts 0 or 1 for each class; of a sentence a tag for each token.
+    """
+
+    example_id: int
+    text: Text
+    truths: tuple[int, ...]
+
+
 class Saved(Mapping[str, Tensor]):
     """What a shard had saved: tensors by name, on the CPU, and ``notes``, the strings saved with them."""
 
@@ -176,6 +191,15 @@ class RunContext(Protocol):
 
     def texts(self) -> list[TextExample]:
         """Return the shard's examples of a text dataset, in order."""
+        ...
+
+    @property
+    def task(self) -> str:
+        """What the model under audit does."""
+        ...
+
+    def labelled(self) -> list[LabelledText]:
+        """Return the shard's examples of a dataset of texts of any task, in order; ``scoring`` answers their texts."""
         ...
 
     def progress(self, done: int) -> None:

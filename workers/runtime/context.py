@@ -9,12 +9,13 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from app.contracts.targets import TAGGING
 from app.core.storage import digest_of_bytes
 from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import Meters, ScoringService
-from workers.data import ImageDataset, TextDataset
-from workers.data.sampling import stratified_sample
-from workers.families.protocol import Batch, Records, Saved, Shard, TextExample
+from workers.data import ImageDataset, TaggedDataset, TextDataset
+from workers.data.sampling import strata, stratified_sample
+from workers.families.protocol import Batch, LabelledText, Records, Saved, Shard, TextExample
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_version
 from workers.runtime.resources import Resources
@@ -122,12 +123,12 @@ class ShardContext:
         """Return the dataset positions of this shard's examples, in order."""
         return self._chosen(self.dataset.labels)
 
-    def _chosen(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _chosen(self, strata: NDArray[np.int64]) -> NDArray[np.int64]:
         job = self._job
-        sample = stratified_sample(labels, job.samples if not job.is_further_source else job.examples, job.seed)
+        sample = stratified_sample(strata, job.samples if not job.is_further_source else job.examples, job.seed)
         if job.is_held_out:
-            rest = np.setdiff1d(np.arange(len(labels)), sample)
-            sample = rest[stratified_sample(labels[rest], job.examples, derive_seed(job.seed, "held out"))]
+            rest = np.setdiff1d(np.arange(len(strata)), sample)
+            sample = rest[stratified_sample(strata[rest], job.examples, derive_seed(job.seed, "held out"))]
         return sample[job.shard.start : job.shard.stop]
 
     def batches(self) -> Iterator[Batch]:
@@ -180,17 +181,29 @@ class ShardContext:
         return self._resources.classifier(self._job.further_models[parameter])
 
     @property
+    def task(self) -> str:
+        """What the model under audit does."""
+        return self._job.model.task
+
+    @property
     def text_dataset(self) -> TextDataset:
         """The dataset of texts the stage runs over."""
         return self._resources.texts(self._job.source)
+
+    @property
+    def tagged_dataset(self) -> TaggedDataset:
+        """The dataset of tagged sentences the stage runs over."""
+        return self._resources.sentences(self._job.source)
 
     def further_texts(self) -> dict[str, TextDataset]:
         """Return the further datasets of texts by the parameter naming them."""
         return {parameter: self._resources.texts(row) for parameter, row in self._job.further_datasets.items()}
 
     def text_positions(self) -> NDArray[np.int64]:
-        """Return the dataset positions of this shard's texts, in order."""
-        return self._chosen(self.text_dataset.labels)
+        """Return the dataset positions of this shard's texts or sentences, in order."""
+        if self.task == TAGGING:
+            return self._chosen(np.zeros(len(self.tagged_dataset), dtype=np.int64))
+        return self._chosen(strata(self.text_dataset.labels))
 
     def texts(self) -> list[TextExample]:
         """Return the shard's examples of a text dataset, in order."""
@@ -199,6 +212,22 @@ class ShardContext:
         return [
             TextExample(position, text, int(label))
             for position, text, label in zip(positions, dataset.texts(positions), labels, strict=True)
+        ]
+
+    def labelled(self) -> list[LabelledText]:
+        """Return the shard's examples of a dataset of texts of any task, in order."""
+        positions = [int(position) for position in self.text_positions()]
+        if self.task == TAGGING:
+            found = [self.tagged_dataset.sentence(position) for position in positions]
+            return [
+                LabelledText(position, tuple(tokens), tuple(tags))
+                for position, (tokens, tags) in zip(positions, found, strict=True)
+            ]
+        dataset = self.text_dataset
+        truths = dataset.labels[positions].reshape(len(positions), -1).tolist()
+        return [
+            LabelledText(position, text, tuple(of_text))
+            for position, text, of_text in zip(positions, dataset.texts(positions), truths, strict=True)
         ]
 
     def progress(self, done: int) -> None:

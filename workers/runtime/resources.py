@@ -13,8 +13,8 @@ from app.core.settings import Settings
 from app.core.storage import ArtifactStore
 from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
-from workers.data import ImageDataset, TextDataset
-from workers.data.loading import load_image_dataset, load_text_dataset
+from workers.data import ImageDataset, TaggedDataset, TextDataset
+from workers.data.loading import load_image_dataset, load_tagged_dataset, load_text_dataset
 from workers.targets import TextClassifier, TokenClassifier
 from workers.targets.endpoint import EndpointClassifier
 from workers.targets.image_classifier import ImageClassifier
@@ -59,6 +59,7 @@ class Resources:
         self._datasets: _Recent[ImageDataset] = _Recent()
         self._services: _Recent[ScoringService] = _Recent(_disconnect)
         self._texts: _Recent[TextDataset] = _Recent()
+        self._sentences: _Recent[TaggedDataset] = _Recent()
 
     def classifier(self, row: ModelRow) -> ImageClassifier:
         """Return the model of a row.
@@ -122,6 +123,19 @@ class Resources:
         return self._texts.get(
             (row.digest, manifest.model_dump_json()),
             lambda: load_text_dataset(manifest, facts, self.store.local_path(row.digest)),
+        )
+
+    def sentences(self, row: DatasetRow) -> TaggedDataset:
+        """Return the dataset of tagged sentences of a row.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        manifest = parse_manifest(DatasetManifest, row.manifest)
+        facts = DatasetFacts.model_validate(row.facts)
+        return self._sentences.get(
+            (row.digest, manifest.model_dump_json()),
+            lambda: load_tagged_dataset(manifest, facts, self.store.local_path(row.digest)),
         )
 
     def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:

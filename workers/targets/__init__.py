@@ -6,8 +6,8 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-Text: TypeAlias = str | tuple[str, str]
-"""A text, or premise and hypothesis."""
+Text: TypeAlias = str | tuple[str, ...]
+"""A text; premise and hypothesis; or, of a sentence that is tagged, its tokens."""
 
 
 class Classifier(Protocol):
