@@ -1,21 +1,12 @@
-"""Randomness that depends on nothing but what it is for."""
+"""One generator per example, the same wherever the example is computed."""
 
-import hashlib
 from collections.abc import Iterable
 
 import torch
 
+from app.core.seeds import derive_seed
 
-def derive_seed(*parts: object) -> int:
-    """Return a 63-bit seed of the parts; different parts give unrelated seeds.
-
-    >>> derive_seed(0, "uncertainty_span", "over", 17) == derive_seed(0, "uncertainty_span", "over", 17)
-    True
-    >>> derive_seed(0, "uncertainty_span", "over", 17) == derive_seed(0, "uncertainty_span", "over", 18)
-    False
-    """
-    # repr keeps ("a", "b") apart from ("ab",), and 1 from "1".
-    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
+__all__ = ["derive_seed", "example_generators"]
 
 
 def example_generators(seed: int, family: str, purpose: str, example_ids: Iterable[int]) -> list[torch.Generator]:
