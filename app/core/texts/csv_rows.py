@@ -1,9 +1,10 @@
 """Rows of a CSV file, as RFC 4180 has them; the cells may be separated by tabs or semicolons as well."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from app.core.inspection.errors import ContentError, no_column
 from app.core.settings import Settings
@@ -23,20 +24,62 @@ def read_csv(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
         ContentError: With the line that is no row of the table.
     """
     with path.open("rb") as file:
-        lines = Lines(file, limits)
-        # A process-wide limit of the csv module; `lines` bounds a row more tightly, and with the row's number.
-        csv.field_size_limit(max(csv.field_size_limit(), lines.max_bytes))
-        header = next((line for line in lines if line.strip()), "")
-        records = _records(header, lines, _delimiter(header, list(columns.values())))
-        at, names = next(records, (1, []))
-        places = _places(at, [name.strip() for name in names], columns)
-        for start, cells in records:
-            if len(cells) != len(names):
-                raise ContentError(
-                    f"Line {start} has {len(cells)} cells, the header has {len(names)}: a text that holds the "
-                    "delimiter must stand in double quotes"
-                )
+        table = open_table(file, columns.values(), limits)
+        places = table.places(columns)
+        for start, cells in table.rows:
             yield Row(start, tuple(cells[place] for place in places))
+
+
+class Table(NamedTuple):
+    """A CSV file whose header has been read.
+
+    Attributes:
+        line: Line of the header.
+        names: Its cells, as they stand.
+        delimiter: What separates cells.
+        line_end: What ends lines.
+        rows: The rows that follow, each with the line it begins in and as many cells as the header.
+    """
+
+    line: int
+    names: list[str]
+    delimiter: str
+    line_end: str
+    rows: Iterator[tuple[int, list[str]]]
+
+    def places(self, columns: Columns) -> list[int]:
+        """Return the place of each column; spaces around names do not count.
+
+        Raises:
+            ContentError: There is none of that name, or more than one.
+        """
+        return _places(self.line, [name.strip() for name in self.names], columns)
+
+
+def open_table(file: BinaryIO, wanted: Iterable[str], limits: Settings) -> Table:
+    """Return an open CSV file as a table, cut by the delimiter under which its header has most of the names wanted.
+
+    Raises:
+        ContentError: With the line that is no row of the table; while rows are read, too.
+    """
+    lines = Lines(file, limits)
+    # A process-wide limit of the csv module; `lines` bounds a row more tightly, and with the row's number.
+    csv.field_size_limit(max(csv.field_size_limit(), lines.max_bytes))
+    header = next((line for line in lines if line.strip()), "")
+    delimiter = _delimiter(header, list(wanted))
+    records = _records(header, lines, delimiter)
+    line, names = next(records, (1, []))
+    return Table(line, names, delimiter, "\r\n" if header.endswith("\r\n") else "\n", _as_wide(len(names), records))
+
+
+def _as_wide(width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    for start, cells in records:
+        if len(cells) != width:
+            raise ContentError(
+                f"Line {start} has {len(cells)} cells, the header has {width}: a text that holds the "
+                "delimiter must stand in double quotes"
+            )
+        yield start, cells
 
 
 def _records(header: str, lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from app.core.inspection.errors import ContentError, no_column
 from app.core.settings import Settings
@@ -19,15 +19,33 @@ def read_jsonl(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
         ContentError: With the line that is no object, or lacks a column.
     """
     with path.open("rb") as file:
-        lines = Lines(file, limits)
-        for line in lines:
-            if not line.isspace():
-                found = _object(line, lines.number)
-                for role, name in columns.items():
-                    if name not in found:
-                        raise no_column(f"Line {lines.number}", role, name, found)
-                yield Row(lines.number, tuple(found[name] for name in columns.values()))
-            lines.begin_row()
+        for number, found in read_objects(file, limits):
+            yield Row(number, values_of(found, columns, number))
+
+
+def read_objects(file: BinaryIO, limits: Settings) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of an open JSON Lines file, each with its line.
+
+    Raises:
+        ContentError: With the line that is no object.
+    """
+    lines = Lines(file, limits)
+    for line in lines:
+        if not line.isspace():
+            yield lines.number, _object(line, lines.number)
+        lines.begin_row()
+
+
+def values_of(found: dict[str, Any], columns: Columns, number: int) -> tuple[Any, ...]:
+    """Return what an object has in each column.
+
+    Raises:
+        ContentError: It lacks one; ``number`` is its line.
+    """
+    for role, name in columns.items():
+        if name not in found:
+            raise no_column(f"Line {number}", role, name, found)
+    return tuple(found[name] for name in columns.values())
 
 
 def _object(line: str, number: int) -> dict[str, Any]:
