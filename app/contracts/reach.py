@@ -7,11 +7,20 @@ from app.contracts.estimates import Metric
 _DIFFERENCES = frozenset({"illusion_gap", "overestimate", "gain_over_static"})
 """Metrics that are one share less another."""
 
-SIGNED = frozenset({"s_ece", "importance_correlation", "span_growth"})
+SIGNED = frozenset({"s_ece", "importance_correlation", "span_growth", "score_drop", "edit_correlation"})
 """Metrics that reach as far below 0 as above."""
 
-UNLIMITED = frozenset({"temperature", "mean_queries", "nud"})
-"""Metrics without a largest value. ``nud`` has one in the arm that raises entropy."""
+UNLIMITED = frozenset(
+    {
+        *("temperature", "mean_queries", "nud"),
+        *("relative_score", "mean_relative_score", "rank", "characters_changed"),
+    }
+)
+"""Metrics without a largest value. ``nud`` has one in the arm that raises entropy. A score under noise may be above the
+one without, and what became of a text longer than the text."""
+
+_LEAST = {"rank": 1.0}
+"""Metrics that begin elsewhere than at 0."""
 
 
 class Reach(NamedTuple):
@@ -43,7 +52,7 @@ def reach_of(metric: Metric) -> Reach:
     highest = 1.0 if metric.unit == "1" and metric.name not in UNLIMITED else None
     if metric.name in SIGNED | _DIFFERENCES:
         return Reach(None if highest is None else -highest, highest)
-    return Reach(0.0, highest)
+    return Reach(_LEAST.get(metric.name, 0.0), highest)
 
 
 def foregone(reach: Reach, asked: str, bound: float) -> str | None:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from app.contracts.families import params_contract
+from app.contracts.families.low_level_attack import ATTACKERS, COMBINED
 from app.contracts.policies import MetricName
 from app.gates.ranges import named
 
@@ -42,6 +43,8 @@ def _meaning(asked: MetricName, params: Mapping[str, Any]) -> dict[str, Any]:
     if counting.get("outliers"):
         # At which radii is in the metric's name.
         counting["outliers"] = {"dataset": counting["outliers"].get("dataset")}
+    if asked.family == "low_level_attack":
+        counting = _as_run(counting)
     if "defence" in asked.qualifiers and "defences" in counting:
         chosen = [one for one in counting["defences"] if one.get("name") == asked.qualifiers["defence"]]
         counting["defences"] = chosen
@@ -125,11 +128,43 @@ def _transductive_attack(asked: MetricName) -> set[str]:
     return idle
 
 
+_OF_ALL_ATTACKERS = frozenset({"mean_relative_score", "worst_case_score", "rank", "edit_correlation"})
+_OF_ALL_LEVELS = frozenset({"rank", "edit_correlation"})
+_OF_ALL_DRAWS = frozenset({"worst_case_score", "persistent_score"})
+
+
+def _low_level_attack(asked: MetricName) -> set[str]:
+    attacker = asked.qualifiers.get("attacker")
+    if attacker is None and asked.name not in _OF_ALL_ATTACKERS:
+        # Without noise.
+        return set(params_contract("low_level_attack").model_fields) - {"bins"}
+    idle: set[str] = set()
+    # What a mixture draws from is part of it.
+    if asked.name not in _OF_ALL_ATTACKERS:
+        idle |= {"combined"} if attacker == COMBINED else {"attackers", "combined"}
+        idle |= {"typos"} if attacker not in ("natural_typo", COMBINED) else set()
+        idle |= {"glyphs"} if attacker not in ("visual", COMBINED) else set()
+    idle |= {"levels"} if asked.name not in _OF_ALL_LEVELS else set()
+    return idle | ({"draws"} if asked.name not in _OF_ALL_DRAWS else set())
+
+
+def _as_run(counting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters of noise with what stands for others written out: the same noise in other words is the same."""
+    found = dict(counting)
+    if "attackers" in found:
+        asked = ATTACKERS if found["attackers"] == "all" else found["attackers"]
+        found["attackers"] = sorted(asked)
+    if "selection" in found:
+        found["selection"] = found["selection"] or found.get("variant")
+    return found
+
+
 _IDLE: dict[str, Callable[[MetricName], set[str]]] = {
     "uncertainty_span": _uncertainty_span,
     "temperature_attack": _temperature_attack,
     "certified_calibration": _certified_calibration,
     "transductive_attack": _transductive_attack,
+    "low_level_attack": _low_level_attack,
 }
 """By family: the parameters a metric does not depend on."""
 

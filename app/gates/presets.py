@@ -72,6 +72,7 @@ def _radius(radius: float) -> str:
     return f"`certified_calibration` with {radius:g} in `radii` (default)"
 
 
+_LOW = "`low_level_attack` with 0.2 in `levels` (default)"
 _WHY_CERTIFIED = (
     "Emde et al., Table 2: a CIFAR-10 model trained for certificates reaches 0.109, 0.278 and 0.493 at radii 0.05, 0.2 "
     "and 0.5, and 0.100, 0.271 and 0.413 after calibration training. ADMM found these, and exact values lie up to 30 % "
@@ -166,6 +167,38 @@ DEMANDS = (
         "max_regression",
         _ACCURACY,
         "any `transductive_attack`" + _BASELINE,
+        _WHY_ACCURACY,
+    ),
+    Demand(
+        "low_level_attack.mean_relative_score[level=0.2]",
+        "min",
+        (0.7, 0.8, 0.9),
+        _LOW,
+        "Eger and Benz, Tables 6 and 7: of RoBERTa's score 0.83 (inference), 0.88 (tagging) and 0.98 (toxicity) are "
+        "left on average over the attackers at the low level; 0.90, 0.92 and 0.98 after training on the noise of the "
+        "other attackers.",
+    ),
+    Demand(
+        "low_level_attack.relative_score[attacker=*,level=0.2]",
+        "min",
+        (0.4, 0.55, 0.75),
+        _LOW,
+        "The same tables, the most harmful attacker at the low level: 0.59, 0.83 and 0.93 of the score are left, and "
+        "0.80, 0.88 and 0.88 after training on the others' noise.",
+    ),
+    Demand(
+        "low_level_attack.worst_case_score[level=0.2]",
+        "max_regression",
+        (0.1, 0.05, 0.02),
+        _LOW + _BASELINE,
+        "A convention, wider than that of accuracy: nobody has published what a model keeps when each text meets the "
+        "attacker that suits it, so it is held against what runs today.",
+    ),
+    Demand(
+        "low_level_attack.score[level=0]",
+        "max_regression",
+        _ACCURACY,
+        "any `low_level_attack`" + _BASELINE,
         _WHY_ACCURACY,
     ),
 )

@@ -13,6 +13,13 @@ POLICY_EXAMPLES: dict[str, Any] = {
         ],
         "correction": "holm",
     },
+    "What spam and tired thumbs may do": {
+        "name": "noise",
+        "rules": [
+            {"metric": "low_level_attack.worst_case_score[level=0.2]", "min": 0.6},
+            {"metric": "low_level_attack.relative_score[attacker=*,level=0.5]", "min": 0.7, "severity": "warn"},
+        ],
+    },
     "No worse than what runs today": {
         "name": "no-regression",
         "rules": [

@@ -27,6 +27,12 @@ FOREGONE = [
     ("temperature_attack.mean_queries[arm=as_served,recipe=pwws]", "min", 0, "always holds"),
     ("transductive_attack.gain_over_static[defence=*]", "min", -1, "always holds"),
     ("certified_calibration.average_certified_radius", "max", -1, "can never hold"),
+    ("low_level_attack.worst_case_score[level=0.2]", "min", 0, "always holds"),
+    ("low_level_attack.worst_case_score[level=0.2]", "min", 1.1, "can never hold"),
+    ("low_level_attack.score_drop[attacker=*,level=0.2]", "max", 1, "always holds"),
+    ("low_level_attack.edit_correlation", "min", -1, "always holds"),
+    ("low_level_attack.rank[attacker=visual]", "max", 0.5, "can never hold"),
+    ("low_level_attack.rank[attacker=visual]", "min", 1, "always holds"),
 ]
 OPEN = [
     (f"{SPAN}.clean_accuracy", "min", 1),
@@ -40,6 +46,11 @@ OPEN = [
     ("temperature_attack.illusion_gap", "max", 0),
     ("temperature_attack.mean_queries[arm=as_served,recipe=pwws]", "min", 80),
     ("transductive_attack.gain_over_static[defence=*]", "min", 0),
+    ("low_level_attack.relative_score[attacker=*,level=0.2]", "min", 1.1),
+    ("low_level_attack.characters_changed[attacker=phonetic,level=0.2]", "min", 1.5),
+    ("low_level_attack.score_drop[attacker=*,level=0.2]", "max", 0),
+    ("low_level_attack.edit_correlation", "max", -0.5),
+    ("low_level_attack.rank[attacker=visual]", "min", 2),
 ]
 
 
@@ -72,7 +83,7 @@ def test_what_is_shipped_can_hold_and_can_fail(name: str) -> None:
 
 
 def test_every_share_has_both_ends() -> None:
-    open_above = {"nud"}
+    open_above = {"nud", "relative_score", "mean_relative_score", "rank", "characters_changed"}
     for family, metrics in METRICS.items():
         for metric in metrics:
             found = reach_of(metric)

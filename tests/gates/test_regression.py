@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.contracts.estimates import Estimate
+from app.contracts.families.low_level_attack import ATTACKERS
 from app.contracts.states import RunState
 from app.gates.comparability import differences
 from app.gates.evidence import widen
@@ -139,6 +140,8 @@ TEXT_PARAMS = {"kind": TEXT, "recipes": ["pwws"], "arms": ["calibrated"], "valid
 GAMES = {"kind": "transductive_attack", "attacks": ["fpa"], "repeats": 1, "epsilon": 0.3}
 DENT, RMC = {"name": "dent", "preset": "small", "changes": {}}, {"name": "rmc", "preset": "small", "changes": {}}
 OVERESTIMATE = "transductive_attack.overestimate[defence=dent]"
+NOISE, BY_VISUAL = {"kind": "low_level_attack"}, "[attacker=visual,level=0.2]"
+NOISY = "low_level_attack.{}".format
 CERTIFY = {"kind": "certified_calibration", "sigma": 0.25, "n": 1000, "radii": [0.0, 0.25], "bins": 15}
 
 
@@ -181,6 +184,34 @@ CERTIFY = {"kind": "certified_calibration", "sigma": 0.25, "n": 1000, "radii": [
         ("transductive_attack.clean_accuracy[defence=dent]", GAMES | {"defences": [DENT]}, {"epsilon": 0.1}, False),
         ("transductive_attack.static_accuracy", GAMES | {"defences": [DENT]}, {"defences": [RMC]}, False),
         ("uncertainty_span.robust_accuracy", PARAMS | {"robust_accuracy": {"epsilon": 0.1}}, {"epsilon": 0.2}, False),
+        *[
+            (NOISY(f"{name}{BY_VISUAL}"), NOISE, change, True)
+            for name in ("score", "relative_score", "flip_rate", "characters_changed", "ece")
+            for change in ({"variant": "paper"}, {"selection": "paper"}, {"phi": 0.5}, {"glyphs": "dejavu_bmp"})
+        ],
+        (NOISY(f"score{BY_VISUAL}"), NOISE, {"typos": "nlpaug"}, False),
+        (NOISY("score[attacker=natural_typo,level=0.2]"), NOISE, {"typos": "nlpaug"}, True),
+        (NOISY("score[attacker=natural_typo,level=0.2]"), NOISE, {"glyphs": "confusables"}, False),
+        (NOISY(f"score{BY_VISUAL}"), NOISE, {"attackers": ["visual"], "levels": [0.2], "draws": 9}, False),
+        (NOISY(f"score{BY_VISUAL}"), NOISE, {"selection": "code", "combined": True, "bins": 9}, False),
+        (NOISY(f"persistent_score{BY_VISUAL}"), NOISE, {"draws": 9}, True),
+        (NOISY(f"persistent_score{BY_VISUAL}"), NOISE, {"attackers": ["visual"]}, False),
+        (NOISY(f"ece{BY_VISUAL}"), NOISE, {"bins": 9}, True),
+        (NOISY("score[attacker=combined,level=0.2]"), NOISE, {"attackers": ["visual", "phonetic"]}, True),
+        (NOISY("worst_case_score[level=0.2]"), NOISE, {"attackers": ["visual"]}, True),
+        (NOISY("worst_case_score[level=0.2]"), NOISE, {"combined": True}, True),
+        (NOISY("worst_case_score[level=0.2]"), NOISE, {"draws": 2}, True),
+        (NOISY("worst_case_score[level=0.2]"), NOISE, {"levels": [0.2]}, False),
+        (NOISY("worst_case_score[level=0.2]"), NOISE, {"attackers": list(reversed(ATTACKERS))}, False),
+        (NOISY("mean_relative_score[level=0.2]"), NOISE, {"attackers": ["visual"]}, True),
+        (NOISY("mean_relative_score[level=0.2]"), NOISE, {"draws": 2, "levels": [0.2]}, False),
+        (NOISY("rank[attacker=visual]"), NOISE, {"attackers": ["visual", "phonetic"]}, True),
+        (NOISY("rank[attacker=visual]"), NOISE, {"levels": [0.2]}, True),
+        (NOISY("edit_correlation"), NOISE, {"levels": [0.2]}, True),
+        (NOISY("edit_correlation"), NOISE, {"draws": 2, "bins": 3}, False),
+        (NOISY("score[level=0]"), NOISE, {"variant": "paper", "attackers": ["visual"], "levels": [0.5]}, False),
+        (NOISY("ece[level=0]"), NOISE, {"variant": "paper"}, False),
+        (NOISY("ece[level=0]"), NOISE, {"bins": 9}, True),
         (
             "uncertainty_span.robust_accuracy",
             PARAMS | {"robust_accuracy": {"epsilon": 0.1}},
