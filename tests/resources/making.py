@@ -146,6 +146,20 @@ def write_masked_lm(folder: Path) -> Path:
     return _write(folder, BertForMaskedLM)
 
 
+def write_typos(folder: Path) -> Path:
+    """Write misspellings as nlpaug has them."""
+    folder.mkdir(parents=True)
+    (folder / "spelling_en.txt").write_text("wonderful wonderfull wunderful\nfilm flim\n")
+    return folder
+
+
+def write_confusables(folder: Path) -> Path:
+    """Write look-alikes as confusable-homoglyphs has them."""
+    folder.mkdir(parents=True)
+    (folder / "confusables.json").write_text(json.dumps({"a": [{"c": "\u0430", "n": "CYRILLIC SMALL LETTER A"}]}))
+    return folder
+
+
 def write_library(folder: Path) -> Path:
     """Write one of each."""
     write_wordnet(folder / "wordnet")
@@ -153,6 +167,8 @@ def write_library(folder: Path) -> Path:
     write_textattack_vectors(folder / "counter-fitted")
     write_encoder(folder / "sentence-encoder")
     write_masked_lm(folder / "masked-lm")
+    write_typos(folder / "typos-nlpaug")
+    write_confusables(folder / "confusables")
     return folder
 
 

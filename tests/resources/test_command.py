@@ -1,4 +1,6 @@
 import hashlib
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main as seatrial
+from app.core.low_level.lexicons import CODESPELL
 from app.core.settings import get_settings
 from tests.resources.making import write_encoder, write_library, write_textattack_vectors, write_wordnet
 from workers.resources.__main__ import main
-from workers.resources.checksums import LEXICONS, check, known, sha256_of
+from workers.resources.checksums import LEXICONS, check, known, sha256_of, shipped_files
 
 
 @pytest.fixture
@@ -46,6 +49,9 @@ def test_list_of_a_full_library_lacks_nothing(library: Path, capsys: pytest.Capt
 
 def test_verify_passes_editions_it_has_not_seen(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_library(library)
+    # Of one file there are no others to tell whether it is another edition or damaged.
+    for name in ("typos-nlpaug", "confusables"):
+        shutil.rmtree(library / name)
     assert main(["verify"]) == 0
     said = capsys.readouterr().out
     assert "as published  lexicons/stopwords-english.txt (shipped)" in said
@@ -69,10 +75,35 @@ def test_verify_finds_a_file_changed_after_it_was_installed(
 
 
 def test_the_shipped_files_are_the_published_ones() -> None:
-    assert {each.verdict for each in check("lexicons", sorted(LEXICONS.glob("*.txt")))} == {"as published"}
-    stopwords = (LEXICONS / "stopwords-english.txt").read_bytes()
+    assert {each.verdict for each in check("lexicons", shipped_files())} == {"as published"}
     sources = (LEXICONS.parent / "SOURCES.md").read_text("utf-8")
-    assert hashlib.sha256(stopwords).hexdigest() in sources
+    shipped = sources.partition("Installed by")[0]
+    named = dict(re.findall(r"^\| `([^`]+)` \|.*\| `([0-9a-f]{64})` \|$", shipped, re.MULTILINE))
+    assert named == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in shipped_files()}
+
+
+def test_whose_work_is_shipped_is_said_beside_it() -> None:
+    notice = (CODESPELL.parent / "NOTICE.md").read_text("utf-8")
+    for file in CODESPELL.parent.iterdir():
+        assert file.name in notice or file.name == "NOTICE.md"
+    assert "https://creativecommons.org/licenses/by-sa/3.0/" in notice
+
+
+def test_a_shipped_file_that_was_changed_differs(tmp_path: Path) -> None:
+    copies = [Path(shutil.copy(file, tmp_path)) for file in shipped_files()]
+    copies[0].write_bytes(copies[0].read_bytes() + b" ")
+    assert [each.verdict for each in check("lexicons", copies)] == ["differs", *["as published"] * (len(copies) - 1)]
+
+
+def test_list_says_which_attackers_need_what(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out.split("\n\n")
+    [typos] = [part for part in said if part.startswith("typos-nlpaug:")]
+    assert "get it:   seatrial resources install typos-nlpaug" in typos
+    assert "for:      natural_typo (typos: nlpaug)" in typos
+    [shipped] = [part for part in said if part.startswith("typos-codespell:")]
+    assert "is:       shipped" in shipped
+    assert "CC BY-SA 3.0" in shipped
 
 
 def test_a_single_file_of_another_content_differs(tmp_path: Path) -> None:

@@ -9,17 +9,21 @@ from pathlib import Path
 import pytest
 
 from tests.resources.making import (
+    write_confusables,
     write_encoder,
     write_library,
     write_masked_lm,
     write_nltk_tagger,
     write_text_vectors,
     write_textattack_vectors,
+    write_typos,
     write_ud_tagger,
     write_wordnet,
 )
 from workers.resources.installing import InstallError, install
 from workers.resources.library import Absent, Library
+
+TABLES = ["typos-nlpaug", "confusables"]
 
 
 def quietly(_: str) -> None:
@@ -88,6 +92,8 @@ def test_an_encoder_from_a_wheel_brings_no_code(tmp_path: Path, library: Library
         ("tagger", write_ud_tagger, "tagger"),
         ("word-vectors", write_textattack_vectors, "counter-fitted"),
         ("masked-lm", write_masked_lm, "masked-lm"),
+        ("typos-nlpaug", write_typos, "typos-nlpaug"),
+        ("confusables", write_confusables, "confusables"),
     ],
 )
 def test_other_resources_from_a_folder(tmp_path: Path, library: Library, name: str, make: object, place: str) -> None:
@@ -98,6 +104,35 @@ def test_other_resources_from_a_folder(tmp_path: Path, library: Library, name: s
     found = install(name, library, tmp_path / "cache", quietly)
     assert found.path == library.folder / place
     assert {oct(file.stat().st_mode & 0o777) for file in found.path.iterdir()} == {"0o644"}
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "write"),
+    [("typos-nlpaug", "nlpaug", write_typos), ("confusables", "confusable_homoglyphs", write_confusables)],
+    ids=TABLES,
+)
+def test_a_table_from_a_wheel_brings_its_licence_and_no_code(
+    tmp_path: Path, library: Library, name: str, package: str, write: object
+) -> None:
+    [file] = write(tmp_path / "table").iterdir()  # type: ignore[operator]
+    with zipfile.ZipFile(tmp_path / "any-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{package}/__init__.py", "raise RuntimeError")
+        wheel.write(file, f"{package}/res/{file.name}")
+        wheel.writestr(f"{package}-1.dist-info/LICENSE", "as you like")
+        wheel.writestr("other-1.dist-info/LICENSE", "all rights reserved")
+    found = install(name, library, tmp_path / "any-1-py3-none-any.whl", quietly)
+    assert {each.name for each in found.path.iterdir()} == {file.name, "LICENSE"}
+    assert (found.path / "LICENSE").read_text() == "as you like"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_that_cannot_be_read_is_not_installed(tmp_path: Path, library: Library, name: str) -> None:
+    file = {"typos-nlpaug": "spelling_en.txt", "confusables": "confusables.json"}[name]
+    (tmp_path / file).write_text("[]")
+    with pytest.raises(InstallError, match=f"{file} is no"):
+        install(name, library, tmp_path / file, quietly)
+    assert isinstance(library.find(name), Absent)
+    assert leftovers(library) == []
 
 
 def test_vectors_from_a_text_file(tmp_path: Path, library: Library) -> None:
@@ -124,7 +159,7 @@ def test_a_failed_install_leaves_what_was_there(tmp_path: Path, library: Library
     assert leftovers(library) == []
 
 
-@pytest.mark.parametrize("name", ["wordnet", "tagger", "word-vectors", "sentence-encoder", "masked-lm"])
+@pytest.mark.parametrize("name", ["wordnet", "tagger", "word-vectors", "sentence-encoder", "masked-lm", *TABLES])
 def test_a_source_without_it_is_refused(tmp_path: Path, library: Library, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InstallError, match="holds n"):

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from app.contracts.families.low_level_attack import ATTACKERS, Noise
+from app.core.low_level.lexicons import Lexicons
 from tests.resources.making import (
     write_encoder,
     write_library,
@@ -27,10 +29,11 @@ def absent(finding: Finding) -> str:
     return finding.why
 
 
-def test_an_empty_library_has_the_stopwords_and_says_where_it_looked_for_the_rest(tmp_path: Path) -> None:
+def test_an_empty_library_has_what_is_shipped_and_says_where_it_looked_for_the_rest(tmp_path: Path) -> None:
     library = Library(tmp_path / "none")
     there = {name for name in RESOURCES if isinstance(library.find(name), Found)}
-    assert there == {"stopwords"}
+    assert there == {name for name, resource in RESOURCES.items() if resource.is_shipped}
+    assert {"stopwords", "typos-codespell", "glyphs-dejavu"} <= there
     for name in set(RESOURCES) - there:
         assert str(library.folder) in absent(library.find(name))
 
@@ -49,6 +52,26 @@ def test_what_each_recipe_lacks_is_named_with_a_command(tmp_path: Path) -> None:
         "iga": ["word-vectors"],
     }
     assert all("seatrial resources install" in each.how_to_get_it for each in missing("bae", library))
+
+
+def test_what_attackers_of_low_level_attack_need_is_said() -> None:
+    assert RESOURCES["typos-nlpaug"].needed_by == ["natural_typo (typos: nlpaug)"]
+    assert RESOURCES["confusables"].needed_by == ["visual (glyphs: confusables)"]
+    assert RESOURCES["stopwords"].needed_by == [*RECIPES, "phonetic"]
+    attackers = {each.partition(" ")[0] for resource in RESOURCES.values() for each in resource.attackers}
+    assert attackers <= set(ATTACKERS)
+
+
+@pytest.mark.parametrize("name", ["typos-nlpaug", "confusables"])
+def test_the_library_and_the_attackers_look_in_the_same_place(tmp_path: Path, name: str) -> None:
+    library = Library(write_library(tmp_path / "library"))
+    noise = Noise(typos="nlpaug", glyphs="confusables")
+    assert Lexicons(library.folder).lacking(noise, ATTACKERS) is None
+    found(library.find(name)).files[0].unlink()
+    lacking = Lexicons(library.folder).lacking(noise, ATTACKERS)
+    assert lacking is not None
+    assert (lacking.resource, lacking.command) == (name, RESOURCES[name].how_to_get_it)
+    assert library.folder.name in absent(library.find(name))
 
 
 def test_nothing_is_missing_in_a_full_library(tmp_path: Path) -> None:

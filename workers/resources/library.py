@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self, TypeAlias
 
+from app.core.low_level.lexicons import CODESPELL, DEJAVU, INSTALLED, STOPWORDS
 from app.core.settings import Settings, get_settings
 from workers.resources.checksums import ENCODER_MODEL, sha256_of
-from workers.resources.stopwords import SHIPPED as STOPWORDS
 
 WORDNET_NEEDS = tuple(f"{kind}.{part}" for part in ("noun", "verb", "adj", "adv") for kind in ("data", "index"))
 WORDNET_ALSO_READS = (
@@ -20,6 +20,12 @@ WORDNET_ALSO_READS = (
 TEXTATTACK_VECTORS = ("paragram.npy", "wordlist.pickle", "nn.npy", "cos_sim.p", "mse_dist.p")
 NLTK_TAGGER = tuple(f"averaged_perceptron_tagger_eng.{part}.json" for part in ("weights", "tagdict", "classes"))
 UD_TAGGER = "tagger.json.gz"
+SHIPPED_FILES = {
+    "stopwords": (STOPWORDS,),
+    "typos-codespell": (CODESPELL,),
+    "glyphs-dejavu": tuple(DEJAVU.values()),
+}
+"""Resources that come with the package."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +140,12 @@ class Library:
         Raises:
             KeyError: There is no such resource.
         """
+        if resource in SHIPPED_FILES:
+            return Found(SHIPPED_FILES[resource][0], "shipped", SHIPPED_FILES[resource])
+        if resource in INSTALLED:
+            path = self.folder / INSTALLED[resource]
+            return Found(path.parent, "table", (path,)) if path.is_file() else Absent(_lacks(path.parent, [path.name]))
         finders = {
-            "stopwords": self.stopwords,
             "wordnet": self.wordnet,
             "tagger": self.tagger,
             "word-vectors": self.word_vectors,
@@ -143,10 +153,6 @@ class Library:
             "masked-lm": self.masked_lm,
         }
         return finders[resource]()
-
-    def stopwords(self) -> Finding:
-        """Find the stopwords, which are shipped."""
-        return Found(STOPWORDS, "shipped", (STOPWORDS,))
 
 
 def _has(folder: Path, names: Iterable[str]) -> bool:

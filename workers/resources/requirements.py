@@ -1,9 +1,9 @@
-"""Which recipe needs which resource, said before a job starts: nothing is loaded or imported for it."""
+"""Which recipe or attacker needs which resource, said before a job starts: nothing is loaded or imported for it."""
 
 import importlib.util
 from dataclasses import dataclass
 
-from workers.resources.library import Absent, Found, Library
+from workers.resources.library import SHIPPED_FILES, Absent, Found, Library
 
 RECIPES: dict[str, tuple[str, ...]] = {
     "deepwordbug": (),
@@ -27,17 +27,25 @@ class Resource:
         what: What it is, in the recipes' own words.
         licence: Of the edition ``install`` gets, or of the original.
         how_to_get_it: A command or a sentence.
+        attackers: Attackers of ``low_level_attack`` that cannot run without it, with the parameter that asks for it.
     """
 
     name: str
     what: str
     licence: str
     how_to_get_it: str
+    attackers: tuple[str, ...] = ()
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it comes with the package."""
+        return self.name in SHIPPED_FILES
 
     @property
     def needed_by(self) -> list[str]:
-        """Recipes that cannot run without it."""
-        return list(RECIPES) if self.name == "stopwords" else [name for name in RECIPES if self.name in RECIPES[name]]
+        """Recipes of ``temperature_attack`` and attackers of ``low_level_attack`` that cannot run without it."""
+        recipes = [name for name in RECIPES if self.name in ("stopwords", *RECIPES[name])]
+        return [*recipes, *self.attackers]
 
 
 RESOURCES: dict[str, Resource] = {
@@ -48,6 +56,35 @@ RESOURCES: dict[str, Resource] = {
             "English words no attack touches (NLTK's list)",
             "none: a list of 198 words",
             "shipped",
+            ("phonetic",),
+        ),
+        Resource(
+            "typos-codespell",
+            "misspellings by word: codespell's dictionary read backwards",
+            "CC BY-SA 3.0 (codespell's dictionary, after English Wikipedia)",
+            "shipped",
+            ("natural_typo (typos: codespell)",),
+        ),
+        Resource(
+            "glyphs-dejavu",
+            "characters DejaVu Sans draws alike",
+            "similarities only, of a font under the Bitstream Vera licence",
+            "shipped",
+            ("visual (glyphs: dejavu, dejavu_bmp)",),
+        ),
+        Resource(
+            "typos-nlpaug",
+            "misspellings by word: the table Zéroe's program has",
+            "MIT (nlpaug); where the table is from is not documented",
+            "seatrial resources install typos-nlpaug",
+            ("natural_typo (typos: nlpaug)",),
+        ),
+        Resource(
+            "confusables",
+            "characters Unicode holds to be confusable (UTS #39)",
+            "MIT (confusable-homoglyphs), Unicode licence (the list)",
+            "seatrial resources install confusables",
+            ("visual (glyphs: confusables)",),
         ),
         Resource(
             "wordnet",

@@ -1,20 +1,6 @@
-"""The stopword list TextAttack's recipes leave alone, shipped with the package."""
+"""The stopwords TextAttack's recipes leave alone, as TextAttack asks for them."""
 
-from functools import cache
-
-from workers.resources.checksums import LEXICONS
-
-SHIPPED = LEXICONS / "stopwords-english.txt"
-
-
-@cache
-def english() -> tuple[str, ...]:
-    """Return NLTK's English stopwords, 198 of them, in the order of its file.
-
-    >>> len(english()), english()[:3]
-    (198, ('a', 'about', 'above'))
-    """
-    return tuple(SHIPPED.read_text("utf-8").split())
+from app.core.low_level.lexicons import stopword_list
 
 
 class ShippedStopwords:
@@ -35,4 +21,4 @@ class ShippedStopwords:
         """
         if fileids != "english":
             raise LookupError(f"there are no stopwords of {fileids!r}, only of 'english'")
-        return list(english())
+        return list(stopword_list())
