@@ -12,13 +12,29 @@ from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validato
 from app.contracts.base import Real, Request
 
 EACH = "$each"
-"""Key of a template object that stands for a list with one object per text: ``{"$each": {"text": "{{text}}"}}``."""
+"""Key of a template object that stands for a list, an object per text: ``{"$each": {"text": "{{text}}"}}``."""
 
-SINGLE = ("{{text}}", "{{premise}}", "{{hypothesis}}")
-"""Placeholders of one text; inside ``$each`` of every text in turn."""
+PARTS: dict[str, tuple[str, ...]] = {
+    "text-classification": ("{{text}}",),
+    "text-pair-classification": ("{{premise}}", "{{hypothesis}}"),
+    "multi-label-classification": ("{{text}}",),
+    "token-classification": ("{{tokens}}",),
+}
+"""Placeholders of what one example of a task is made of; ``{{tokens}}`` is the list of the tokens of a sentence."""
 
-PLURAL = ("{{texts}}", "{{premises}}", "{{hypotheses}}")
-"""Placeholders of the list of all texts of a request."""
+PLURALS = {
+    "{{text}}": "{{texts}}",
+    "{{premise}}": "{{premises}}",
+    "{{hypothesis}}": "{{hypotheses}}",
+    "{{tokens}}": "{{sentences}}",
+}
+"""Placeholder of the list of all examples of a request, by that of one."""
+
+SINGLE = tuple(PLURALS)
+"""Placeholders of one text or sentence; inside ``$each`` of every one in turn."""
+
+PLURAL = tuple(PLURALS.values())
+"""Placeholders of the list of all texts or sentences of a request."""
 
 SECRET = re.compile(r"\{\{secret:([A-Za-z0-9_-]{1,64})\}\}")
 """In a header: a value the operator keeps in ``SEATRIAL_ENDPOINT_SECRETS``; it is never stored nor shown."""
@@ -29,7 +45,7 @@ MAX_TEMPLATE_BYTES = 65_536
 
 
 class EndpointArchitecture(Request):
-    """A text classifier asked over HTTP (POST, JSON); only for families that need no gradients."""
+    """A model of texts asked over HTTP (POST, JSON); only for families that need no gradients."""
 
     kind: Literal["endpoint"] = Field(description="An HTTP endpoint.")
     url: str = Field(
@@ -48,28 +64,35 @@ class EndpointArchitecture(Request):
     )
     request: JsonValue = Field(
         description="Template of the JSON body. The string `{{texts}}` becomes the list of texts (for pairs "
-        "`{{premises}}` and `{{hypotheses}}`), `{{text}}` a single one (then batch_size is 1), and an object "
-        '`{"$each": {...}}` a list with one object per text.',
-        examples=[{"inputs": "{{texts}}"}],
+        "`{{premises}}` and `{{hypotheses}}`; for token-classification `{{sentences}}`, a list of tokens for each "
+        "sentence). `{{text}}` becomes a single one (`{{premise}}`, `{{hypothesis}}`; `{{tokens}}`, the list of the "
+        "tokens of one sentence): then batch_size is 1, or it stands in an object "
+        '`{"$each": {...}}`, which becomes a list with one object per text or sentence.',
+        examples=[{"inputs": "{{texts}}"}, {"sentences": {"$each": {"words": "{{tokens}}"}}}],
     )
     scores: str = Field(
         default="$",
         min_length=1,
         max_length=500,
         description="JSONPath (RFC 9535; names, indices, slices, wildcards, plain comparisons) to the scores in the "
-        "answer: one node per text, or one list of them. A text's "
+        "answer: one node per text or sentence, or one list of them. A text's "
         "scores are a list of numbers in the order of the labels, an object from label to number, or a list of objects "
-        "with `label` and `score`.",
+        "with `label` and `score`. A sentence's are a list with such scores for each of its tokens, in order; `null` "
+        "in it says that the model gives that token no tag.",
         examples=["$.predictions[*].scores"],
     )
     outputs: Literal["probabilities", "logits"] = Field(
         default="probabilities",
-        description="What the scores are. From probabilities logits are recovered as log p; what is exactly 0 or 1 is "
-        "lost, and said so.",
+        description="What the scores are. Probabilities of a text's classes, or of a token's tags, sum to 1; those of "
+        "multi-label-classification are each for themselves (a sigmoid's). From probabilities logits are recovered, as "
+        "log p, or for multi-label-classification as log(p / (1 - p)); what is exactly 0 or 1 is lost, and said so.",
     )
-    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts per request.")
+    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts, or sentences, per request.")
     query_budget: int | None = Field(
-        default=None, ge=1, le=10**9, description="Most texts sent for one check; examples beyond it are errored."
+        default=None,
+        ge=1,
+        le=10**9,
+        description="Most texts, or sentences, sent for one check; examples beyond it are errored.",
     )
     requests_per_second: Real | None = Field(
         default=None, gt=0, le=10_000, description="Most requests a second a worker sends; null: as fast as answered."
@@ -117,7 +140,7 @@ class EndpointArchitecture(Request):
         named = set(placeholders(request))
         if not named & {*SINGLE, *PLURAL}:
             known = ", ".join((*PLURAL, *SINGLE))
-            raise ValueError(f"the template holds no text: put one of {known} where a text or the list of texts goes")
+            raise ValueError(f"the template holds no text: put one of {known} where it goes")
         return request
 
     @field_validator("batch_size")
@@ -126,7 +149,7 @@ class EndpointArchitecture(Request):
         request = info.data.get("request")
         outside = set(placeholders(request, inside=False)) if request is not None else set()
         if batch_size > 1 and outside & set(SINGLE) and not outside & set(PLURAL):
-            raise ValueError("the template takes a single text outside of $each: batch_size must be 1")
+            raise ValueError("the template takes a single text or sentence outside of $each: batch_size must be 1")
         return batch_size
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.contracts.base import Read, Real, Request
-from app.contracts.endpoints import PLURAL, SINGLE, EndpointArchitecture, placeholders
+from app.contracts.endpoints import PARTS, PLURALS, EndpointArchitecture, placeholders
 from app.contracts.estimates import Flag
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
@@ -238,20 +238,19 @@ class ModelManifest(Request):
         return self
 
     def _check_endpoint(self, endpoint: EndpointArchitecture) -> None:
-        if self.task not in SINGLE_LABEL_TEXTS:
-            raise ValueError(f"an endpoint is audited for {' or '.join(SINGLE_LABEL_TEXTS)}, not for {self.task}")
+        if self.task not in PARTS:
+            raise ValueError(f"an endpoint is audited for one of {', '.join(PARTS)}, not for {self.task}")
         if self.labels is None:
             raise ValueError("labels is required: the class names in the order of the endpoint's scores")
-        # A template names the parts of its texts: one part, or premise and hypothesis.
-        of_pairs = {name for name in (*SINGLE, *PLURAL) if "premise" in name or "hypothes" in name}
         named = set(placeholders(endpoint.request))
-        wanted = of_pairs if self.task == "text-pair-classification" else {*SINGLE, *PLURAL} - of_pairs
-        if not named <= wanted:
-            raise ValueError(f"the request template of {self.task} may hold {', '.join(sorted(wanted))}")
-        if len(wanted) > 2 and not any("premise" in name for name in named):
-            raise ValueError("the request template holds no {{premise}} or {{premises}}")
-        if len(wanted) > 2 and not any("hypothes" in name for name in named):
-            raise ValueError("the request template holds no {{hypothesis}} or {{hypotheses}}")
+        # In place of a part of one text the same part of all of them may stand.
+        wanted = {part: (PLURALS[part], part) for part in PARTS[self.task]}
+        if not named <= {name for names in wanted.values() for name in names}:
+            known = ", ".join(name for names in wanted.values() for name in names)
+            raise ValueError(f"the request template of {self.task} may hold {known}")
+        for names in wanted.values():
+            if named.isdisjoint(names):
+                raise ValueError(f"the request template of {self.task} holds no {' or '.join(names)}")
 
 
 class ModelReference(Request):

@@ -136,6 +136,55 @@ def test_what_could_never_be_asked_is_refused_with_its_field(
     assert_nothing_stored(services)
 
 
+@pytest.mark.parametrize(
+    ("task", "template"),
+    [
+        ("multi-label-classification", {"inputs": "{{texts}}"}),
+        ("multi-label-classification", {"$each": {"t": "{{text}}"}}),
+        ("token-classification", {"inputs": "{{sentences}}"}),
+        ("token-classification", {"$each": {"words": "{{tokens}}"}}),
+        ("text-pair-classification", {"$each": ["{{premise}}", "{{hypothesis}}"]}),
+    ],
+    ids=["labels", "labels each", "tags", "tags each", "pairs each"],
+)
+def test_every_task_of_texts_is_taken(client: httpx.Client, task: str, template: Any) -> None:
+    answer = add(client, {**endpoint_manifest(request=template), "task": task})
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["task"] == task
+
+
+@pytest.mark.parametrize(
+    ("task", "template", "said"),
+    [
+        ("token-classification", "{{texts}}", "of token-classification may hold {{sentences}}, {{tokens}}"),
+        ("token-classification", ["{{sentences}}", "{{texts}}"], "may hold {{sentences}}, {{tokens}}"),
+        ("multi-label-classification", "{{sentences}}", "may hold {{texts}}, {{text}}"),
+        ("text-classification", {"$each": "{{tokens}}"}, "may hold {{texts}}, {{text}}"),
+        ("text-pair-classification", "{{sentences}}", "{{premises}}, {{premise}}, {{hypotheses}}, {{hypothesis}}"),
+        ("text-pair-classification", "{{premises}}", "holds no {{hypotheses}} or {{hypothesis}}"),
+        ("text-pair-classification", "{{hypotheses}}", "holds no {{premises}} or {{premise}}"),
+        ("image-classification", "{{texts}}", "not for image-classification"),
+    ],
+    ids=["texts", "texts too", "sentences", "tokens", "of pairs", "half", "other half", "images"],
+)
+def test_a_template_of_another_task_is_refused_with_what_it_may_hold(
+    client: httpx.Client, services: Services, task: str, template: Any, said: str
+) -> None:
+    manifest = {**endpoint_manifest(request=template), "task": task}
+    problem = assert_problem(add(client, manifest), 422, "invalid-request")
+    assert said in problem.detail
+    assert_nothing_stored(services)
+
+
+def test_the_tokens_of_one_sentence_are_sent_alone(client: httpx.Client) -> None:
+    said = {**endpoint_manifest(request={"words": "{{tokens}}"}), "task": "token-classification"}
+    problem = assert_problem(add(client, said), 422, "invalid-request")
+    assert problem.errors
+    assert problem.errors[0].pointer == "/manifest/architecture/batch_size"
+    said["architecture"]["batch_size"] = 1
+    assert add(client, said).status_code == 201
+
+
 def test_a_template_with_nan_is_refused(client: httpx.Client, services: Services) -> None:
     body = json.dumps({"manifest": endpoint_manifest(request={"inputs": "{{texts}}", "n": float("nan")})})
     problem = assert_problem(client.post("/v1/models", content=body, headers={"Content-Type": "application/json"}), 422)

@@ -1,4 +1,4 @@
-"""A text classifier behind somebody's HTTP endpoint."""
+"""A classifier of texts, or of the tokens of sentences, behind somebody's HTTP endpoint."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from app.contracts.endpoints import SECRET, EndpointArchitecture, parse_network
-from app.contracts.targets import ModelManifest
+from app.contracts.targets import TAGGING, ModelManifest
 from app.core.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path
 from app.core.outbound import (
     AddressRefusedError,
@@ -28,8 +28,9 @@ from app.core.outbound.addresses import Resolve, system_addresses
 from app.core.settings import Settings
 from workers.errors import TargetError
 from workers.targets import Text, UnansweredError
-from workers.targets.endpoint_messages import LABELS, LOG_ZERO, SCORES, MisfitError, fill, read_scores
+from workers.targets.endpoint_messages import fill, read_scores
 from workers.targets.endpoint_pace import BackOff, Pace, asked_pause_s
+from workers.targets.endpoint_scores import LABELS, LOG_ZERO, SCORES, MisfitError
 
 __all__ = ["LOG_ZERO", "EndpointClassifier", "NoScoresError"]
 
@@ -63,12 +64,13 @@ class NoScoresError(UnansweredError):
 class EndpointClassifier:
     """Asks an endpoint for the scores of texts, batch by batch, no faster than it may be asked.
 
-    Logits are float64: as answered, or logarithms of probabilities (``LOG_ZERO`` for exactly 0). What fails for a batch
-    is asked again in halves where a single text may be to blame, so one bad text costs itself only. Nothing is
-    remembered: equal texts are sent as often as they are asked for.
+    Logits are float64: as answered, or of probabilities their logarithms (``LOG_ZERO`` for exactly 0; of multi-label
+    texts the log-odds, ``-LOG_ZERO`` for exactly 1). What fails for a batch is asked again in halves where a single
+    text may be to blame, so one bad text costs itself only. Nothing is remembered: equal texts are sent as often as
+    they are asked for.
 
     Args:
-        manifest: Of an endpoint.
+        manifest: Of an endpoint; its task says what a text is: one, a pair, or the tokens of a sentence.
         settings: Allowed networks and secrets.
         spent: Texts sent for the same check by others.
         resolve: Looks names up.
@@ -103,6 +105,7 @@ class EndpointClassifier:
         except EndpointRuleError as error:
             raise _refused(error.detail, field=error.field) from error
         self._endpoint = manifest.architecture
+        self._task = manifest.task
         self._labels = list(manifest.labels or ())
         self._headers, self._secrets = _headers(manifest.architecture, settings)
         self._pace = Pace(manifest.architecture.requests_per_second, clock=clock, sleep=sleep)
@@ -116,7 +119,7 @@ class EndpointClassifier:
 
     @property
     def classes(self) -> int:
-        """Number of logits per text."""
+        """Number of logits per text, or per token."""
         return len(self._labels)
 
     @property
@@ -148,14 +151,22 @@ class EndpointClassifier:
         self.tick, self.spent, self.sent = tick, spent, 0
 
     def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
-        """Return logits (classes,) float64 for each text, in order, or why there are none."""
-        answers: list[Tensor | UnansweredError] = []
-        for start in range(0, len(texts), self._endpoint.batch_size):
-            answers += self._ask(texts[start : start + self._endpoint.batch_size])
-        return answers
+        """Return logits (classes,) float64 for each text, in order, or why there are none.
+
+        Of a sentence they are (tokens, tags), NaN where the endpoint gives a token no tag; one without tokens is not
+        sent.
+
+        Raises:
+            TypeError: A text is not one of the endpoint's task.
+        """
+        sent = [text for text in texts if not self._is_empty(text)]
+        size = self._endpoint.batch_size
+        answers = (answer for start in range(0, len(sent), size) for answer in self._ask(sent[start : start + size]))
+        nothing = torch.empty(0, self.classes, dtype=torch.float64)
+        return [nothing if self._is_empty(text) else next(answers) for text in texts]
 
     def check(self, texts: Sequence[Text]) -> list[Tensor]:
-        """Return logits (classes,) float64 for each text, in order.
+        """Return logits float64 for each text, in order.
 
         Raises:
             TargetError: One has none; the problem names the field of the manifest to look at.
@@ -168,6 +179,9 @@ class EndpointClassifier:
                 answers.append(answer)
         return answers
 
+    def _is_empty(self, text: Text) -> bool:
+        return self._task == TAGGING and not text
+
     def _ask(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
         affordable = self._affordable(len(texts))
         if affordable < len(texts):
@@ -176,7 +190,7 @@ class EndpointClassifier:
             return [*asked, *(over for _ in texts[affordable:])]
         try:
             answer = self._exchange(texts)
-            read = read_scores(answer.body, self._path, len(texts), self._labels, self._endpoint.outputs)
+            read = read_scores(answer.body, self._path, texts, self._task, self._labels, self._endpoint.outputs)
             return [self._misfit(one) if isinstance(one, MisfitError) else one for one in read]
         except MisfitError as error:
             failure = self._misfit(error)
@@ -189,7 +203,7 @@ class EndpointClassifier:
 
     def _exchange(self, texts: Sequence[Text]) -> Answer:
         """Send texts, again where that may help, and return an answer with a status of success."""
-        body = json.dumps(fill(self._endpoint.request, texts), allow_nan=False).encode()
+        body = json.dumps(fill(self._endpoint.request, texts, self._task), allow_nan=False).encode()
         failure = None
         for attempt in range(self._endpoint.retries + 1):
             self._pace.wait(self.tick)
@@ -246,7 +260,11 @@ class EndpointClassifier:
         )
 
     def _misfit(self, error: MisfitError) -> NoScoresError:
-        found = error.found if isinstance(error.found, str) else json.dumps(error.found, ensure_ascii=False)
+        try:
+            found = error.found if isinstance(error.found, str) else json.dumps(error.found, ensure_ascii=False)
+        # What was read at the limit of nesting is too deep to be written with a level around it.
+        except RecursionError:
+            found = "nested too deeply to be shown"
         code = "endpoint-labels" if error.field == LABELS else "endpoint-answer"
         detail = f"{error.reason}: {self._quoted(found)}"
         return NoScoresError(code, detail, field=error.field, is_one_texts=error.field == SCORES)

@@ -1,104 +1,108 @@
 """What is sent to an endpoint and what its answers mean."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-import torch
 from torch import Tensor
 
-from app.contracts.endpoints import EACH
+from app.contracts.endpoints import EACH, PARTS, PLURALS
+from app.contracts.targets import TAGGING
 from app.core.endpoint_rules import ScorePath
 from workers.targets import Text
+from workers.targets.endpoint_scores import (
+    LABELS,
+    LOG_ZERO,
+    SCORES,
+    MisfitError,
+    Outputs,
+    is_row,
+    is_sentence,
+    sentence_logits,
+    text_logits,
+)
 
-LOG_ZERO = math.log(math.ulp(0.0))
-"""Logit of a probability of exactly 0: the logarithm of the smallest positive double, -744.44.
-
-What it was before it was rounded to 0 is lost; whoever finds this value knows that.
-"""
-
-SUM_TOLERANCE = 1e-3
-"""Probabilities of a text may miss a sum of 1 by this: services round them to three or four digits."""
-RANGE_TOLERANCE = 1e-6
-"""And each may miss [0, 1] by this, as a float32 softmax does."""
-
-SCORES = "/manifest/architecture/scores"
-OUTPUTS = "/manifest/architecture/outputs"
-LABELS = "/manifest/labels"
+__all__ = ["LABELS", "LOG_ZERO", "SCORES", "MisfitError", "fill", "read_scores"]
 
 
-class MisfitError(Exception):
-    """An answer is not what the manifest says.
-
-    Attributes:
-        reason: What is wrong, without a word of the answer.
-        field: Which part of the manifest to look at.
-        found: The part of the answer at fault; it may repeat what was sent, so it is not to be shown as it is.
-    """
-
-    def __init__(self, reason: str, found: object, *, field: str = SCORES) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.field = field
-        self.found = found
-
-
-def fill(template: Any, texts: Sequence[Text]) -> Any:
+def fill(template: Any, texts: Sequence[Text], task: str) -> Any:
     """Return the body of a request for some texts.
 
-    >>> fill({"inputs": "{{texts}}", "n": 1}, ["a", "b"])
+    Raises:
+        TypeError: A text is not one of the task: not a single one, no pair, or not the tokens of a sentence.
+
+    >>> fill({"inputs": "{{texts}}", "n": 1}, ["a", "b"], "text-classification")
     {'inputs': ['a', 'b'], 'n': 1}
-    >>> fill({"$each": {"p": "{{premise}}", "h": "{{hypothesis}}"}}, [("a", "b")])
+    >>> fill({"$each": {"p": "{{premise}}", "h": "{{hypothesis}}"}}, [("a", "b")], "text-pair-classification")
     [{'p': 'a', 'h': 'b'}]
+    >>> fill({"words": "{{sentences}}"}, [("a", "b"), ("c",)], "token-classification")
+    {'words': [['a', 'b'], ['c']]}
     """
-    return _filled(template, texts, {**_parts(texts[0]), **_lists(texts)})
+    parts = [_parts(text, task) for text in texts]
+    lists = {PLURALS[name]: [part[name] for part in parts] for name in parts[0]}
+    return _filled(template, parts, {**parts[0], **lists})
 
 
-def _parts(text: Text) -> dict[str, str]:
+def _parts(text: Text, task: str) -> dict[str, str | list[str]]:
+    names = PARTS[task]
+    values: list[str | list[str]]
     if isinstance(text, str):
-        return {"{{text}}": text}
-    return {"{{premise}}": text[0], "{{hypothesis}}": text[1]}
+        values, is_fitting = [text], len(names) == 1 and task != TAGGING
+    elif task == TAGGING:
+        values, is_fitting = [list(text)], True
+    else:
+        values, is_fitting = list(text), len(text) == len(names) > 1
+    if not is_fitting:
+        raise TypeError(f"an endpoint that does {task} was asked about texts of another form")
+    return dict(zip(names, values, strict=True))
 
 
-def _lists(texts: Sequence[Text]) -> dict[str, list[str]]:
-    plural = {"{{text}}": "{{texts}}", "{{premise}}": "{{premises}}", "{{hypothesis}}": "{{hypotheses}}"}
-    return {plural[name]: [_parts(text)[name] for text in texts] for name in _parts(texts[0])}
-
-
-def _filled(template: Any, texts: Sequence[Text], values: Mapping[str, Any]) -> Any:
+def _filled(template: Any, parts: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> Any:
     if isinstance(template, str):
         return values.get(template, template)
     if isinstance(template, list):
-        return [_filled(value, texts, values) for value in template]
+        return [_filled(value, parts, values) for value in template]
     if not isinstance(template, dict):
         return template
     if EACH in template:
-        return [_filled(template[EACH], texts, {**values, **_parts(text)}) for text in texts]
-    return {name: _filled(value, texts, values) for name, value in template.items()}
+        return [_filled(template[EACH], parts, {**values, **part}) for part in parts]
+    return {name: _filled(value, parts, values) for name, value in template.items()}
 
 
 def read_scores(
-    body: bytes, path: ScorePath, count: int, labels: Sequence[str], outputs: Literal["probabilities", "logits"]
+    body: bytes, path: ScorePath, texts: Sequence[Text], task: str, labels: Sequence[str], outputs: Outputs
 ) -> list[Tensor | MisfitError]:
-    """Return logits (classes,) float64 of each text, or what is wrong with its scores.
+    """Return logits float64 of each text, (classes,) or (tokens, tags), or what is wrong with its scores.
 
     Args:
         body: The answer.
         path: Where its scores stand.
-        count: Texts that were sent.
+        texts: As they were sent.
+        task: What the endpoint does.
         labels: Class names in the order of the logits.
-        outputs: What the scores are; logits of probabilities are their logarithms, ``LOG_ZERO`` for 0.
+        outputs: What the scores are; what logits of probabilities are ``text_logits`` says.
 
     Raises:
         MisfitError: The answer as a whole is no JSON, or does not hold one item per text.
     """
     answer = _parse(body)
+    is_one = is_sentence if task == TAGGING else is_row
+    nodes = path.find(answer, len(texts))
+    if not nodes:
+        raise MisfitError("the path finds nothing in the answer", answer)
+    if len(nodes) == 1 and isinstance(nodes[0], list) and (len(texts) > 1 or not is_one(nodes[0])):
+        nodes = nodes[0]
+    _check_count(nodes, len(texts), answer, "sentence" if task == TAGGING else "text")
     answers: list[Tensor | MisfitError] = []
-    for item in _items(path.find(answer, count), count, answer):
+    for item, text in zip(nodes, texts, strict=True):
+        # Services that take one text answer with a list of one list.
+        if isinstance(item, list) and len(item) == 1 and isinstance(item[0], list) and not is_one(item):
+            item = item[0]
         try:
-            row = _in_order(item, labels)
-            answers.append(_log(row) if outputs == "probabilities" else torch.tensor(row, dtype=torch.float64))
+            if task == TAGGING:
+                answers.append(sentence_logits(item, len(text), labels, outputs))
+            else:
+                answers.append(text_logits(item, labels, outputs, task))
         except MisfitError as error:
             answers.append(error)
     return answers
@@ -114,83 +118,12 @@ def _parse(body: bytes) -> Any:
         raise MisfitError("the answer is no JSON", body.decode("utf-8", "replace")) from error
 
 
-def _items(nodes: list[Any], count: int, answer: Any) -> list[Any]:
-    if not nodes:
-        raise MisfitError("the path finds nothing in the answer", answer)
-    if len(nodes) == 1 and isinstance(nodes[0], list) and (count > 1 or not _is_row(nodes[0])):
-        nodes = nodes[0]
+def _check_count(nodes: Sequence[Any], count: int, answer: Any, thing: str) -> None:
     if len(nodes) != count:
-        asked = "1 text" if count == 1 else f"{count} texts"
+        asked = f"1 {thing}" if count == 1 else f"{count} {thing}s"
         held = f"more than {count}" if len(nodes) > count else str(len(nodes))
         raise MisfitError(
-            f"for {asked} the path finds {held} items: it must lead to the scores of each text, or to one list of them",
+            f"for {asked} the path finds {held} items: it must lead to the scores of each {thing}, or to one list of "
+            "them",
             answer,
         )
-    return nodes
-
-
-def _is_row(value: list[Any]) -> bool:
-    # Numbers, or objects with label and score: the scores of one text, not a list of such.
-    return bool(value) and not any(
-        isinstance(one, list) or (isinstance(one, dict) and not _is_pair(one)) for one in value
-    )
-
-
-def _is_pair(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("label"), str) and "score" in value
-
-
-def _in_order(item: Any, labels: Sequence[str]) -> list[float]:
-    # Services that take one text answer with a list of one list.
-    if isinstance(item, list) and len(item) == 1 and isinstance(item[0], list):
-        item = item[0]
-    if isinstance(item, dict):
-        item = [item] if _is_pair(item) else [{"label": label, "score": score} for label, score in item.items()]
-    if not isinstance(item, list):
-        raise MisfitError("a text's scores must be a list of numbers, an object, or a list of label and score", item)
-    if not any(isinstance(one, dict) for one in item):
-        if len(item) != len(labels):
-            raise MisfitError(f"a text has {len(item)} scores for {len(labels)} labels", item, field=LABELS)
-        return [_number(score, item) for score in item]
-    by_label = _by_label(item)
-    if unknown := [label for label in by_label if label not in labels]:
-        raise MisfitError("the answer names a label the manifest does not", unknown[0], field=LABELS)
-    if missing := [label for label in labels if label not in by_label]:
-        hint = " (ask for the scores of all labels, `top_k` null)" if len(by_label) == 1 else ""
-        raise MisfitError(f"a text has no score for the label {missing[0]!r}{hint}", item, field=LABELS)
-    return [by_label[label] for label in labels]
-
-
-def _by_label(item: list[Any]) -> dict[str, float]:
-    scores: dict[str, float] = {}
-    for one in item:
-        if not isinstance(one, dict) or not _is_pair(one):
-            raise MisfitError("each object of a list of scores must have `label` and `score`", item)
-        if one["label"] in scores:
-            raise MisfitError("a label has two scores", item, field=LABELS)
-        scores[one["label"]] = _number(one["score"], item)
-    return scores
-
-
-def _number(score: Any, item: Any) -> float:
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise MisfitError("a score is no number", item)
-    try:
-        value = float(score)
-    except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
-        raise MisfitError("a score is not finite", item)
-    return value
-
-
-def _log(row: list[float]) -> Tensor:
-    is_in_range = all(-RANGE_TOLERANCE <= value <= 1 + RANGE_TOLERANCE for value in row)
-    if not is_in_range or abs(math.fsum(row) - 1) > SUM_TOLERANCE:
-        raise MisfitError(
-            "a text's scores are no probabilities, in [0, 1] with a sum of 1: if they are logits, say outputs: logits",
-            row,
-            field=OUTPUTS,
-        )
-    logs = [math.log(min(value, 1.0)) if value > 0 else LOG_ZERO for value in row]
-    return torch.tensor(logs, dtype=torch.float64)
