@@ -30,6 +30,8 @@ _PR_SET_PDEATHSIG = 1
 
 def die_with_parent() -> None:
     """Ask the kernel to stop this child when the test process goes."""
+    # A shell that starts the tests in the background has them ignore it, and so whatever they start.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
