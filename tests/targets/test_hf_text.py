@@ -367,7 +367,7 @@ def test_only_archives_of_folders_are_text_models(tmp_path: Path) -> None:
         load_text_classifier(_manifest(), tmp_path / "weights", "safetensors", CPU)
     assert caught.value.problem.code == "folder-needed"
     with pytest.raises(TargetError) as caught:
-        load_text_classifier(_manifest("token-classification"), tmp_path / "model", "archive", CPU)
+        load_text_classifier(_manifest("image-classification"), tmp_path / "model", "archive", CPU)
     assert (caught.value.problem.code, caught.value.problem.field) == ("task-mismatch", "/manifest/task")
 
 

@@ -21,16 +21,16 @@ from tests.targets.builders import CPU, manifest
 from workers.errors import TargetError
 from workers.targets import hf_tokens
 from workers.targets.hf_tokens import HuggingFaceTokenClassifier
-from workers.targets.loading import load_token_classifier
+from workers.targets.loading import load_text_classifier
 
-SENTENCES = [tokens for tokens, _ in texts.tagged(20, seed=3)]
+SENTENCES = [tuple(tokens) for tokens, _ in texts.tagged(20, seed=3)]
 
 
 def _load(folder: Path, task: str = "token-classification", **changes: Any) -> HuggingFaceTokenClassifier:
     archive = folder.with_suffix(".zip")
     archive.write_bytes(texts.zip_folder(folder))
     stated = manifest({"kind": "huggingface"}, task=task, **{"input": None, "labels": None, **changes})
-    return load_token_classifier(stated, archive, "archive", CPU)
+    return load_text_classifier(stated, archive, "archive", CPU)
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +66,14 @@ def test_logits_depend_on_the_sentence_alone_bit_for_bit(tagger: HuggingFaceToke
 
 
 def test_tokens_without_a_piece_have_no_numbers(tagger: HuggingFaceTokenClassifier) -> None:
-    dropped, long, empty = tagger.logits([["a", "\u200b", "film"], ["film"] * 130, []])
+    dropped, long, empty = tagger.logits([("a", "\u200b", "film"), ("film",) * 130, ()])
     assert torch.isfinite(dropped).all(1).tolist() == [True, False, True]
     # Two of 128 tokens are special ones.
     assert torch.isfinite(long).all(1).tolist() == [True] * 126 + [False] * 4
     assert torch.isnan(long[126:]).all()
     assert empty.shape == (0, 4)
     assert tagger.logits([]) == []
-    assert [rows.shape for rows in tagger.logits([[], []])] == [(0, 4), (0, 4)]
+    assert [rows.shape for rows in tagger.logits([(), ()])] == [(0, 4), (0, 4)]
 
 
 def test_a_byte_level_tokenizer_is_given_the_space_it_needs(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_byte_level_tokenizer_is_given_the_space_it_needs(tmp_path: Path) -> N
     config = RobertaConfig(vocab_size=300, max_position_embeddings=42, type_vocab_size=1, **sizes)
     tokenizer = RobertaTokenizerFast(tokenizer_object=bytes_alone, add_prefix_space=False)
     folder = texts.save(tmp_path / "model", RobertaForTokenClassification(config), tokenizer)
-    one, two = _load(folder, labels=["a", "b"]).logits([["a", "film"], ["film"]])
+    one, two = _load(folder, labels=["a", "b"]).logits([("a", "film"), ("film",)])
     assert (one.shape, two.shape) == ((2, 2), (1, 2))
     assert torch.isfinite(one).all()
 

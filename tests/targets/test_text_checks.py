@@ -16,7 +16,8 @@ from workers.targets.endpoint import NoScoresError
 from workers.targets.hf_text import load_huggingface_text
 from workers.targets.hf_tokens import load_huggingface_tokens
 from workers.targets.judging import ERRORED, PreflightReport, check_same_classes
-from workers.targets.text_checks import PROBES, TIMED_TOKENS, check_text_target, check_token_target, preflight_texts
+from workers.targets.text_checks import PROBES, TIMED_TOKENS, check_text_target
+from workers.targets.text_preflight import preflight_texts
 
 LABELS = ["few", "some", "many"]
 ENDPOINT = {"kind": "endpoint", "url": "https://models.example.com/", "request": {"inputs": "{{texts}}"}}
@@ -93,7 +94,7 @@ def test_a_good_model_is_measured(tmp_path: Path, make: Any, task: str, classes:
 def test_a_good_tagger_is_measured(tmp_path: Path) -> None:
     stated = _manifest("token-classification", labels=None)
     tagger = load_huggingface_tokens(stated, texts.tiny_tagger(tmp_path / "model"), CPU)
-    report = check_token_target(tagger, stated)
+    report = check_text_target(tagger, stated)
     assert (report.flags, report.facts.classes, report.facts.tokens) == ([], len(texts.TAGS), TIMED_TOKENS)
     assert report.facts.parameters == tagger.parameters > 0
     assert 0 < report.facts.forward_s < 0.1
@@ -102,7 +103,7 @@ def test_a_good_tagger_is_measured(tmp_path: Path) -> None:
 def test_labels_of_another_number_than_the_heads_are_refused(tmp_path: Path) -> None:
     for load, make, check, task in (
         (load_huggingface_text, texts.tiny_sentiment, check_text_target, "text-classification"),
-        (load_huggingface_tokens, texts.tiny_tagger, check_token_target, "token-classification"),
+        (load_huggingface_tokens, texts.tiny_tagger, check_text_target, "token-classification"),
     ):
         stated = _manifest(task, labels=["one", "two", "three"])
         classifier: Any = load(stated, make(tmp_path / task), CPU)

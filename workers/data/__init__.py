@@ -58,6 +58,11 @@ class TaggedDataset(Protocol):
         """Tag names in the order of the tag numbers."""
         ...
 
+    @property
+    def tags(self) -> NDArray[np.int64]:
+        """Tag numbers (tokens,) of all sentences, one after the other."""
+        ...
+
     def __len__(self) -> int:
         """Return the number of sentences."""
         ...

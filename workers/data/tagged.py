@@ -4,7 +4,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.settings import Settings
@@ -31,6 +34,11 @@ class TableSentences:
     def __len__(self) -> int:
         """Return the number of sentences."""
         return int(self._sentences.num_rows)
+
+    @property
+    def tags(self) -> NDArray[np.int64]:
+        """Tag numbers (tokens,) of all sentences, one after the other."""
+        return np.asarray(pc.list_flatten(self._sentences["tags"]), dtype=np.int64)
 
     def sentence(self, position: int) -> tuple[list[str], list[int]]:
         """Return the tokens of a sentence and their tag numbers."""

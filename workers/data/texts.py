@@ -48,6 +48,16 @@ class TableTexts:
         return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
 
 
+def of_classes(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """Return labels (n, classes of the dataset) for the classes of a model (n, classes): 0 where the dataset has none.
+
+    >>> of_classes(np.array([[1, 0]]), 3).tolist()
+    [[1, 0, 0]]
+    """
+    known = labels[:, :classes]
+    return np.pad(known, ((0, 0), (0, classes - known.shape[1])))
+
+
 def label_numbers(examples: Iterable[Example], names: list[str] | None) -> NDArray[np.int64]:
     """Return the class numbers of all labels of some examples, one after the other (labels,).
 

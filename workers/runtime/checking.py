@@ -16,7 +16,7 @@ from workers.runtime.resources import Resources, parse_manifest
 from workers.runtime.running import store_patiently, unexpected
 from workers.targets.checks import TargetReport, check_target
 from workers.targets.endpoint import EndpointClassifier
-from workers.targets.text_checks import check_text_target, check_token_target
+from workers.targets.text_checks import check_text_target
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +61,6 @@ def _check(
     if manifest.task == IMAGES:
         image_classifier = resources.classifier(row)
         return check_target(image_classifier, manifest), image_classifier.labels
-    if manifest.task == "token-classification":
-        tagger = resources.token_classifier(row)
-        return check_token_target(tagger, manifest), tagger.labels
     text_classifier = resources.scoring(row).classifier
     if isinstance(text_classifier, EndpointClassifier):
         # It may be at hand from an audit that has ended: that one's cancellation and budget are not this check's.

@@ -15,6 +15,7 @@ from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.sampling import strata, stratified_sample
+from workers.data.texts import of_classes
 from workers.families.protocol import Batch, LabelledText, Records, Saved, Shard, TextExample
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_version
@@ -224,7 +225,9 @@ class ShardContext:
                 for position, (tokens, tags) in zip(positions, found, strict=True)
             ]
         dataset = self.text_dataset
-        truths = dataset.labels[positions].reshape(len(positions), -1).tolist()
+        labels = dataset.labels[positions]
+        classes = self._resources.scoring(self._job.model).classifier.classes
+        truths = (labels[:, None] if labels.ndim == 1 else of_classes(labels, classes)).tolist()
         return [
             LabelledText(position, text, tuple(of_text))
             for position, text, of_text in zip(positions, dataset.texts(positions), truths, strict=True)

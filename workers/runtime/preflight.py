@@ -1,21 +1,42 @@
 """The stage every check begins with: do model, data and parameters fit together."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from app.contracts.estimates import Flag
-from app.contracts.targets import IMAGES, ModelManifest
+from app.contracts.targets import IMAGES, TAGGING, ModelManifest
 from workers.families.protocol import AnyFamily, DataInfo, Records, TargetInfo
 from workers.runtime.context import ShardContext, ShardJob
 from workers.runtime.resources import parse_manifest
 from workers.targets.checks import preflight
-from workers.targets.judging import check_labels, check_same_classes
-from workers.targets.text_checks import preflight_texts
+from workers.targets.judging import PreflightReport, check_labels, check_same_classes
+from workers.targets.text_preflight import preflight_tags, preflight_texts
+
+NO_CLASS = -1
+"""Label, in records, of an example that has not exactly one class: a multi-label text, a tagged sentence."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was seen: positions (n,) of the sample, their labels (n,), and the classes of the whole dataset."""
+
+    report: PreflightReport
+    target: TargetInfo
+    positions: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    examples: int
+    classes: int
 
 
 def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardContext) -> tuple[Records, list[Flag]]:
     """Look at a sample through the model; return its predictions and the doubts that do not stop the audit.
+
+    Of multi-label texts and tagged sentences, label and prediction are -1 in the records, and two more columns hold how
+    many labels or tags were decided and how many of them are right.
 
     Raises:
         PreflightError: Model, data and parameters do not fit together.
@@ -23,44 +44,69 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
         DataError: The dataset cannot be read.
     """
     manifest = parse_manifest(ModelManifest, job.model.manifest)
-    if manifest.task == IMAGES:
-        classifier, positions = context.classifier, context.positions()
-        labels = context.dataset.labels
-        report = preflight(
-            classifier,
-            context.dataset,
-            positions,
-            manifest=manifest,
-            batch_size=job.batch_size,
-            tick=context.tick,
-        )
-        target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape, classifier=classifier)
-    else:
-        service, positions = context.scoring(), context.text_positions()
-        texts = service.classifier
-        labels = context.text_dataset.labels
-        report = preflight_texts(
-            texts,
-            context.text_dataset,
-            positions,
-            manifest=manifest,
-            batch_size=job.batch_size,
-            tick=context.tick,
-            ask=service.scores,
-        )
-        for parameter, further in context.further_texts().items():
-            check_labels(further.labels, further.label_names, texts.labels, field=parameter)
-        for parameter in job.further_models:
-            check_same_classes(texts.labels, context.scoring(parameter).classifier.labels, field=parameter)
-        target = TargetInfo(texts.classes, texts.labels, None, manifest.task, has_gradients=False)
-    accuracy = report.clean_accuracy.value or 0.0
-    family.preflight(target, DataInfo(len(labels), len(set(labels.tolist())), accuracy), params)
-    records = pa.table(
-        {
-            "example_id": pa.array(positions, pa.int64()),
-            "label": pa.array(labels[positions], pa.int64()),
-            "errored": pa.array(report.predictions < 0, pa.bool_()),
-            "prediction": pa.array(report.predictions, pa.int64()),
-        }
+    look = _images if manifest.task == IMAGES else _sentences if manifest.task == TAGGING else _texts
+    seen = look(manifest, job, context)
+    report = seen.report
+    family.preflight(seen.target, DataInfo(seen.examples, seen.classes, report.clean_accuracy.value or 0.0), params)
+    columns = {
+        "example_id": pa.array(seen.positions, pa.int64()),
+        "label": pa.array(seen.labels, pa.int64()),
+        "errored": pa.array(report.errored, pa.bool_()),
+        "prediction": pa.array(report.predictions, pa.int64()),
+    }
+    if report.several is not None:
+        columns["decisions"] = pa.array(report.several.decided, pa.int64())
+        columns["correct"] = pa.array(report.several.correct, pa.int64())
+    return pa.table(columns), report.flags
+
+
+def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
+    classifier, dataset, positions = context.classifier, context.dataset, context.positions()
+    report = preflight(classifier, dataset, positions, manifest=manifest, batch_size=job.batch_size, tick=context.tick)
+    target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape, classifier=classifier)
+    labels = dataset.labels
+    return _Look(report, target, positions, labels[positions], len(labels), len(np.unique(labels)))
+
+
+def _texts(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
+    service, dataset, positions = context.scoring(), context.text_dataset, context.text_positions()
+    report = preflight_texts(
+        service.classifier,
+        dataset,
+        positions,
+        manifest=manifest,
+        batch_size=job.batch_size,
+        tick=context.tick,
+        ask=service.scores,
     )
-    return records, report.flags
+    for parameter, further in context.further_texts().items():
+        check_labels(further.labels, further.label_names, service.classifier.labels, field=parameter)
+    labels = dataset.labels
+    if labels.ndim == 1:
+        chosen, classes = labels[positions], len(np.unique(labels))
+    else:
+        chosen, classes = np.full(len(positions), NO_CLASS), int(labels.any(axis=0).sum())
+    return _Look(report, _text_target(manifest, job, context), positions, chosen, len(labels), classes)
+
+
+def _sentences(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
+    service, dataset, positions = context.scoring(), context.tagged_dataset, context.text_positions()
+    report = preflight_tags(
+        service.classifier,
+        dataset,
+        positions,
+        manifest=manifest,
+        batch_size=job.batch_size,
+        tick=context.tick,
+        ask=service.scores,
+    )
+    labels = np.full(len(positions), NO_CLASS)
+    classes = len(np.unique(dataset.tags))
+    return _Look(report, _text_target(manifest, job, context), positions, labels, len(dataset), classes)
+
+
+def _text_target(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> TargetInfo:
+    classifier = context.scoring().classifier
+    for parameter in job.further_models:
+        check_same_classes(classifier.labels, context.scoring(parameter).classifier.labels, field=parameter)
+    return TargetInfo(classifier.classes, classifier.labels, None, manifest.task, has_gradients=False)

@@ -15,10 +15,10 @@ from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.loading import load_image_dataset, load_tagged_dataset, load_text_dataset
-from workers.targets import TextClassifier, TokenClassifier
+from workers.targets import TextClassifier
 from workers.targets.endpoint import EndpointClassifier
 from workers.targets.image_classifier import ImageClassifier
-from workers.targets.loading import load_image_classifier, load_text_classifier, load_token_classifier
+from workers.targets.loading import load_image_classifier, load_text_classifier
 
 T = TypeVar("T")
 
@@ -102,15 +102,6 @@ class Resources:
             return ScoringService(self._text_classifier(row, manifest), max_bytes=self._settings.logit_cache_bytes)
 
         return self._services.get((row.digest, manifest.model_dump_json()), make)
-
-    def token_classifier(self, row: ModelRow) -> TokenClassifier:
-        """Return the tagger of a row, loaded anew.
-
-        Raises:
-            TargetError: It cannot be loaded.
-        """
-        manifest = parse_manifest(ModelManifest, row.manifest)
-        return load_token_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
 
     def texts(self, row: DatasetRow) -> TextDataset:
         """Return the dataset of texts of a row.

@@ -1,4 +1,4 @@
-"""Models under audit, behind small protocols: one for images, one for texts, one for tagged texts."""
+"""Models under audit, behind small protocols: one for images, one for texts."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -36,7 +36,7 @@ class UnansweredError(Exception):
 
 
 class TextClassifier(Protocol):
-    """A frozen text classifier in eval mode.
+    """A frozen classifier of texts, or of the tokens of sentences, in eval mode.
 
     What it returns for a text depends on that text alone, bit for bit: not on the texts beside it, nor on how many
     there are. Records are byte-identical however a stage is cut because of that.
@@ -44,12 +44,12 @@ class TextClassifier(Protocol):
 
     @property
     def classes(self) -> int:
-        """Number of logits per text."""
+        """Number of logits per text, or per token."""
         ...
 
     @property
     def labels(self) -> list[str]:
-        """Class names in the order of the logits."""
+        """Names of classes or tags in the order of the logits."""
         ...
 
     @property
@@ -63,21 +63,10 @@ class TextClassifier(Protocol):
         ...
 
     def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
-        """Return logits (classes,) on the CPU for each text, in order, or why there are none.
+        """Return logits on the CPU for each text, in order, or why there are none.
 
-        float32 where a module computed them; float64 where they are logarithms of probabilities somebody sent.
+        (classes,) for a text or a pair; (tokens, tags) for a sentence, NaN throughout in the row of a token the model
+        gives no tag: it stands beyond what the model takes, say. float32 where a module computed them; float64 where
+        they are logarithms of probabilities somebody sent.
         """
-        ...
-
-
-class TokenClassifier(Protocol):
-    """A frozen tagger in eval mode; the same promise as a text classifier's."""
-
-    @property
-    def labels(self) -> list[str]:
-        """Tag names in the order of the logits."""
-        ...
-
-    def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Return logits (tokens, tags) float32 on the CPU for each sentence, of each token's first piece."""
         ...

@@ -1,7 +1,6 @@
 """Hugging Face folders that classify texts, or pairs of them; one class a text, or several."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,9 @@ from app.contracts.targets import ModelManifest
 from workers.targets import Text, UnansweredError
 from workers.targets.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.targets.hf_folders import class_names, load_config
-from workers.targets.tokenizing import FrozenModel, encodable, load_model, load_tokenizer
+from workers.targets.tokenizing import FrozenModel, Reading, encodable, load_model, load_tokenizer
 
 KIND = "a text classifier"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a tokenizer made of a text.
-
-    Attributes:
-        pieces: Tokens, special ones aside.
-        unknown: How many of them are the token for the unknown.
-        is_truncated: Whether the model sees the beginning only.
-    """
-
-    pieces: int
-    unknown: int
-    is_truncated: bool
 
 
 def load_huggingface_text(manifest: ModelManifest, folder: Path, device: torch.device) -> "HuggingFaceTextClassifier":

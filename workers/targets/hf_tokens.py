@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from app.contracts.targets import ModelManifest
 from workers.errors import TargetError
+from workers.targets import Text, UnansweredError
 from workers.targets.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.targets.hf_folders import class_names, load_config
-from workers.targets.tokenizing import FrozenModel, encodable, load_model, load_tokenizer
+from workers.targets.tokenizing import FrozenModel, Reading, encodable, load_model, load_tokenizer
 
 KIND = "a token classifier"
 
@@ -36,7 +37,9 @@ def load_huggingface_tokens(
 
 
 class HuggingFaceTokenClassifier(FrozenModel):
-    """A frozen tagger in eval mode; implements :class:`workers.targets.TokenClassifier`.
+    """A frozen tagger in eval mode; implements :class:`workers.targets.TextClassifier`.
+
+    A text is a sentence, the tuple of its tokens.
 
     A token's logits are those of its first piece. A token without one has NaN in all of them: it stands beyond what the
     model takes, or the tokenizer drops it (a zero-width space, say).
@@ -52,40 +55,58 @@ class HuggingFaceTokenClassifier(FrozenModel):
         super().__init__(module, tokenizer, labels, device, tokenizer(["a"], is_split_into_words=True))
 
     @property
-    def preferred_sentences(self) -> int:
+    def preferred_texts(self) -> int:
         """Sentences that are best asked for at once."""
         return PREFERRED_TEXTS["cuda" if self._device.type == "cuda" else "cpu"]
 
-    def padded_length(self, sentence: Sequence[str]) -> int:
+    def padded_length(self, text: Text) -> int:
         """Return the tokens a sentence is padded to, itself included."""
-        return self._batches.length(len(self._tokenizer(list(sentence), is_split_into_words=True)["input_ids"]))
+        return self._batches.length(len(self._encode([text])["input_ids"][0]))
 
-    def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Return logits (tokens, tags) float32 on the CPU for each sentence; NaN for tokens without a piece."""
+    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        """Return logits (tokens, tags) float32 on the CPU for each sentence; NaN for tokens without a piece.
+
+        Raises:
+            TypeError: A text is a string: sentences are tuples of tokens.
+        """
         # The tokenizer takes no sentence without tokens.
-        filled = [number for number, sentence in enumerate(sentences) if sentence]
+        filled = [number for number, sentence in enumerate(texts) if sentence]
         if not filled:
-            return [torch.empty(0, len(self._labels)) for _ in sentences]
-        encoded = self._tokenizer(
-            [[encodable(token) for token in sentences[number]] for number in filled],
-            is_split_into_words=True,
-            truncation=True,
-            max_length=self.longest,
-            return_attention_mask=False,
-            verbose=False,
-        )
+            return [torch.empty(0, len(self._labels)) for _ in texts]
+        encoded = self._encode([texts[number] for number in filled], truncation=True, max_length=self.longest)
         types = encoded.get("token_type_ids") if self._takes_types else None
         pieces = [
             Pieces(ids, types[place] if types is not None else None) for place, ids in enumerate(encoded["input_ids"])
         ]
         computed = self._batches.logits(pieces)
-        found = [torch.full((len(sentence), computed[0].shape[1]), torch.nan) for sentence in sentences]
+        found = [torch.full((len(sentence), computed[0].shape[1]), torch.nan) for sentence in texts]
         for place, (number, rows) in enumerate(zip(filled, computed, strict=True)):
             tokens = encoded.word_ids(place)
             for piece, token in enumerate(tokens):
                 if token is not None and token not in tokens[:piece]:
                     found[number][token] = rows[piece]
-        return found
+        return [*found]
+
+    def read(self, texts: Sequence[Text]) -> list[Reading]:
+        """Return what the tokenizer makes of each sentence, before anything is cut off."""
+        filled = [text for text in texts if text]
+        if not filled:
+            return [Reading(0, 0, is_truncated=False) for _ in texts]
+        encoded = self._encode(filled)
+        unknown = self._tokenizer.unk_token_id
+        readings = []
+        for place, ids in enumerate(encoded["input_ids"]):
+            own = [token for token, word in zip(ids, encoded.word_ids(place), strict=True) if word is not None]
+            count = 0 if unknown is None else own.count(unknown)
+            readings.append(Reading(len(own), count, is_truncated=len(ids) > self.longest))
+        found = iter(readings)
+        return [next(found) if text else Reading(0, 0, is_truncated=False) for text in texts]
+
+    def _encode(self, sentences: Sequence[Text], **how: Any) -> Any:
+        if any(isinstance(sentence, str) for sentence in sentences):
+            raise TypeError("the model takes sentences: tuples of tokens")
+        tokens = [[encodable(token) for token in sentence] for sentence in sentences]
+        return self._tokenizer(tokens, is_split_into_words=True, return_attention_mask=False, verbose=False, **how)
 
 
 def _load_word_tokenizer(folder: Path) -> Any:

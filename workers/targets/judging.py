@@ -58,18 +58,42 @@ class TargetReport:
 
 
 @dataclass(frozen=True)
+class Decisions:
+    """What a model decided about examples of which it decides several things each: labels, or the tags of tokens.
+
+    Attributes:
+        errored: (n,) whether there is no answer, or it is not finite.
+        decided: (n,) int64 labels, or tokens that have a tag; of errored ones all they have.
+        correct: (n,) int64 how many of them are right; of errored ones none.
+    """
+
+    errored: NDArray[np.bool_]
+    decided: NDArray[np.int64]
+    correct: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class PreflightReport:
     """What was measured on an audit's sample before anything was attacked.
 
     Attributes:
-        predictions: Predicted class (n,) int64 of each position; ``ERRORED`` where the logits are not finite.
-        clean_accuracy: With its exact 95 % interval.
+        predictions: Predicted class (n,) int64 of each position; ``ERRORED`` where the logits are not finite, and
+            wherever an example has not one class.
+        clean_accuracy: Share of right predictions with its 95 % interval: exact for texts and images, where several
+            labels count as right when all of them are; of tagged sentences token accuracy, by bootstrap.
         flags: Doubts that do not stop the audit.
+        several: Of multi-label texts and of sentences, what was decided.
     """
 
     predictions: NDArray[np.int64]
     clean_accuracy: Estimate
     flags: list[Flag]
+    several: Decisions | None = None
+
+    @property
+    def errored(self) -> NDArray[np.bool_]:
+        """Which examples gave no finite answer (n,)."""
+        return self.predictions == ERRORED if self.several is None else self.several.errored
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -124,8 +148,10 @@ def repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
     ]
 
 
-def probability_flags(logits: Tensor) -> list[Flag]:
-    """Doubt logits (batch, classes) whose every row sums to 1."""
+def probability_flags(logits: Tensor, *, several: bool = False) -> list[Flag]:
+    """Doubt logits (batch, classes) whose every row sums to 1; of several labels each, that all lie in [0, 1]."""
+    if several:
+        return [_squashed()] if bool(((logits >= 0) & (logits <= 1)).all()) else []
     is_simplex = bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() < 1e-4).all())
     if not is_simplex:
         return []
@@ -138,6 +164,15 @@ def probability_flags(logits: Tensor) -> list[Flag]:
             "makes every confidence wrong. Export the model without its softmax.",
         )
     ]
+
+
+def _squashed() -> Flag:
+    return Flag(
+        code="probabilities_instead_of_logits",
+        severity="warning",
+        message="All outputs lie between 0 and 1: these are probabilities, and a second sigmoid over them lifts every "
+        "label to 0.5 at least. Export the model without its sigmoid.",
+    )
 
 
 def device_name(device: torch.device) -> str:
@@ -159,7 +194,7 @@ def check_labels(
     Raises:
         PreflightError: They do not.
     """
-    if int(labels.max()) >= len(model_names) or int(labels.min()) < 0:
+    if len(labels) and (int(labels.max()) >= len(model_names) or int(labels.min()) < 0):
         raise PreflightError(
             "label-out-of-range",
             "The dataset has labels the model does not know",
@@ -261,8 +296,8 @@ def constant_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64], wo
         Flag(
             code="constant_predictions",
             severity="warning",
-            message=f"All {len(predictions)} examples are predicted as class {predicted.pop()}, though their labels "
-            f"differ. If that class is not by far the most frequent, check {words.input}; if it is, the "
+            message=f"All {len(predictions)} {words.thing}s are predicted as class {predicted.pop()}, though their "
+            f"labels differ. If that class is not by far the most frequent, check {words.input}; if it is, the "
             "rates say little about the others: audit a balanced sample.",
         )
     ]
@@ -302,16 +337,16 @@ def chance_flags(correct: int, n: int, classes: int, words: Wording) -> list[Fla
     ]
 
 
-def claim_flags(accuracy: Estimate, stated: float | None, words: Wording) -> list[Flag]:
-    """Doubt an accuracy that its owner states otherwise."""
+def claim_flags(accuracy: Estimate, stated: float | None, words: Wording, *, measured: str = "it") -> list[Flag]:
+    """Doubt an accuracy that its owner states otherwise; ``measured`` is what it is called here."""
     if stated is None or accuracy.low is None or accuracy.high is None or accuracy.low <= stated <= accuracy.high:
         return []
     return [
         Flag(
             code="clean_accuracy_differs",
             severity="warning",
-            message=f"The manifest states a clean accuracy of {stated:.4g}; on these {accuracy.n} examples it is "
-            f"{accuracy.value:.4g}, 95 % interval {accuracy.low:.4g} to {accuracy.high:.4g}. {words.claim} "
+            message=f"The manifest states a clean accuracy of {stated:.4g}; on these {accuracy.n} examples {measured} "
+            f"is {accuracy.value:.4g}, 95 % interval {accuracy.low:.4g} to {accuracy.high:.4g}. {words.claim} "
             "or the dataset may not be the ones it was measured with.",
         )
     ]

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import torch
 
-from app.contracts.targets import IMAGES, ModelManifest, Task
+from app.contracts.targets import IMAGES, TAGGING, ModelManifest
 from app.core.archives import extract_archive
 from app.core.inspection.errors import InspectionError
 from app.core.settings import Settings, get_settings
@@ -15,11 +15,9 @@ from workers.errors import TargetError
 from workers.targets import TextClassifier
 from workers.targets.hf_image import load_huggingface_image
 from workers.targets.hf_text import load_huggingface_text
-from workers.targets.hf_tokens import HuggingFaceTokenClassifier, load_huggingface_tokens
+from workers.targets.hf_tokens import load_huggingface_tokens
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.torch_image import load_torch_image
-
-TAGS: Task = "token-classification"
 
 
 def load_image_classifier(
@@ -59,7 +57,7 @@ def load_image_classifier(
 def load_text_classifier(
     manifest: ModelManifest, path: Path, format: str, device: torch.device, *, limits: Settings | None = None
 ) -> TextClassifier:
-    """Return the classifier of texts, or of pairs of them, an uploaded Hugging Face folder makes.
+    """Return the classifier of texts, of pairs of them, or of tokens, an uploaded Hugging Face folder makes.
 
     Args:
         manifest: As uploaded; its architecture is ``huggingface``.
@@ -71,35 +69,8 @@ def load_text_classifier(
     Raises:
         TargetError: The file and its manifest make no text classifier; the problem says why.
     """
-    if manifest.task in (IMAGES, TAGS):
+    if manifest.task == IMAGES:
         raise _wrong_task(manifest, "and texts are to be classified")
-    with _text_folder(manifest, path, format, limits) as folder:
-        return load_huggingface_text(manifest, folder, device)
-
-
-def load_token_classifier(
-    manifest: ModelManifest, path: Path, format: str, device: torch.device, *, limits: Settings | None = None
-) -> HuggingFaceTokenClassifier:
-    """Return the tagger an uploaded Hugging Face folder makes.
-
-    Args:
-        manifest: As uploaded; its architecture is ``huggingface``.
-        path: The stored archive.
-        format: ``archive``, as the API found it.
-        device: Where to compute.
-        limits: What an archive may unpack to; the process's settings by default.
-
-    Raises:
-        TargetError: The file and its manifest make no tagger; the problem says why.
-    """
-    if manifest.task != TAGS:
-        raise _wrong_task(manifest, "and tokens are to be tagged")
-    with _text_folder(manifest, path, format, limits) as folder:
-        return load_huggingface_tokens(manifest, folder, device)
-
-
-@contextmanager
-def _text_folder(manifest: ModelManifest, path: Path, format: str, limits: Settings | None) -> Iterator[Path]:
     kind = manifest.architecture.kind
     if format != "archive" or kind != "huggingface":
         raise TargetError(
@@ -110,7 +81,10 @@ def _text_folder(manifest: ModelManifest, path: Path, format: str, limits: Setti
             field="/file",
         )
     with _unpacked(path, limits) as (folder, names):
-        yield folder / _parent_of("config.json", names)
+        found = folder / _parent_of("config.json", names)
+        if manifest.task == TAGGING:
+            return load_huggingface_tokens(manifest, found, device)
+        return load_huggingface_text(manifest, found, device)
 
 
 @contextmanager

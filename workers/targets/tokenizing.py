@@ -1,5 +1,6 @@
 """What a folder says about cutting texts into tokens, and whether its model understands them."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,21 @@ _HEADS = {
     "multi-label-classification": "ForSequenceClassification",
     "token-classification": "ForTokenClassification",
 }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a tokenizer made of a text.
+
+    Attributes:
+        pieces: Tokens, special ones aside.
+        unknown: How many of them are the token for the unknown.
+        is_truncated: Whether the model sees the beginning only.
+    """
+
+    pieces: int
+    unknown: int
+    is_truncated: bool
 
 
 def load_tokenizer(folder: Path, **more: Any) -> Any:

@@ -68,7 +68,10 @@ class ScoringService:
         return self._bytes
 
     def scores(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
-        """Return logits (classes,) on the CPU for each text, in order, or why there are none."""
+        """Return logits on the CPU for each text, in order, or why there are none.
+
+        (classes,) for a text or a pair; (tokens, tags) for a sentence, with NaN for tokens the model gives no tag.
+        """
         found = self.known(texts)
         fresh = self.ask([text for text in dict.fromkeys(texts) if text not in found])
         return [found[text] if text in found else fresh[text] for text in texts]
@@ -110,6 +113,6 @@ class ScoringService:
 
 
 def _size(text: Text, logits: Tensor) -> int:
-    characters = len(text) if isinstance(text, str) else sum(map(len, text))
-    # The objects themselves: a string, a tensor with its storage, a dictionary entry.
-    return 4 * characters + logits.nbytes + 600
+    parts = (text,) if isinstance(text, str) else text
+    # The objects themselves: a tensor with its storage and a dictionary entry, and each string.
+    return sum(4 * len(part) + 60 for part in parts) + logits.nbytes + 540
