@@ -48,7 +48,7 @@ def keyboard_typo_code(word: str, level: float, rng: random.Random) -> str:
     'vzndalism'
     """
     at = int(rng.random() * len(word))
-    beside = BESIDE.get(word[at])
+    beside = BESIDE.get(word[at : at + 1])
     return word if beside is None else word[:at] + one_of(beside, rng) + word[at + 1 :]
 
 

@@ -47,6 +47,10 @@ class PerturbedTokens:
 class Perturber:
     """One attacker, ready to attack.
 
+    Words are selected as ``noise.selects`` says, but by two attackers that select none: segment, which joins words by
+    the white space between them, and visual in the released code's reading without a ``phi``, which hits every
+    character of a text by the level. Nothing is changed at level 0.
+
     Args:
         attacker: Its name, one of ``ATTACKERS`` or ``COMBINED``.
         noise: The reading, and what is looked up where.
@@ -64,6 +68,7 @@ class Perturber:
             raise ValueError("combined has no attackers to draw from")
         self._names = tuple(names)
         self._combines = attacker == COMBINED
+        self._segments = attacker == SEGMENT
         self._noise = noise
         self._attacks = {name: attack(name, noise, lexicons) for name in names if name != SEGMENT}
         # The released code hits each character of a text by the level, whichever word it is in.
@@ -80,7 +85,7 @@ class Perturber:
         Raises:
             ValueError: The level is no share.
         """
-        if self._names == (SEGMENT,) and not self._combines:
+        if self._segments:
             fades = self._noise.variant == "paper"
             joined = segment(text, _share(level), rng, phi=self._phi(level), fades=fades)
             return Perturbation(joined.text, joined.words, joined.merged)
@@ -110,8 +115,8 @@ class Perturber:
         Raises:
             ValueError: The level is no share, or the attacker is segment, which leaves no token to a tag.
         """
-        if self._attacks == {}:
-            raise ValueError("segment joins words: it cannot be met with tokens that have a tag each")
+        if self._segments:
+            raise ValueError("segment joins words: tokens that have a tag each cannot be met with it")
         parts = [""] * (2 * len(tokens) + 1)
         parts[1::2] = tokens
         places, most = self._selected(len(tokens), level, rng)
@@ -127,8 +132,10 @@ class Perturber:
             level: How hard it is hit, in [0, 1], unless ``phi`` says; at 0 nothing is.
             rng: Where every draw comes from.
         """
+        if _share(level) == 0 or self._segments:
+            return None
         parts = ["", word, ""]
-        return parts[1] if _share(level) and self._editor(parts, level, rng)(0) else None
+        return parts[1] if self._editor(parts, level, rng)(0) else None
 
     def _phi(self, level: float) -> float:
         return level if self._noise.phi is None else self._noise.phi
@@ -145,24 +152,29 @@ class Perturber:
         return attempts(words, level, rng, how=self._noise.selects), words * level
 
     def _editor(self, parts: list[str], level: float, rng: random.Random) -> Callable[[int], bool]:
-        """Return what attacks the word at a place, between the parts' white space, and tells whether it changed."""
+        """Return what attacks the word at a place, in parts as of a text, and tells whether the word changed."""
+        return self._by_any(parts, level, rng) if self._combines else self._by_one(parts, level, rng)
+
+    def _by_one(self, parts: list[str], level: float, rng: random.Random) -> Callable[[int], bool]:
+        (only,) = self._attacks.values()
         phi = self._phi(level)
-        if not self._combines:
-            (only,) = self._attacks.values()
 
-            def edit(place: int) -> bool:
-                word = parts[2 * place + 1]
-                parts[2 * place + 1] = attacked = only(word, phi, rng)
-                return attacked != word
+        def edit(place: int) -> bool:
+            word = parts[2 * place + 1]
+            parts[2 * place + 1] = attacked = only(word, phi, rng)
+            return attacked != word
 
-            return edit
+        return edit
+
+    def _by_any(self, parts: list[str], level: float, rng: random.Random) -> Callable[[int], bool]:
+        phi = self._phi(level)
         # A stream for each: what one draws does not move the draws of the others.
         streams: dict[str, random.Random] = {
             name: random.Random(int(rng.random() * 2**53))  # noqa: S311 - not for secrets
             for name in ATTACKERS
         }
 
-        def edit_by_any(place: int) -> bool:
+        def edit(place: int) -> bool:
             at = 2 * place + 1
             word = parts[at]
             for name in shuffled(self._names, rng):
@@ -176,7 +188,7 @@ class Perturber:
                         return True
             return False
 
-        return edit_by_any
+        return edit
 
 
 def _form_editor(parts: list[str], form: Callable[[str], str | None]) -> Callable[[int], bool]:
