@@ -16,6 +16,7 @@ from app.gates.service import judge_ended
 from app.health.metrics import Metrics
 from app.health.routes import router as health
 from app.models.routes import router as models
+from app.perturb.routes import router as perturb
 from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
 from app.web.clerk import Clerk
@@ -59,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Seatrial", version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, gates, reports, webhooks, access):
+    for router in (models, datasets, audits, gates, reports, perturb, webhooks, access):
         app.include_router(router, dependencies=[KnownQueryOnly])
     app.include_router(health)
     docs.install(app)

@@ -11,6 +11,7 @@ from app.access.schemas import KeyCreate
 from app.contracts.audits import AuditCreate
 from app.contracts.datasets import DatasetManifest, DatasetReference
 from app.contracts.events import EventRead
+from app.contracts.perturb import PerturbRequest
 from app.contracts.policies import BaselineCreate, JudgementRequest, Policy
 from app.contracts.targets import ModelManifest, ModelReference
 from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
@@ -27,6 +28,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     KeyCreate,
     ModelManifest,
     ModelReference,
+    PerturbRequest,
     Policy,
     Problem,
     SecretRotation,
@@ -58,6 +60,7 @@ TAGS = [
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "A page, JSON, Markdown, JUnit XML or SARIF; and a bundle to run it all again."},
+    {"name": "perturb", "description": "The noise of `low_level_attack` without a model; nothing is stored."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},
     {"name": "health", "description": "For load balancers and monitoring; no key needed."},

@@ -86,6 +86,20 @@ class Noise(Request):
         return all(shipped.values()) if attacker == COMBINED else shipped.get(attacker, True)
 
 
+def shares(levels: list[float], info: ValidationInfo) -> list[float]:
+    """Return levels in rising order.
+
+    Raises:
+        ValueError: One is no share of words, or stands twice.
+    """
+    wrong = [level for level in levels if not 1e-6 <= level <= 1]
+    if wrong:
+        raise ValueError(f"levels must lie above 0 and be at most 1, got {wrong[0]:g}: what 0 gives is always told")
+    # Names of metrics hold six digits of a level.
+    all_different([f"{level:g}" for level in levels], info)
+    return sorted(levels)
+
+
 class LowLevelAttackParams(Noise):
     """Meet a text classifier or tagger with character-level noise at several levels (Eger and Benz, Zéroe)."""
 
@@ -129,12 +143,7 @@ class LowLevelAttackParams(Noise):
     @field_validator("levels")
     @classmethod
     def _levels_are_shares(cls, levels: list[float], info: ValidationInfo) -> list[float]:
-        wrong = [level for level in levels if not 1e-6 <= level <= 1]
-        if wrong:
-            raise ValueError(f"levels must lie above 0 and be at most 1, got {wrong[0]:g}: what 0 gives is always told")
-        # Names of metrics hold six digits of a level.
-        all_different([f"{level:g}" for level in levels], info)
-        return sorted(levels)
+        return shares(levels, info)
 
     @model_validator(mode="after")
     def _combined_has_several(self) -> Self:

@@ -1,0 +1,1 @@
+"""The perturber alone: noise to look at, or to train on, without a model."""

@@ -1,0 +1,103 @@
+"""The noise an audit makes, for whoever has no audit: the endpoint and the command."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from app.contracts.families.low_level_attack import COMBINED, Attacker, Noise
+from app.contracts.perturb import Cell
+from app.core.low_level.draws import one_of
+from app.core.low_level.lexicons import Lacking, Lexicons
+from app.core.low_level.perturbing import Perturber
+from app.core.low_level.seeding import FAMILY, audit_seeds, noise_generator, word_forms
+from app.core.seeds import derive_seed
+
+
+class LackingResourceError(Exception):
+    """An attacker lacks what it draws from.
+
+    Attributes:
+        lacking: What, and the command that installs it.
+    """
+
+    def __init__(self, lacking: Lacking) -> None:
+        super().__init__(f"{lacking.resource} is not installed ({lacking.why}): run `{lacking.command}`.")
+        self.lacking = lacking
+
+
+class Noisy(NamedTuple):
+    """What became of a text.
+
+    Attributes:
+        parts: As many strings as there were.
+        tokens: Tokens of the text as it was.
+        changed: How many of them changed.
+    """
+
+    parts: tuple[str, ...]
+    tokens: int
+    changed: int
+
+
+class Noising:
+    """Gives text number i the very noise that an audit of the seed gives example i of its dataset.
+
+    Args:
+        noise: How it is made.
+        attackers: Who may be asked for.
+        among: What ``combined`` draws from.
+        lexicons: What they draw from.
+        seed: Everything random follows from it.
+        is_tagged: Whether sentences are perturbed token by token, a word type in one way.
+
+    Raises:
+        LackingResourceError: One of them could not run.
+    """
+
+    def __init__(
+        self,
+        noise: Noise,
+        attackers: Sequence[str],
+        among: Sequence[Attacker],
+        lexicons: Lexicons,
+        seed: int,
+        *,
+        is_tagged: bool,
+    ) -> None:
+        needed = {*attackers, *(among if COMBINED in attackers else ())}
+        if lacking := lexicons.lacking(noise, needed):
+            raise LackingResourceError(lacking)
+        self._seed = seed
+        self._seed_of = audit_seeds(seed)
+        self._perturbers = {name: Perturber(name, noise, lexicons, among=among) for name in attackers}
+        self._forms: dict[Cell, Callable[[str], str | None]] = {}
+        self._is_tagged = is_tagged
+
+    def __call__(self, parts: Sequence[str], cell: Cell, index: int) -> Noisy:
+        """Return one perturbed copy of a text.
+
+        Args:
+            parts: One text; premise and hypothesis; or the tokens of a sentence.
+            cell: Which copy.
+            index: Number of the text.
+        """
+        rng = noise_generator(self._seed_of, *cell, index)
+        perturber = self._perturbers[cell.attacker]
+        if self._is_tagged:
+            made = perturber.perturb_tokens(parts, cell.level, rng, form=self._form(cell))
+            return Noisy(made.tokens, len(parts), made.changed)
+        # Premise, then hypothesis, of one generator.
+        texts = [perturber.perturb(part, cell.level, rng) for part in parts]
+        return Noisy(
+            tuple(one.text for one in texts), sum(one.tokens for one in texts), sum(one.changed for one in texts)
+        )
+
+    def mixed(self, levels: Sequence[float], draw: int, index: int) -> Cell:
+        """Return the attacker and the level a text meets in a mixed file: each drawn uniformly, for each text anew."""
+        rng = random.Random(derive_seed(self._seed, FAMILY, f"mix {draw}", index))  # noqa: S311 - not for secrets
+        return Cell(one_of(list(self._perturbers), rng), one_of(levels, rng), draw)
+
+    def _form(self, cell: Cell) -> Callable[[str], str | None]:
+        if cell not in self._forms:
+            self._forms[cell] = word_forms(self._perturbers[cell.attacker], self._seed_of, *cell)
+        return self._forms[cell]
