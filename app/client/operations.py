@@ -1,11 +1,9 @@
 """Everything a client can ask of a service, each written once."""
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -14,11 +12,13 @@ from pydantic import BaseModel
 from app.client.binding import listing, operation
 from app.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
 from app.client.retries import answered, backoff_s
+from app.client.sending import path_part, plain, upload, waiting
 from app.client.sse import EventDecoder
-from app.client.steps import Item, Items, Pause, Read, Request, Source, Steps, Upload
+from app.client.steps import Item, Items, Pause, Read, Request, Source, Steps
 from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
 from app.contracts.datasets import DatasetRead
 from app.contracts.events import EventRead
+from app.contracts.perturb import PerturbationsRead
 from app.contracts.policies import BaselineRead, Judgement, Policy, PolicyRead
 from app.contracts.states import TERMINAL, RunState
 from app.contracts.targets import ModelRead
@@ -29,8 +29,6 @@ OUTAGE_S = 120.0
 """How long a service may be away while an audit is waited for: a restart must not lose a pipeline its hours."""
 JUDGED_S = 60.0
 """How long after its end an audit is given to be judged."""
-INSPECTED_S = 600.0
-"""How long the answer to an upload may take: a dataset is read to its end before it is one."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -50,7 +48,7 @@ class Operations:
         Raises:
             ProblemResponseError: The manifest, the file or the model itself is refused, with the reason.
         """
-        return (yield from self._ask(_upload("/v1/models", file, manifest, wait_s), ModelRead))
+        return (yield from self._ask(upload("/v1/models", file, manifest, wait_s), ModelRead))
 
     @operation
     def add_endpoint(self, manifest: Mapping[str, Any], *, wait_s: int = 30) -> Steps[ModelRead]:
@@ -63,7 +61,7 @@ class Operations:
         """
         # The same again is the same model, so a lost answer may be asked for again.
         body = {"manifest": dict(manifest)}
-        return (yield from self._ask(Request("POST", "/v1/models", json=body, **_waiting(wait_s)), ModelRead))
+        return (yield from self._ask(Request("POST", "/v1/models", json=body, **waiting(wait_s)), ModelRead))
 
     @listing
     def models(self, /, **filters: Any) -> Items[ModelRead]:
@@ -73,7 +71,7 @@ class Operations:
     @operation
     def model(self, model_id: str) -> Steps[ModelRead]:
         """Return one model."""
-        return (yield from self._ask(Request("GET", f"/v1/models/{_part(model_id)}"), ModelRead))
+        return (yield from self._ask(Request("GET", f"/v1/models/{path_part(model_id)}"), ModelRead))
 
     @operation
     def add_dataset(self, file: Source, manifest: Mapping[str, Any]) -> Steps[DatasetRead]:
@@ -82,7 +80,7 @@ class Operations:
         Raises:
             ProblemResponseError: The manifest or the file is refused, with the reason.
         """
-        return (yield from self._ask(_upload("/v1/datasets", file, manifest, 0), DatasetRead))
+        return (yield from self._ask(upload("/v1/datasets", file, manifest, 0), DatasetRead))
 
     @listing
     def datasets(self, /, **filters: Any) -> Items[DatasetRead]:
@@ -92,7 +90,7 @@ class Operations:
     @operation
     def dataset(self, dataset_id: str) -> Steps[DatasetRead]:
         """Return one dataset."""
-        return (yield from self._ask(Request("GET", f"/v1/datasets/{_part(dataset_id)}"), DatasetRead))
+        return (yield from self._ask(Request("GET", f"/v1/datasets/{path_part(dataset_id)}"), DatasetRead))
 
     @operation
     def submit(
@@ -115,7 +113,7 @@ class Operations:
                 that a lost answer is asked for again and never another audit.
             options: ``seed``, ``samples``, ``policy``, ``baseline``, ``batch_size``, ... as in the API.
         """
-        body = {"model": model, "dataset": dataset, "checks": _plain(checks), **_plain(options)}
+        body = {"model": model, "dataset": dataset, "checks": plain(checks), **plain(options)}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return (yield from self._ask(Request("POST", "/v1/audits", json=body, headers=headers), AuditRead))
 
@@ -124,7 +122,7 @@ class Operations:
         self, /, model: str, dataset: str, checks: Iterable[Mapping[str, Any] | BaseModel], **options: Any
     ) -> Steps[AuditEstimate]:
         """Return what an audit would cost, before anything is spent."""
-        body = {"model": model, "dataset": dataset, "checks": _plain(checks), **_plain(options)}
+        body = {"model": model, "dataset": dataset, "checks": plain(checks), **plain(options)}
         return (yield from self._ask(Request("POST", "/v1/audits/estimate", json=body), AuditEstimate))
 
     @listing
@@ -203,7 +201,7 @@ class Operations:
                 yield from self._answered(
                     Request(
                         "GET",
-                        f"/v1/audits/{_part(audit_id)}/events",
+                        f"/v1/audits/{path_part(audit_id)}/events",
                         headers={"Last-Event-ID": str(after)},
                         stream="lines",
                     )
@@ -236,7 +234,7 @@ class Operations:
             ProblemResponseError: It has ended otherwise.
         """
         try:
-            return (yield from self._ask(Request("POST", f"/v1/audits/{_part(audit_id)}/cancel"), AuditRead))
+            return (yield from self._ask(Request("POST", f"/v1/audits/{path_part(audit_id)}/cancel"), AuditRead))
         except ProblemResponseError as error:
             # The first answer may have been lost on its way, and the audit has ended since.
             if error.status == 409 and (audit := (yield from self._audit(audit_id))).state == RunState.CANCELLED:
@@ -250,13 +248,13 @@ class Operations:
         Raises:
             ProblemResponseError: It has not failed.
         """
-        path = f"/v1/audits/{_part(audit_id)}/retry"
+        path = f"/v1/audits/{path_part(audit_id)}/retry"
         return (yield from self._ask(Request("POST", path, is_repeatable=False), AuditRead))
 
     @operation
     def report(self, audit_id: str, format: str = "html") -> Steps[bytes]:
         """Return the report of an audit: ``html``, ``json``, ``markdown``, ``junit`` or ``sarif``."""
-        request = Request("GET", f"/v1/audits/{_part(audit_id)}/report", params={"format": format})
+        request = Request("GET", f"/v1/audits/{path_part(audit_id)}/report", params={"format": format})
         return (yield from self._answered(request)).content
 
     @operation
@@ -265,13 +263,13 @@ class Operations:
     ) -> Steps[Path]:
         """Save a check's table of examples to ``target`` and return the path."""
         params = {"format": format} | ({"stage": stage} if stage else {})
-        path = f"/v1/audits/{_part(audit_id)}/records/{_part(check_id)}"
+        path = f"/v1/audits/{path_part(audit_id)}/records/{path_part(check_id)}"
         return (yield from self._save(Request("GET", path, params=params, stream="bytes"), target))
 
     @operation
     def bundle(self, audit_id: str, target: Path, *, inputs: bool = False) -> Steps[Path]:
         """Save all it takes to run an audit again and compare, and return the path; model and data with ``inputs``."""
-        path, params = f"/v1/audits/{_part(audit_id)}/bundle", {"inputs": "true"} if inputs else {}
+        path, params = f"/v1/audits/{path_part(audit_id)}/bundle", {"inputs": "true"} if inputs else {}
         return (yield from self._save(Request("GET", path, params=params, stream="bytes"), target))
 
     @operation
@@ -285,18 +283,18 @@ class Operations:
             policy: Id, name, ``name@version`` or the name of a shipped one; or a policy itself.
             baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
         """
-        body = {"policy": _plain(policy), "baseline": baseline}
-        return (yield from self._ask(Request("POST", f"/v1/audits/{_part(audit_id)}/judge", json=body), Judgement))
+        body = {"policy": plain(policy), "baseline": baseline}
+        return (yield from self._ask(Request("POST", f"/v1/audits/{path_part(audit_id)}/judge", json=body), Judgement))
 
     @listing
     def judgements(self, audit_id: str) -> Items[Judgement]:
         """Yield the verdicts on an audit, newest first."""
-        return self._pages(f"/v1/audits/{_part(audit_id)}/judgements", Judgement, {})
+        return self._pages(f"/v1/audits/{path_part(audit_id)}/judgements", Judgement, {})
 
     @operation
     def add_policy(self, policy: Policy | Mapping[str, Any]) -> Steps[PolicyRead]:
         """Store a policy and return it; of a name there is already, as its next version."""
-        return (yield from self._ask(Request("POST", "/v1/policies", json=_plain(policy)), PolicyRead))
+        return (yield from self._ask(Request("POST", "/v1/policies", json=plain(policy)), PolicyRead))
 
     @listing
     def policies(self, /, **filters: Any) -> Items[PolicyRead]:
@@ -306,7 +304,7 @@ class Operations:
     @operation
     def policy(self, reference: str) -> Steps[PolicyRead]:
         """Return a policy by its id, name, ``name@version``, or the name of a shipped one."""
-        return (yield from self._ask(Request("GET", f"/v1/policies/{_part(reference)}"), PolicyRead))
+        return (yield from self._ask(Request("GET", f"/v1/policies/{path_part(reference)}"), PolicyRead))
 
     @operation
     def promote(self, audit_id: str, name: str = "champion", *, note: str = "") -> Steps[BaselineRead]:
@@ -319,6 +317,29 @@ class Operations:
         """Yield baselines with their history, newest first; ``model`` and ``name`` narrow them."""
         return self._pages("/v1/baselines", BaselineRead, filters)
 
+    @operation
+    def perturb(
+        self,
+        /,
+        texts: Iterable[str | Sequence[str]] | None = None,
+        *,
+        sentences: Iterable[Sequence[str]] | None = None,
+        **options: Any,
+    ) -> Steps[PerturbationsRead]:
+        """Return texts with the noise of ``low_level_attack``, without a model; nothing is stored.
+
+        Args:
+            texts: Texts, or pairs of premise and hypothesis.
+            sentences: Lists of tokens, in place of texts.
+            options: ``attackers``, ``levels``, ``draws``, ``seed``, ``first``, ``variant``, ``phi``, ... as in the API.
+
+        Raises:
+            ProblemResponseError: They are too much for one request, or an attacker lacks what it draws from.
+        """
+        given = {"texts": texts, "sentences": sentences}
+        body = {name: plain(value) for name, value in {**given, **options}.items() if value is not None}
+        return (yield from self._ask(Request("POST", "/v1/perturb", json=body), PerturbationsRead))
+
     def _answered(self, request: Request) -> Steps[httpx.Response]:
         return answered(request, self.retries, self.base_url)
 
@@ -327,7 +348,7 @@ class Operations:
         return into.model_validate_json(answer.content)
 
     def _audit(self, audit_id: str) -> Steps[AuditRead]:
-        return self._ask(Request("GET", f"/v1/audits/{_part(audit_id)}"), AuditRead)
+        return self._ask(Request("GET", f"/v1/audits/{path_part(audit_id)}"), AuditRead)
 
     def _pages(self, path: str, into: type[M], filters: Mapping[str, Any]) -> Items[M]:
         params = {name: value for name, value in filters.items() if value is not None}
@@ -357,32 +378,3 @@ class Operations:
                 part.unlink(missing_ok=True)
             yield Pause(backoff_s(attempt))
         raise AssertionError("unreachable: the last attempt returns or raises")
-
-
-def _part(text: str) -> str:
-    """Return a path segment: whatever an id holds, it stays one."""
-    return quote(text, safe="")
-
-
-def _waiting(wait_s: int) -> dict[str, Any]:
-    """Return how a request asks for the final answer, and how long that may take."""
-    if not wait_s:
-        return {}
-    return {"headers": {"Prefer": f"wait={wait_s}"}, "read_timeout_s": max(60.0, wait_s + 30.0)}
-
-
-def _upload(path: str, file: Source, manifest: Mapping[str, Any], wait_s: int) -> Request:
-    # The same again is what is there already, and the file is read from its beginning each time.
-    asked = {**_waiting(wait_s), "read_timeout_s": INSPECTED_S + wait_s}
-    return Request("POST", path, upload=Upload(file, json.dumps(dict(manifest))), **asked)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; what JSON has not goes as it is, for the service to name the field."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return [_plain(one) for one in value]
-    return value
