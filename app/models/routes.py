@@ -11,7 +11,7 @@ from app.contracts.states import ModelState
 from app.contracts.targets import ModelManifest, ModelRead, ModelReference, Task
 from app.models import repository
 from app.models.inspection import ENDPOINT
-from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE
+from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE, TAGGER_REFERENCE
 from app.models.service import get_model, render_model, store_model, wait_until_checked
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
@@ -32,7 +32,10 @@ ModelId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id
     response_model=ModelRead,
     responses=raises(400, 409, 413, 415, 422, 507),
     openapi_extra=accepts_upload(
-        ModelReference, ModelManifest, example=MODEL_REFERENCE, more={"an HTTP endpoint": ENDPOINT_REFERENCE}
+        ModelReference,
+        ModelManifest,
+        example=MODEL_REFERENCE,
+        more={"an HTTP endpoint": ENDPOINT_REFERENCE, "an HTTP endpoint that tags tokens": TAGGER_REFERENCE},
     ),
     summary="Upload a model",
 )

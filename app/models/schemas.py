@@ -35,3 +35,19 @@ ENDPOINT_REFERENCE: dict[str, Any] = {
         "labels": ["NEGATIVE", "POSITIVE"],
     }
 }
+
+TAGGER_REFERENCE: dict[str, Any] = {
+    "manifest": {
+        "name": "tagger",
+        "version": "5",
+        "task": "token-classification",
+        "architecture": {
+            "kind": "endpoint",
+            "url": "https://models.example.com/v1/tag",
+            "request": {"sentences": {"$each": {"words": "{{tokens}}"}}},
+            "scores": "$.sentences[*].tags",
+            "outputs": "logits",
+        },
+        "labels": ["ADJ", "NOUN", "VERB", "X"],
+    }
+}
