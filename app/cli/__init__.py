@@ -9,6 +9,7 @@ from app.cli.gate import gate
 from app.cli.health import health
 from app.cli.keys import keys
 from app.cli.language import resources as language
+from app.cli.perturb import perturb
 from app.cli.policies import baselines, policies
 from app.cli.replay import replay
 from app.cli.resources import datasets, models
@@ -22,14 +23,14 @@ def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
     `gate` answers a pipeline's one question, may this model ship, with a service of its own or one that runs; `replay`
-    runs an audit again and compares. `serve` runs everything on one machine. The other commands either tend an
-    installation (migrate, worker, health, doctor, keys, resources) or talk to a running service over HTTP (models,
-    datasets, audit, judge, policies, baselines).
+    runs an audit again and compares; `perturb` writes texts with noise. `serve` runs everything on one machine. The
+    other commands either tend an installation (migrate, worker, health, doctor, keys, resources) or talk to a running
+    service over HTTP (models, datasets, audit, judge, policies, baselines).
     """
 
 
 for command in (
-    *(gate, replay, serve, worker, migrate, health, doctor, keys, language),
+    *(gate, replay, perturb, serve, worker, migrate, health, doctor, keys, language),
     *(models, datasets, audit, judge, policies, baselines),
 ):
     main.add_command(command)

@@ -1,7 +1,7 @@
 """Sentences of a CoNLL-U file (https://universaldependencies.org/format.html)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from app.core.inspection.errors import ContentError, UploadTooLargeError
@@ -39,18 +39,9 @@ def read_conllu(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]
                 continue
             if line.startswith("#"):
                 continue
-            fields = line.rstrip("\r\n").split("\t")
-            if len(fields) != FIELDS:
-                raise ContentError(
-                    f"Line {number} has {len(fields)} columns: a word of CoNLL-U has {FIELDS}, separated by tabs"
-                )
-            if _NOT_WORDS.fullmatch(fields[0]):
+            fields = word_fields(line, number, after=len(words))
+            if fields is None:
                 continue
-            if fields[0] != str(len(words) + 1):
-                raise ContentError(
-                    f"Line {number} has the id {fields[0]!r:.50}, expected {len(words) + 1}: words are counted from 1, "
-                    "and a blank line ends a sentence"
-                )
             if fields[place] in ("", "_"):
                 raise ContentError(
                     f"Line {number}: the word {fields[1]!r:.100} has no {column} tag ({fields[place]!r}). Every word "
@@ -70,6 +61,43 @@ def read_conllu(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]
         yield _sentence(start, words, tags)
 
 
+def word_fields(line: str, number: int, *, after: int) -> list[str] | None:
+    """Return the columns of a syntactic word, None of a multiword range or an empty node.
+
+    Args:
+        line: Neither blank nor a comment.
+        number: Of the line, for messages.
+        after: Words of the sentence before it.
+
+    Raises:
+        ContentError: It is no word, or not the next.
+    """
+    fields = line.rstrip("\r\n").split("\t")
+    if len(fields) != FIELDS:
+        raise ContentError(
+            f"Line {number} has {len(fields)} columns: a word of CoNLL-U has {FIELDS}, separated by tabs"
+        )
+    if _NOT_WORDS.fullmatch(fields[0]):
+        return None
+    if fields[0] != str(after + 1):
+        raise ContentError(
+            f"Line {number} has the id {fields[0]!r:.50}, expected {after + 1}: words are counted from 1, "
+            "and a blank line ends a sentence"
+        )
+    return fields
+
+
+def refuse_without_text(start: int, words: Sequence[str]) -> None:
+    """Refuse a sentence that is not there.
+
+    Raises:
+        ContentError: Each of its words is ``_``; it names the line the sentence begins in.
+    """
+    # Treebanks whose text may not be shared come with `_` for every word; one `_` alone may be the word itself.
+    if len(words) > 1 and set(words) == {"_"}:
+        raise ContentError(f"The sentence that begins in line {start} has `_` for every word: its text was left out")
+
+
 def _tag_column(columns: Columns) -> tuple[str, int]:
     if columns["tokens"].lower() not in ("tokens", "form"):
         raise ContentError(
@@ -87,7 +115,5 @@ def _tag_column(columns: Columns) -> tuple[str, int]:
 
 
 def _sentence(start: int, words: list[str], tags: list[str]) -> Row:
-    # Treebanks whose text may not be shared come with `_` for every word; one `_` alone may be the word itself.
-    if len(words) > 1 and set(words) == {"_"}:
-        raise ContentError(f"The sentence that begins in line {start} has `_` for every word: its text was left out")
+    refuse_without_text(start, words)
     return Row(start, (words, tags))
