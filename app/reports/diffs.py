@@ -7,9 +7,12 @@ out is only marked.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
+
+from rapidfuzz.distance import LCSseq
 
 Kind = Literal["equal", "removed", "added"]
 Side = Literal["before", "after"]
@@ -17,11 +20,21 @@ Side = Literal["before", "after"]
 _TOKEN = re.compile(r"""\s+|[!"#$%&()*+,./:;<=>?@\[\\\]^_`{|}~]|[^\s!"#$%&()*+,./:;<=>?@\[\\\]^_`{|}~]+""")
 """White space, a mark of punctuation, or a word: apostrophes and hyphens belong to words."""
 
+_WORD = re.compile(r"\s+|\S+")
+_MARKS = frozenset("""!"#$%&()*+,./:;<=>?@[\\]^_`{|}~""")
+
 MOST_EDITS = 200
 """Tokens taken away or put in up to which the shortest diff is sought: its work grows with their square."""
 
 MOST_TOKENS = 2_000
 """Tokens of either text, between what they have in common at both ends, up to which it is sought at all."""
+
+MOST_LETTERS = 10_000
+"""Letters of either text up to which they are compared letter by letter across words."""
+
+ENOUGH = 0.95
+"""Share of the shorter text's letters that a comparison of words must find again to be the only one made, and share of
+what a comparison of letters finds below which that one is shown."""
 
 SIMILAR = 0.5
 """Share of letters two words must have in common for their letters to be compared: a typo, not a synonym."""
@@ -81,15 +94,116 @@ def word_diff(before: str, after: str) -> list[Segment]:
     >>> [piece.text for piece in word_diff("a wonderful film", "a wnderful film")[1].pieces if piece.is_changed]
     ['o']
     """
+    found = _in_place(before, after) or _by_words(before, after)
+    if _kept(found) >= ENOUGH * min(len(before), len(after)):
+        return found
+    by_letters = _by_letters(before, after)
+    return by_letters if by_letters is not None and ENOUGH * _kept(by_letters) > _kept(found) else found
+
+
+def _in_place(before: str, after: str) -> list[Segment]:
+    """Return the diff of texts with the same white space, word by word; nothing where words moved, or there is none.
+
+    Noise touches most words, and leaves each where it was: no search for what stayed is as sure as its place.
+    """
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    pairs = list(zip(old, new, strict=False))
+    if len(old) != len(new) or any(one != other and (one.isspace() or other.isspace()) for one, other in pairs):
+        return []
+    stayed = sum(one == other for one, other in pairs)
+    if sum(len(run) for kind, run, _ in _runs(old, new) if kind == "equal") > stayed:
+        return []
+    return _joined(segment for pair in pairs for segment in _word(*pair))
+
+
+def _word(old: str, new: str) -> list[Segment]:
+    """Return what became of one word, the marks around it that stayed apart from it."""
+    if old == new:
+        return [_equal(old)]
+    most = min(len(old), len(new))
+    head = next((n for n in range(most) if old[n] != new[n] or old[n] not in _MARKS), most)
+    most -= head
+    tail = next((n for n in range(most) if old[-1 - n] != new[-1 - n] or old[-1 - n] not in _MARKS), most)
+    inner = old[head : len(old) - tail], new[head : len(new) - tail]
+    pieces = _letters(*inner)
+    is_replaced = all(piece.is_changed for piece in pieces[0])
+    changed = _by_words(*inner) if is_replaced else _changed(*inner, pieces)
+    around = (old[:head], old[len(old) - tail :])
+    return [*([_equal(around[0])] if head else []), *changed, *([_equal(around[1])] if tail else [])]
+
+
+def _by_letters(before: str, after: str) -> list[Segment] | None:
+    """Return the diff of texts whose letters stayed in order, whatever became of the spaces; None of long ones.
+
+    What lies between two spaces that both have is one change.
+    """
+    old, new = _clusters(before), _clusters(after)
+    if max(len(old), len(new)) > MOST_LETTERS:
+        return None
+    segments: list[Segment] = []
+    stretch: list[tuple[str, str]] = []
+    for step in LCSseq.opcodes(old, new):
+        removed, added = old[step.src_start : step.src_end], new[step.dest_start : step.dest_end]
+        if step.tag != "equal":
+            stretch.append(("".join(removed), "".join(added)))
+            continue
+        for letter in removed:
+            if letter.isspace():
+                segments += [*_stretch(stretch), _equal(letter)]
+                stretch = []
+            else:
+                stretch.append((letter, letter))
+    return _joined([*segments, *_stretch(stretch)])
+
+
+def _stretch(runs: Sequence[tuple[str, str]]) -> list[Segment]:
+    """Return what became of what lies between two spaces, in runs of letters before and after."""
+    removed, added = ("".join(run[side] for run in runs) for side in (0, 1))
+    if removed == added:
+        return [_equal(removed)] if removed else []
+    left: list[Piece] = []
+    right: list[Piece] = []
+    for is_changed, group in groupby(runs, key=lambda run: run[0] != run[1]):
+        before, after = ("".join(side) for side in zip(*group, strict=True))
+        left += [Piece(before, is_changed)] if before else []
+        right += [Piece(after, is_changed)] if after else []
+    pieces = (tuple(left), tuple(right)) if _are_alike(left, right) else _replaced(removed, added)
+    return _changed(removed, added, pieces)
+
+
+def _kept(segments: Sequence[Segment]) -> int:
+    """Return how many letters of the text before are in the text after."""
+    return sum(
+        len(piece.text) for one in segments if one.kind != "added" for piece in one.pieces if not piece.is_changed
+    )
+
+
+def _equal(text: str) -> Segment:
+    return Segment("equal", (Piece(text, False),))
+
+
+def _changed(removed: str, added: str, pieces: tuple[tuple[Piece, ...], tuple[Piece, ...]]) -> list[Segment]:
+    return [*([Segment("removed", pieces[0])] if removed else []), *([Segment("added", pieces[1])] if added else [])]
+
+
+def _joined(segments: Iterable[Segment]) -> list[Segment]:
+    """Return segments with those that are equal and follow each other as one."""
+    joined: list[Segment] = []
+    for is_equal, group in groupby(segments, key=lambda segment: segment.kind == "equal"):
+        alike = list(group)
+        joined += [_equal("".join(one.text for one in alike))] if is_equal else alike
+    return joined
+
+
+def _by_words(before: str, after: str) -> list[Segment]:
+    """Return the diff of words, marks and white space: the shortest within the limits above."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     segments: list[Segment] = []
     for kind, removed, added in _rejoined([(kind, "".join(one), "".join(two)) for kind, one, two in _runs(old, new)]):
         if kind == "equal":
-            segments.append(Segment("equal", (Piece(removed, False),)))
-            continue
-        pieces = _letters(removed, added)
-        segments += [Segment("removed", pieces[0])] if removed else []
-        segments += [Segment("added", pieces[1])] if added else []
+            segments.append(_equal(removed))
+        else:
+            segments += _changed(removed, added, _letters(removed, added))
     return segments
 
 
@@ -116,9 +230,8 @@ def _common(removed: str, added: str) -> int:
 
 def _letters(removed: str, added: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     """Return two words in pieces, letter by letter where they are alike."""
-    whole = (Piece(removed, True),), (Piece(added, True),)
     if not removed or not added:
-        return whole
+        return _replaced(removed, added)
     old, new = _clusters(removed), _clusters(added)
     left: list[Piece] = []
     right: list[Piece] = []
@@ -126,8 +239,17 @@ def _letters(removed: str, added: str) -> tuple[tuple[Piece, ...], tuple[Piece, 
         is_changed = kind != "equal"
         left += [Piece("".join(first), is_changed)] if first else []
         right += [Piece("".join(second), is_changed)] if second else []
-    common = sum(len(_clusters(piece.text)) for piece in left if not piece.is_changed)
-    return (tuple(left), tuple(right)) if 2 * common >= SIMILAR * (len(old) + len(new)) else whole
+    return (tuple(left), tuple(right)) if _are_alike(left, right) else _replaced(removed, added)
+
+
+def _are_alike(left: Iterable[Piece], right: Iterable[Piece]) -> bool:
+    """Return whether two words have letters enough in common for these to be looked at one by one."""
+    stayed = sum(2 * len(_clusters(piece.text)) for piece in left if not piece.is_changed)
+    return stayed >= SIMILAR * sum(len(_clusters(piece.text)) for piece in (*left, *right))
+
+
+def _replaced(removed: str, added: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    return (Piece(removed, True),), (Piece(added, True),)
 
 
 def _clusters(text: str) -> list[str]:

@@ -154,4 +154,32 @@ GLOSSARY: dict[str, str] = {
     "al. 2021).",
     "URejectron": "Trains a second network to tell training data from the inputs it is asked about, and rejects those "
     "it can tell (Goldwasser et al. 2020, arXiv:2007.05145).",
+    "level": "Share of a text's words that noise is put on. The paper calls 0.2 low, 0.5 mid and 0.8 high. At equal "
+    "levels attackers change texts to different degrees: the numbers say how much.",
+    "relative score": "Score under noise over the score without: what is left of it.",
+    "worst case": "Each text met by whichever attacker, and whichever of its draws, does it most harm. Who makes the "
+    "noise need not know which that is: trying all of them is enough.",
+    "persistent nobody": "Somebody who knows nothing of the model and tries several random draws; the worst counts.",
+    "flip rate": "Share of what the model decides (the class of a text, the tag of a token, a label) that it decides "
+    "otherwise under noise, whether it was right or wrong before.",
+    "edit distance": "Letters to be put in, taken away or replaced to get from one text to the other (Levenshtein), "
+    "per letter of the text.",
+    "rank of an attacker": "Its place in harm at the highest level, 1 for the most harmful. Intervals say which places "
+    "it takes when other examples are drawn.",
+    "chance level": "The score of guessing: one over the number of classes, the share of the most frequent tag, 0.5 "
+    "for macro AUROC.",
+    "token accuracy": "Share of tokens given the right tag, over all sentences.",
+    "macro AUROC": "How well each label's probability tells texts that have it from those that have not (1 always, 0.5 "
+    "not at all), averaged over labels.",
+    "inner shuffle": "Shuffles the letters of a word between its first and its last.",
+    "full shuffle": "Shuffles all letters of a word.",
+    "intrude": "Puts a mark of punctuation between letters of a word: s.o, l.i.k.e, this.",
+    "disemvowel": "Leaves out the vowels of a word.",
+    "truncate": "Leaves out the last letter of a word.",
+    "segment": "Leaves out the white space between words.",
+    "keyboard typo": "Replaces a letter by one whose key lies beside it.",
+    "natural typo": "Replaces a word by a way people have misspelt it.",
+    "phonetic": "Respells a word so that it sounds nearly the same.",
+    "visual": "Replaces letters by others that look alike, most often of another script.",
+    "combined": "Each word it attacks is met by one of the other attackers, drawn anew.",
 }

@@ -5,6 +5,7 @@ are replaced by their numbers.
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
@@ -15,6 +16,12 @@ from app.reports.diffs import Piece, Segment, Side, of_side, shorten, word_diff
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _HIDDEN_OTHERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that draw nothing and are letters, marks or symbols to Unicode: fillers, joiners, empty Braille."""
+
+MOST_NUMBERED = 6
+"""Letters of scripts the text had none of that are each followed by their number."""
+
+MOST_TOLD = 8
+"""Different letters whose numbers are told below a text that has more."""
 
 _SPACES = {" ": "\u2423", "\t": "\u21e5", "\n": "\u21b5"}
 """What stands for white space that was itself put in or taken away."""
@@ -45,9 +52,22 @@ def side_by_side(before: str, after: str) -> tuple[Markup, Markup]:
     segments = shorten(word_diff(before, after))
     # A letter of a script the text had none of may look exactly like the one it stands for: say which it is.
     known = {_script(character) for character in set(before)} | {""}
-    sides: tuple[Side, Side] = ("before", "after")
-    left, right = (_side(of_side(segments, side), side, known) for side in sides)
-    return left, right
+    left, right = of_side(segments, "before"), of_side(segments, "after")
+    foreign = [one for segment in right if not segment.is_elided for one in segment.text if _script(one) not in known]
+    if len(foreign) <= MOST_NUMBERED:
+        return _side(left, "before", known), _side(right, "after", known)
+    # A text full of numbers is none that can be read: they are told below it.
+    known |= {_script(one) for one in foreign}
+    return _side(left, "before", known), _side(right, "after", known) + _numbers_of(foreign)
+
+
+def _numbers_of(characters: Sequence[str]) -> Markup:
+    """Return the numbers of letters that look like others, the most frequent first."""
+    distinct = [one for one, _ in Counter(characters).most_common(MOST_TOLD)]
+    told = Markup(", ").join(Markup("<bdi>{}</bdi> {}").format(visible(one), _numbered(one)) for one in distinct)
+    among = "" if len(set(characters)) <= MOST_TOLD else "among them "
+    note = Markup('<span class="scripts">{} letters of other scripts: {}{}</span>')
+    return note.format(len(characters), among, told)
 
 
 def paired_sides(before: Sequence[str], after: Sequence[str]) -> tuple[list[Markup], list[Markup]]:

@@ -1,6 +1,7 @@
 """How numbers are written in reports and by the command line."""
 
-from app.contracts.estimates import Estimate
+from app.contracts.estimates import Estimate, split_name
+from app.reports.schemas import ReportEstimate
 
 
 def number(value: float | None) -> str:
@@ -26,6 +27,8 @@ def told(estimate: Estimate) -> str:
     >>> told(Estimate(value=1e-25, low=None, high=None, n=9, method="exact"))
     '< 1e-12'
     """
+    if _is_place(estimate) and estimate.value is not None:
+        return f"{estimate.value:g}"
     if estimate.method == "exact" and estimate.value is not None and 0 < estimate.value < 1e-12:
         return "< 1e-12"
     return number(estimate.value)
@@ -39,7 +42,14 @@ def interval(estimate: Estimate) -> str:
     """
     if estimate.low is None or estimate.high is None:
         return ""
+    if _is_place(estimate):
+        return f"[{estimate.low:g}, {estimate.high:g}]"
     return f"[{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def _is_place(estimate: Estimate) -> bool:
+    """Return whether it is a place among others: a whole number, or a half where two share one."""
+    return isinstance(estimate, ReportEstimate) and split_name(estimate.name)[0] == "rank"
 
 
 def alike(value: float, largest: float) -> str:

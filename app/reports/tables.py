@@ -21,6 +21,8 @@ TITLES: dict[tuple[str, ...], str] = {
     ("radius",): "All examples, by radius",
     ("attack", "radius"): "Under attack",
     ("defence", "attack"): "Under attack",
+    ("level",): "Over all attackers, by level",
+    ("attacker",): "Who does most harm",
 }
 """By the qualifiers of their numbers, what tables are called."""
 ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack", "radius": "radius"}
@@ -65,6 +67,10 @@ VALUES: dict[str, dict[str, str]] = {
 """Names of values that mean something else under another qualifier, by qualifier."""
 FIRST = ("clean", "over", "under", "as_served")
 """Values that stand before all others, in this order."""
+SECONDARY = frozenset({("score_drop", "attacker"), ("tokens_changed", "attacker"), ("mean_confidence", "attacker")})
+"""Metrics, with a qualifier they have, whose tables follow from others or explain them: folded away."""
+BESIDE_RANKS = ("score", "relative_score", "flip_rate", "ece", "characters_changed")
+"""What stands beside the ranks of attackers, at the level they are ranked at."""
 MOST_COLUMNS = 4
 """Columns that fit a page; a qualifier with more values has rows instead."""
 
@@ -102,6 +108,7 @@ class EstimateTable:
         rows: The numbers.
         basis: What all numbers rest on; nothing where they differ.
         column_bases: What the numbers of each column rest on, likewise, where the descriptions say so.
+        is_secondary: Whether it is folded away.
     """
 
     title: str
@@ -111,6 +118,7 @@ class EstimateTable:
     rows: list[Row]
     basis: str
     column_bases: list[str] = field(default_factory=list)
+    is_secondary: bool = False
 
     def is_said(self, row: Row, column: int) -> bool:
         """Return whether it is said elsewhere what the number in a cell rests on."""
@@ -120,12 +128,64 @@ class EstimateTable:
 def arrange(estimates: list[ReportEstimate]) -> list[EstimateTable]:
     """Return the tables of a check's estimates, in the order their first numbers are published."""
     groups: dict[tuple[tuple[str, ...], str], list[ReportEstimate]] = {}
-    for estimate in estimates:
+    for estimate in _most_harmful_first(estimates):
         base, qualifiers = split_name(estimate.name)
         keys = tuple(qualifiers)
         title = SECTIONS.get(keys, {}).get(base) or TITLES.get(keys, "")
         groups.setdefault((keys, title), []).append(estimate)
-    return [table for (keys, title), group in groups.items() for table in _tables(keys, title, group)]
+    return [
+        table
+        for (keys, title), group in groups.items()
+        for table in ([_ranking(title, group, estimates)] if keys == ("attacker",) else _tables(keys, title, group))
+    ]
+
+
+def _most_harmful_first(estimates: list[ReportEstimate]) -> list[ReportEstimate]:
+    """Return estimates with attackers in the order of their ranks, and that order before all other tables of them."""
+    told = [split_name(estimate.name) for estimate in estimates]
+    places = {of["attacker"]: one.value for (base, of), one in zip(told, estimates, strict=True) if base == "rank"}
+    if not places:
+        return estimates
+    begun: dict[tuple[str, ...], int] = {}
+    for at, (base, of) in enumerate(told):
+        begun.setdefault((base, *of), at)
+    first = min(begun[(base, *of)] for base, of in told if "attacker" in of)
+
+    def place(at: int) -> tuple[float, float, int]:
+        base, of = told[at]
+        if "attacker" not in of:
+            return begun[(base, *of)], 0.0, at
+        harm = places.get(of["attacker"])
+        return first - 0.5 if base == "rank" else begun[(base, *of)], math.inf if harm is None else harm, at
+
+    return [estimates[at] for at in sorted(range(len(estimates)), key=place)]
+
+
+def _ranking(title: str, ranks: list[ReportEstimate], estimates: list[ReportEstimate]) -> EstimateTable:
+    """Return the table of attackers by rank, with what they did at the highest level."""
+    told = [(*split_name(estimate.name), estimate) for estimate in estimates]
+    highest = max((of["level"] for _, of, _ in told if {"attacker", "level"} == set(of)), key=_size, default=None)
+    beside = {
+        (of["attacker"], base): estimate
+        for base, of, estimate in told
+        if "attacker" in of and of.get("level") == highest and base in BESIDE_RANKS
+    }
+    columns = [base for base in BESIDE_RANKS if any(name == base for _, name in beside)]
+    rows = []
+    for rank in ranks:
+        attacker = split_name(rank.name)[1]["attacker"]
+        cells: list[ReportEstimate | None] = [rank, *(beside.get((attacker, base)) for base in columns)]
+        rows.append(Row(value_words("attacker", attacker), "", "1", cells, is_name=False))
+    bases = [_basis([found for row in rows if (found := row.cells[at]) is not None]) for at in range(len(columns) + 1)]
+    return EstimateTable(
+        title=f"{title}, at level {highest}" if highest else title,
+        corner="attacker",
+        columns=["rank", *columns],
+        descriptions=[_described("rank", ranks[0], bases[0])],
+        rows=rows,
+        basis="",
+        column_bases=[base or "told below" for base in bases],
+    )
 
 
 def _tables(keys: tuple[str, ...], title: str, group: list[ReportEstimate]) -> list[EstimateTable]:
@@ -166,7 +226,8 @@ def _matrix(metric: str, keys: list[str], fixed: str, group: list[ReportEstimate
     return EstimateTable(
         title=metric + (f" ({unit})" if unit not in ("", "1") else "") + (f", {fixed}" if fixed else ""),
         corner=" and ".join(down),
-        columns=[value_words(across, value) for value in columns],
+        columns=[_column(across, value) for value in columns],
+        is_secondary=(metric, keys[0]) in SECONDARY,
         descriptions=[group[0].description] if group[0].description else [],
         rows=rows,
         basis=_basis(group),
@@ -204,7 +265,7 @@ def _by_metric(key: str, title: str, fixed: str, group: list[ReportEstimate]) ->
     return EstimateTable(
         title=_title(key, title, fixed, values),
         corner="metric",
-        columns=[value_words(key, value) for value in values],
+        columns=[_column(key, value) for value in values],
         descriptions=[],
         rows=[
             _row(name, row, values, description=first[name].description, unit=first[name].unit)
@@ -218,6 +279,12 @@ def _of(key: str, value: str) -> str:
     """Return what all numbers of a table are of; under a title that says attack, an attack is its name."""
     told = value_words(key, value)
     return told if key == "attack" else f"{key} {told}"
+
+
+def _column(key: str, value: str) -> str:
+    """Return what stands over a column: a level is a number that says nothing by itself."""
+    told = value_words(key, value)
+    return f"level {told}" if key == "level" else told
 
 
 def _described(name: str, estimate: ReportEstimate, basis: str) -> str:
@@ -271,6 +338,8 @@ def value_words(key: str, value: str) -> str:
             return "0 (unattacked)" if value == "0" else radius(value)
         case "radius":
             return "0 (no attacker)" if value == "0" else radius(value)
+        case "level":
+            return "0 (no noise)" if value == "0" else value
     return VALUES.get(key, {}).get(value) or words(value)
 
 

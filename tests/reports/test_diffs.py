@@ -130,3 +130,54 @@ def test_unchanged_words_are_those_the_standard_library_finds() -> None:
     segments = word_diff(" ".join(old), " ".join(new))
     kept = [word for one in segments if one.kind == "equal" for word in one.text.split()]
     assert kept == [word for block in blocks for word in old[block.a : block.a + block.size]]
+
+
+def kept(before: str, after: str) -> str:
+    """Return the letters before that the diff finds again."""
+    segments = of_side(word_diff(before, after), "before")
+    return "".join(piece.text for one in segments for piece in one.pieces if not piece.is_changed)
+
+
+TEXT = "This movie, which I saw twice, was one of the best films I have seen in years. " * 12
+
+
+@pytest.mark.parametrize("words", [TEXT, TEXT[:80]], ids=["long", "short"])
+def test_marks_put_into_every_word_leave_all_letters(words: str) -> None:
+    intruded = " ".join(",".join(word) for word in words.split(" "))
+    assert kept(words, intruded) == words
+    added = [one for one in word_diff(words, intruded) if one.kind == "added"]
+    assert {piece.text for one in added for piece in one.pieces if piece.is_changed} == {","}
+
+
+@pytest.mark.parametrize("every", [2, 3, 10**6])
+def test_words_run_together_lose_spaces_alone(every: int) -> None:
+    words = TEXT.split(" ")
+    merged = "".join(word + (" " if at % every == every - 1 else "") for at, word in enumerate(words))
+    segments = word_diff(TEXT, merged)
+    assert joined(segments) == (TEXT, merged)
+    assert {text for _, letters in changed(segments) for text in letters} == {" "}
+
+
+def test_letters_that_look_alike_are_marked_each_at_its_place() -> None:
+    alike = TEXT.replace("o", "\u043e").replace("a", "\u0430")
+    assert kept(TEXT, alike) == TEXT.replace("o", "").replace("a", "")
+
+
+def test_spaces_put_between_letters_leave_the_letters() -> None:
+    before, after = "fox jumps over the lazy dog", "fox ju m p s o:v:e:r t;h;e lazy dog"
+    assert kept(before, after) == before
+
+
+def test_marks_around_a_word_stay_where_the_word_is_replaced() -> None:
+    segments = word_diff('He said: "good," twice', 'He said: "fine," twice')
+    assert [(one.kind, one.text) for one in segments] == [
+        ("equal", 'He said: "'),
+        ("removed", "good"),
+        ("added", "fine"),
+        ("equal", '," twice'),
+    ]
+
+
+def test_words_that_moved_are_found_though_the_spaces_stayed() -> None:
+    before, after = "one two three four five six", "two three four five six seven"
+    assert kept(before, after).split() == ["two", "three", "four", "five", "six"]

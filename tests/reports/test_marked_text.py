@@ -92,6 +92,20 @@ def test_parts_are_compared_with_parts() -> None:
     assert right == ["<bdi>a b</bdi>"]
 
 
+def test_many_letters_of_another_script_are_numbered_below_the_text() -> None:
+    before = "the lazy dog looks on as foxes pass"
+    few = side_by_side(before, before.replace("z", "\u0437"))[1]
+    assert few.count('class="unseen"') == 1
+    assert "scripts" not in few
+    many = side_by_side(before, before.replace("o", "\u043e").replace("a", "\u0430"))[1]
+    text, below = many.split('</bdi><span class="scripts">')
+    assert "U+" not in text
+    assert (text.count("\u043e"), text.count("\u0430")) == (5, 3)
+    assert "8 letters of other scripts: " in below
+    assert 0 < below.index("U+043E") < below.index("U+0430")
+    assert "among them" in side_by_side("x" * 30, "".join(chr(0x430 + n) for n in range(30)))[1]
+
+
 def test_what_is_left_out_is_said() -> None:
     left, right = side_by_side("word " * 500 + "end", "word " * 500 + "ond")
     assert "words left out" in left

@@ -134,11 +134,11 @@ def test_a_figure_whose_bytes_are_gone_is_said_to_be_gone(reports: Reports) -> N
 
 def test_a_family_without_words_of_its_own_still_has_a_report(reports: Reports) -> None:
     audit_id = reports.finished()
-    fabricated.change(reports.database, audit_id, check={"kind": "low_level_attack", "params": {"steps": 3}})
+    fabricated.change(reports.database, audit_id, check={"kind": "later_family", "params": {"steps": 3}})
     report = reports.compose(audit_id)
-    assert report.checks[0].title == "Low level attack"
-    assert report.checks[0].estimates[0].name == "low_level_attack.mus"
-    assert "low_level_attack" in render_html(report)
+    assert report.checks[0].title == "Later family"
+    assert report.checks[0].estimates[0].name == "later_family.mus"
+    assert "later_family" in render_html(report)
 
 
 def test_the_outliers_are_named_among_the_sources(reports: Reports) -> None:

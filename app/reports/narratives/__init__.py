@@ -7,6 +7,7 @@ from app.contracts.estimates import Result
 from app.reports.narratives import (
     certified_calibration,
     generic,
+    low_level_attack,
     temperature_attack,
     transductive_attack,
     uncertainty_span,
@@ -57,6 +58,7 @@ class Comparing(Protocol):
 
 _NARRATIVES: dict[str, Narrative] = {
     "certified_calibration": certified_calibration,
+    "low_level_attack": low_level_attack,
     "temperature_attack": temperature_attack,
     "transductive_attack": transductive_attack,
     "uncertainty_span": uncertainty_span,
