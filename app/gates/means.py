@@ -25,6 +25,8 @@ AUTOATTACK = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("ap
 """In what order AutoAttack runs, by version: a robust accuracy is what was left after an attack and those before it."""
 
 ABSTAIN = -1
+LEAST_ANSWERED = 0.5
+"""Share of the examples an attacker must have been answered on to be compared with others."""
 UNCOUNTED = "input_reduction"
 """A recipe that keeps the prediction by design, so that no accuracy is counted under it."""
 
@@ -259,12 +261,20 @@ def _persisted(records: Records) -> Values | None:
 
 
 def _withstood(records: Records) -> Values | None:
-    """Return who is right whichever attacker made the noise, in the worst of its draws."""
+    """Return who is right whichever attacker made the noise, in the worst of its draws.
+
+    An attacker that fewer than half of the examples were answered under is not among them.
+    """
     params = LowLevelAttackParams.model_validate(records.params)
+    clean = _value("clean", "correct")(records)
     found = []
     for attacker in params.runs(SINGLE_LABEL_TEXTS[0]):
         asked = replace(records, qualifiers={**records.qualifiers, "attacker": attacker})
-        found.append(_met("correct")(asked) if params.draws == 1 else _persisted(asked))
+        values = _met("correct")(asked) if params.draws == 1 else _persisted(asked)
+        if clean is None or values is None:
+            return None
+        if len(values.example_ids) >= LEAST_ANSWERED * len(clean.example_ids):
+            found.append(values)
     return _over(found, lambda columns: np.min(columns, axis=0))
 
 

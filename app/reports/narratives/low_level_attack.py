@@ -42,6 +42,12 @@ LOST_SHARE = 0.1
 NOTABLE_DROP = 0.1
 """Drop of a score from which confidence should have fallen as well."""
 
+FINDING = "confident_under_noise"
+"""The flag that reports what was found rather than a doubt about it."""
+
+LITTLE_NOISE = "little_noise"
+"""The flag of attackers that found little to change."""
+
 MOST_LEVELS = 4
 """Levels each of which is told in a sentence; of more, the lowest and the highest."""
 
@@ -146,7 +152,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     least, most = worst[0], worst[-1]
     if least is None or most is None or least.value is None or most.value is None:
         raise AssertionError("unreachable: answered before")
-    doubts = [flag for flag in result.flags if flag.severity != "info"]
+    doubts = [flag for flag in result.flags if flag.severity != "info" and flag.code != FINDING]
     told = _told(result, clean.value, most, levels[-1])
     hardest = estimate_of(result, "score", attacker=attackers[0], level=levels[-1])
     is_lost = hardest is not None and _is_lost(hardest, clean.value, chance)
@@ -160,9 +166,11 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
             else ""
         )
         return "not_real", f"No: {told}{why}{worse}"
-    if doubts:
-        return "unproven", f"Not shown: the numbers cannot be relied on. {_unresolved(doubts, told)}"
-    if kept(most.value if most.low is None else most.low, clean.value, result) >= ROBUST_SHARE:
+    is_robust = kept(most.value if most.low is None else most.low, clean.value, result) >= ROBUST_SHARE
+    # Where others do harm it is no matter that some attackers found little to change.
+    if open_doubts := [flag for flag in doubts if is_robust or flag.code != LITTLE_NOISE]:
+        return "unproven", f"Not shown: the numbers cannot be relied on. {_unresolved(open_doubts, told)}"
+    if is_robust:
         return "real", f"Yes, against this noise: {told}"
     gentle = f" At level {levels[0]:g} it is {scored(least.value, result)}." if len(levels) > 1 else ""
     return "partly", f"In part: {told}{gentle}"
@@ -266,7 +274,7 @@ def _by_harm(result: Result, level: float) -> Iterator[str]:
     kind = things(result)
     shares = [f"{words(attacker)} for {percent(share)}" for attacker, share in shares_of_worst(result, level)]
     if len(shares) > 1:
-        yield f"The worst attacker there is {enumerate_words(shares[:3])} of the {kind}."
+        yield f"The one that does most harm is {enumerate_words(shares[:3])} of the {kind} that lose by noise there."
 
 
 def _tries(result: Result, params: Mapping[str, Any], level: float) -> Iterator[str]:
