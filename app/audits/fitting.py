@@ -3,8 +3,10 @@
 from app.contracts.families import GRADIENT_FAMILIES, TASKS, CheckParams
 from app.contracts.families.defence_costs import is_module
 from app.contracts.families.defence_params import Rmc, ShippedDefence
+from app.contracts.families.low_level_attack import NOT_OF_TOKENS, LowLevelAttackParams
 from app.contracts.families.transductive_attack import TransductiveAttackParams
-from app.contracts.targets import IMAGES
+from app.contracts.targets import IMAGES, MULTI_LABEL, TAGGING
+from app.core.class_names import moved
 from app.core.tables import DatasetRow, ModelRow
 from app.web.problems import InvalidRequestError
 
@@ -27,13 +29,16 @@ def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     _check_labels(model, dataset, "/dataset")
     if model.task == IMAGES:
         _check_shape(model, dataset, "/dataset")
+    if model.task in (MULTI_LABEL, TAGGING):
+        _check_order(model, dataset, "/dataset")
 
 
 def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, samples: int, pointer: str) -> None:
     """Refuse a check whose family cannot audit the model, or that needs more examples than there are.
 
     Raises:
-        TaskMismatchError: The family audits models of another task, or needs weights where there is an endpoint.
+        TaskMismatchError: The family audits models of another task, or needs weights where there is an endpoint; or
+            attackers are named that cannot be run on the model's task.
         InvalidRequestError: Examples set apart for validation are not there.
     """
     tasks = TASKS[check.kind]
@@ -47,6 +52,8 @@ def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, sampl
             f"{check.kind} needs gradients, and so the model's weights; {model.id} is an endpoint.",
             pointer=f"{pointer}/kind",
         )
+    if isinstance(check, LowLevelAttackParams):
+        _check_attackers(check, model, pointer)
     examples, wanted = int(dataset.facts["examples"]), check.held_out()
     if samples + wanted > examples:
         most = examples - wanted
@@ -143,6 +150,22 @@ def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
         raise TaskMismatchError(f"{model.id} has {classes} classes, {other.id} has {others}.", pointer=pointer)
 
 
+def _check_attackers(check: LowLevelAttackParams, model: ModelRow, pointer: str) -> None:
+    if model.task != TAGGING or check.attackers == "all":
+        return
+    left = [name for name in check.attackers if name not in NOT_OF_TOKENS]
+    for place, name in enumerate(check.attackers):
+        if name not in NOT_OF_TOKENS:
+            continue
+        remedy = "leave it out" if left else "name others, or `all`, which leaves it out"
+        if check.combined and len(left) == 1:
+            remedy += f", and name another beside {left[0]}, among which `combined` can draw"
+        raise TaskMismatchError(
+            f"{name} joins words, which leaves no tag for each token, and {model.id} does {model.task}: {remedy}.",
+            pointer=f"{pointer}/attackers/{place}",
+        )
+
+
 def _classes(model: ModelRow) -> int | None:
     labels = model.manifest.get("labels")
     return len(labels) if labels else (model.facts or {}).get("classes")
@@ -155,6 +178,16 @@ def _check_labels(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
     if labels and largest >= len(labels):
         raise TaskMismatchError(
             f"The dataset has label {largest}, the model has {len(labels)} classes: labels count from 0.",
+            pointer=pointer,
+        )
+
+
+def _check_order(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
+    labels = model.manifest.get("labels") or (model.facts or {}).get("labels") or []
+    for number, name, other in moved(dataset.facts.get("labels") or [], labels):
+        raise TaskMismatchError(
+            f"Label {number} is {name!r} in the dataset, but in the model {name!r} is {other}: every score would be "
+            "wrong. Give `labels` of the dataset's manifest in the model's order.",
             pointer=pointer,
         )
 

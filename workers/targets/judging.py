@@ -1,6 +1,6 @@
 """What models of any input are judged by: the same doubts, refusals and numbers for images and for texts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from app.contracts.estimates import Estimate, Flag
 from app.contracts.targets import ModelFacts
+from app.core.class_names import moved
 from workers.errors import PreflightError, TargetError
 from workers.stats.intervals import clopper_pearson
 
@@ -202,7 +203,7 @@ def check_labels(
             f"{len(model_names) - 1}",
             field=field,
         )
-    for number, name, other in _moved(names or [], model_names):
+    for number, name, other in moved(names or [], model_names):
         raise PreflightError(
             "label-order-mismatch",
             "Model and dataset number the classes differently",
@@ -230,7 +231,7 @@ def check_same_classes(names: Sequence[str], others: Sequence[str], *, field: st
             f"it has {len(others)} classes, the audited model {len(names)}; both need the same",
             field=field,
         )
-    for number, name, other in _moved(others, names):
+    for number, name, other in moved(others, names):
         raise PreflightError(
             "label-order-mismatch",
             "The two models number the classes differently",
@@ -238,15 +239,6 @@ def check_same_classes(names: Sequence[str], others: Sequence[str], *, field: st
             "be attacked on wrong labels. Reorder the labels of one of them",
             field=field,
         )
-
-
-def _moved(names: Sequence[str], others: Sequence[str]) -> Iterator[tuple[int, str, int]]:
-    """Yield the number of each name that ``others`` has at another place, the name, and that place."""
-    numbers = {name.strip().casefold(): number for number, name in enumerate(others)}
-    for number, name in enumerate(names):
-        other = numbers.get(name.strip().casefold(), number)
-        if other != number:
-            yield number, name, other
 
 
 def name_flags(names: list[str] | None, labels: Sequence[str]) -> list[Flag]:

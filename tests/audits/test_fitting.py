@@ -1,0 +1,97 @@
+"""What rows tell of models, data and checks of several labels and of tags before anything runs."""
+
+from typing import Any
+
+import pytest
+
+from app.audits.fitting import TaskMismatchError, check_data, check_family
+from app.contracts.families.low_level_attack import LowLevelAttackParams
+from app.core.class_names import moved
+from app.core.tables import DatasetRow, ModelRow
+
+TAGS, MULTI, SINGLE = "token-classification", "multi-label-classification", "text-classification"
+NAMES = ["ADJ", "NOUN", "VERB"]
+
+
+def _model(task: str, labels: list[str] | None = None, facts: dict[str, Any] | None = None) -> ModelRow:
+    return ModelRow(id="mdl_1", task=task, manifest={"labels": labels}, facts=facts, format="archive")
+
+
+def _data(task: str, labels: list[str] | None = None, largest: int = 2) -> DatasetRow:
+    counts = {str(number): 9 for number in range(largest + 1)}
+    return DatasetRow(id="dat_1", task=task, facts={"examples": 100, "labels": labels, "label_counts": counts})
+
+
+def _pointer(error: TaskMismatchError) -> str:
+    (only,) = error.errors or ()
+    return str(only.pointer)
+
+
+def _refusal(check: dict[str, Any], task: str = TAGS) -> tuple[str, str] | None:
+    params = LowLevelAttackParams.model_validate({"kind": "low_level_attack"} | check)
+    try:
+        check_family(params, _model(task), _data(task), 50, "/checks/3")
+    except TaskMismatchError as error:
+        return _pointer(error), error.detail
+    return None
+
+
+@pytest.mark.parametrize("task", [TAGS, MULTI])
+@pytest.mark.parametrize(
+    ("stated", "measured"), [(NAMES, None), (None, NAMES), (NAMES, ["0", "1", "2"])], ids=["said", "seen", "both"]
+)
+def test_names_in_another_order_are_refused_at_once(
+    task: str, stated: list[str] | None, measured: list[str] | None
+) -> None:
+    model = _model(task, stated, {"labels": measured, "classes": 3} if measured else None)
+    for fitting in (NAMES, ["adj ", "Noun", "VERB"], ["one", "two", "three"], NAMES[:2], None):
+        check_data(model, _data(task, fitting))
+    with pytest.raises(TaskMismatchError, match="'NOUN' is 1") as caught:
+        check_data(model, _data(task, ["NOUN", "VERB", "ADJ"]))
+    assert _pointer(caught.value) == "/dataset"
+
+
+def test_a_model_nobody_has_named_the_labels_of_is_left_to_the_worker() -> None:
+    check_data(_model(TAGS), _data(TAGS, ["NOUN", "VERB", "ADJ"]))
+
+
+@pytest.mark.parametrize("task", [TAGS, MULTI])
+def test_a_label_beyond_the_models_is_refused_at_once(task: str) -> None:
+    with pytest.raises(TaskMismatchError, match="label 3"):
+        check_data(_model(task, NAMES), _data(task, None, largest=3))
+
+
+def test_segment_by_name_is_refused_where_every_token_has_a_tag() -> None:
+    found = _refusal({"attackers": ["visual", "segment", "intrude"]})
+    assert found is not None
+    assert found[0] == "/checks/3/attackers/1"
+    assert "leave it out" in found[1]
+    for task in (MULTI, SINGLE):
+        assert _refusal({"attackers": ["segment"]}, task) is None
+
+
+@pytest.mark.parametrize(
+    ("check", "remedy"),
+    [
+        ({"attackers": ["segment"]}, "name others, or `all`"),
+        ({"attackers": ["segment", "visual"], "combined": True}, "name another beside visual"),
+    ],
+    ids=["nothing", "one"],
+)
+def test_what_is_left_without_segment_is_told(check: dict[str, Any], remedy: str) -> None:
+    found = _refusal(check)
+    assert found is not None
+    assert found[0].startswith("/checks/3/attackers/")
+    assert remedy in found[1]
+
+
+def test_all_attackers_leave_segment_out_by_themselves() -> None:
+    assert _refusal({}) is None
+    assert _refusal({"combined": True}) is None
+    assert _refusal({"attackers": ["visual", "intrude"], "combined": True}) is None
+
+
+def test_only_names_both_sides_have_can_stand_at_other_places() -> None:
+    assert list(moved(["a", "b"], ["B", "A "])) == [(0, "a", 1), (1, "b", 0)]
+    assert list(moved(["a", "x"], ["a", "b", "c"])) == []
+    assert list(moved([], ["a"])) == []
