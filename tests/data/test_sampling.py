@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.data.sampling import stratified_sample
+from workers.data.sampling import strata, stratified_sample
 
 label_lists = st.lists(st.integers(0, 6), min_size=1, max_size=300).map(np.array)
 
@@ -55,3 +55,23 @@ def test_seeds_differ_and_nonsense_is_refused() -> None:
         stratified_sample(np.zeros(0, int), 5, 0)
     with pytest.raises(ValueError, match="sample from"):
         stratified_sample(labels, -1, 0)
+
+
+@given(n=st.integers(1, 60), samples=st.integers(0, 70), seed=st.integers(0, 1000))
+def test_without_classes_a_smaller_sample_is_the_beginning_of_a_larger_one(n: int, samples: int, seed: int) -> None:
+    alike = strata(np.eye(n, 3, dtype=np.int64))
+    chosen = stratified_sample(alike, samples, seed)
+    assert len(set(chosen.tolist())) == min(n, samples)
+    assert np.array_equal(chosen, stratified_sample(alike, n, seed)[:samples])
+
+
+def test_without_classes_every_position_is_as_likely_at_every_place() -> None:
+    drawn = np.asarray([stratified_sample(strata(np.zeros((6, 2), np.int64)), 3, seed) for seed in range(6000)])
+    counts = np.asarray([np.bincount(place, minlength=6) for place in drawn.T])
+    # 1000 are expected in each of 18 cells, with a standard deviation of 29.
+    assert np.abs(counts - 1000).max() < 5 * 29
+
+
+def test_examples_of_one_class_each_keep_their_strata() -> None:
+    labels = np.asarray([2, 0, 1])
+    assert strata(labels) is labels

@@ -48,6 +48,7 @@ def _load_tagged(path: Path, data: bytes, **manifest: Any) -> TaggedDataset:
     sentences = [loaded.sentence(position) for position in range(len(loaded))]
     counts = Counter(tag for _, tags in sentences for tag in tags)
     assert {str(tag): count for tag, count in counts.items()} == facts.label_counts
+    assert loaded.tags.tolist() == [tag for _, tags in sentences for tag in tags]
     assert len(loaded) == facts.examples
     assert facts.mean_words == pytest.approx(np.mean([len(tokens) for tokens, _ in sentences]))
     return loaded
