@@ -26,7 +26,13 @@ STYLE: dict[str, Any] = {
 
 
 def draw_figure(
-    salt: str, title: str, plot: Callable[[list[Axes]], None], *, columns: int = 1, size: tuple[float, float]
+    salt: str,
+    title: str,
+    plot: Callable[[list[Axes]], None],
+    *,
+    columns: int = 1,
+    rows: int = 1,
+    size: tuple[float, float],
 ) -> str:
     """Return a figure's SVG element, titled for those who do not see it.
 
@@ -35,12 +41,13 @@ def draw_figure(
         title: Above the figure, and its accessible name.
         plot: Draws into the axes it is given.
         columns: Axes side by side.
+        rows: Rows of them; axes are given row by row.
         size: Width and height in inches.
     """
     style: Any = STYLE | {"svg.hashsalt": salt}
     with mpl.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")
-        axes = [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
+        axes = [figure.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
         figure.suptitle(title)
         plot(axes)
         text = io.StringIO()
