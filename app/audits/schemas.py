@@ -45,4 +45,18 @@ AUDIT_EXAMPLES: dict[str, Any] = {
             }
         ],
     },
+    "How much spam and typing errors does a text model stand?": {
+        "model": _TEXT_MODEL,
+        "dataset": _TEXTS,
+        "samples": 300,
+        "checks": [
+            {
+                "kind": "low_level_attack",
+                "attackers": ["visual", "intrude", "keyboard_typo", "segment"],
+                "levels": [0.2, 0.5],
+                "draws": 3,
+            }
+        ],
+        "policy": "standard",
+    },
 }

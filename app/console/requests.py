@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from app.console.forms import REST
@@ -26,7 +27,9 @@ def families_for(task: str, model_format: str) -> list[str]:
     """Return the families that can audit a model.
 
     >>> families_for("text-classification", "endpoint")
-    ['temperature_attack']
+    ['temperature_attack', 'low_level_attack']
+    >>> families_for("token-classification", "endpoint")
+    ['low_level_attack']
     """
     return [
         kind
@@ -38,13 +41,13 @@ def families_for(task: str, model_format: str) -> list[str]:
 def starting_params(kind: str) -> str:
     """Return a family's parameters as JSON, to be changed: what is null follows from the others.
 
+    >>> list(json.loads(starting_params("low_level_attack")))[:3]
+    ['attackers', 'combined', 'levels']
     >>> json.loads(starting_params("uncertainty_span"))["step_size"] is None
     True
     """
     params: dict[str, Any] = {}
-    for name, field in params_contract(kind).model_fields.items():
-        if name == "kind":
-            continue
+    for name, field in _fields(kind).items():
         default = field.get_default(call_default_factory=True, validated_data={})
         if name in _REQUIRED.get(kind, {}):
             params[name] = _REQUIRED[kind][name]
@@ -65,8 +68,14 @@ def about(kind: str) -> str:
 
 def described_params(kind: str) -> list[tuple[str, str]]:
     """Return what each parameter of a family means."""
-    fields = params_contract(kind).model_fields
-    return [(name, field.description or "") for name, field in fields.items() if name != "kind"]
+    return [(name, field.description or "") for name, field in _fields(kind).items()]
+
+
+def _fields(kind: str) -> dict[str, FieldInfo]:
+    """Return what can be asked of a family, what it shares with others behind what is its own."""
+    contract = params_contract(kind)
+    fields = {name: field for name, field in contract.model_fields.items() if name != "kind"}
+    return dict(sorted(fields.items(), key=lambda pair: pair[0] not in contract.__annotations__))
 
 
 def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:

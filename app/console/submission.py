@@ -111,7 +111,8 @@ def _checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any
             "kind": kind,
             "title": narrative_of(kind).title(kind),
             "about": about(kind),
-            "is_chosen": kind in kinds or (not kinds and len(fitting) == 1),
+            # Before anything is chosen: what `seatrial gate` runs by itself.
+            "is_chosen": kind in (kinds or fitting[:1]),
             "params": form.said(f"params-{kind}") or starting_params(kind),
             "described": described_params(kind),
             "errors": form.errors.get(f"params-{kind}", []),

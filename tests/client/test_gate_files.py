@@ -23,6 +23,7 @@ from app.client import Client, NotJudgedError, ProblemResponseError, ServiceUnre
 from app.contracts.audits import AuditEstimate
 from app.contracts.estimates import Estimate
 from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, RuleOutcome, Severity
+from app.gates import presets
 
 RULES = [{"metric": "uncertainty_span.clean_accuracy", "min": 0.9}]
 
@@ -131,8 +132,11 @@ def test_checks_stand_alone_or_in_a_list_of_more(tmp_path: Path) -> None:
         # It must be told which defences to attack, and so cannot be run by default.
         ("transductive_attack.clean_accuracy[defence=dent]", "image-classification", ["uncertainty_span"]),
         ("uncertainty_span.mus", "text-classification", ["temperature_attack"]),
+        ("low_level_attack.worst_case_score[level=0.2]", "text-classification", ["low_level_attack"]),
+        ("uncertainty_span.mus", "token-classification", ["low_level_attack"]),
+        ("temperature_attack.illusion_gap", "multi-label-classification", ["low_level_attack"]),
     ],
-    ids=["images", "texts", "cannot", "does-not-fit"],
+    ids=["images", "texts", "cannot", "does-not-fit", "noise", "tags", "labels"],
 )
 def test_without_checks_the_families_that_are_required_are_run(metric: str, task: str, kinds: list[str]) -> None:
     policy = Policy.model_validate({"name": "p", "rules": [{"metric": metric, "max": 0.5}]})
@@ -151,9 +155,24 @@ def test_what_a_policy_does_not_require_is_not_run_by_default() -> None:
     assert check.model_dump()["kind"] == "uncertainty_span"
 
 
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("text-classification", "temperature_attack"),
+        ("text-pair-classification", "temperature_attack"),
+        ("multi-label-classification", "low_level_attack"),
+        ("token-classification", "low_level_attack"),
+        ("image-classification", "uncertainty_span"),
+    ],
+)
+def test_every_task_has_a_check_by_default(task: str, kind: str) -> None:
+    (check,) = default_checks(presets.get("standard"), task, lambda line: None)
+    assert check.model_dump()["kind"] == kind
+
+
 def test_a_task_without_checks_is_refused() -> None:
-    with pytest.raises(BadRequest, match="token-classification"):
-        default_checks(None, "token-classification", print)
+    with pytest.raises(BadRequest, match="no check audits models for speech-recognition by default"):
+        default_checks(None, "speech-recognition", print)
 
 
 def outcome(kind: Outcome, severity: Severity = "block", **more: Any) -> RuleOutcome:

@@ -1,12 +1,16 @@
 """Nothing is spent before its cost has been shown, and one button pressed twice is one audit."""
 
 import json
+from typing import get_args
 
 import httpx
 import pytest
 
-from app.console.requests import about, families_for, starting_params
+from app.cli.gate_files import default_checks
+from app.console.requests import about, described_params, families_for, starting_params
 from app.contracts.families import TASKS, params_contract
+from app.contracts.families.low_level_attack import ATTACKERS, LowLevelAttackParams
+from app.contracts.targets import Task
 from app.core.tables import AuditRow, ModelRow
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
@@ -71,7 +75,31 @@ def test_only_families_that_fit_are_offered(console: Console, ready: dict[str, s
     offered = {one["value"] for one in elements(page, "input") if one.get("name") == "checks"}
     assert offered == {kind for kind, tasks in TASKS.items() if "image-classification" in tasks}
     assert families_for("image-classification", "endpoint") == []
-    assert families_for("token-classification", "archive") == []
+    assert families_for("token-classification", "archive") == ["low_level_attack"]
+    assert families_for("multi-label-classification", "endpoint") == ["low_level_attack"]
+    assert families_for("text-pair-classification", "archive") == ["temperature_attack", "low_level_attack"]
+
+
+@pytest.mark.parametrize("task", get_args(Task))
+def test_what_the_gate_runs_by_default_is_offered_as_chosen(task: str) -> None:
+    (default,) = default_checks(None, task, lambda line: None)
+    assert families_for(task, "archive")[0] == default.model_dump()["kind"]
+
+
+def test_one_check_is_chosen_before_anybody_chooses(console: Console, ready: dict[str, str]) -> None:
+    page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
+    chosen = [one["value"] for one in elements(page, "input") if one.get("name") == "checks" and "checked" in one]
+    assert chosen == ["uncertainty_span"]
+
+
+def test_attackers_and_levels_stand_first_and_their_names_beside() -> None:
+    typed = json.loads(starting_params("low_level_attack"))
+    assert list(typed)[:4] == ["attackers", "combined", "levels", "draws"]
+    assert (typed["attackers"], typed["levels"]) == ("all", [0.2, 0.5, 0.8])
+    meanings = dict(described_params("low_level_attack"))
+    assert list(meanings) == list(typed)
+    assert all(attacker in meanings["attackers"] for attacker in ATTACKERS)
+    LowLevelAttackParams.model_validate({"kind": "low_level_attack", **typed})
 
 
 def test_the_cost_is_shown_and_nothing_is_queued(console: Console, ready: dict[str, str]) -> None:

@@ -106,7 +106,8 @@ class LowLevelAttackParams(Noise):
     kind: Literal["low_level_attack"] = Field(description="This family.")
     attackers: Literal["all"] | list[Attacker] = Field(
         default="all",
-        description="`all`, or names. segment is not run on tagged tokens: it would leave no tag for each.",
+        description=f"`all`, or names: {', '.join(ATTACKERS)}. segment is not run on tagged tokens: it would leave no "
+        "tag for each.",
         examples=["all", ["visual", "keyboard_typo"]],
     )
     combined: bool = Field(
