@@ -18,6 +18,8 @@ from workers.stats.intervals import clopper_pearson
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED")
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
+SUM_TOLERANCE = 1e-3
+"""Probabilities of a softmax, rounded to three or four digits, miss a sum of 1 by this."""
 ALPHA = 0.05
 ERRORED = -1
 """Prediction of an example whose logits are not finite: it counts as wrong, and never as robust."""
@@ -150,9 +152,15 @@ def repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
 
 
 def probability_flags(logits: Tensor, *, several: bool = False) -> list[Flag]:
-    """Doubt logits (batch, classes) whose every row sums to 1; of several labels each, that all lie in [0, 1]."""
+    """Doubt logits (batch, classes) whose every row sums to 1.
+
+    Of several labels each, doubt logits that all lie in [0, 1], and those whose sigmoids sum to 1 in every row.
+    """
     if several:
-        return [_squashed()] if bool(((logits >= 0) & (logits <= 1)).all()) else []
+        if bool(((logits >= 0) & (logits <= 1)).all()):
+            return [_squashed()]
+        sums = logits.sigmoid().sum(1)
+        return [_softmaxed()] if len(sums) > 1 and bool(((sums - 1).abs() < SUM_TOLERANCE).all()) else []
     is_simplex = bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() < 1e-4).all())
     if not is_simplex:
         return []
@@ -173,6 +181,16 @@ def _squashed() -> Flag:
         severity="warning",
         message="All outputs lie between 0 and 1: these are probabilities, and a second sigmoid over them lifts every "
         "label to 0.5 at least. Export the model without its sigmoid.",
+    )
+
+
+def _softmaxed() -> Flag:
+    return Flag(
+        code="labels_exclude_each_other",
+        severity="warning",
+        message="The probabilities of each text's labels sum to 1: they seem to come from a softmax, which raises one "
+        "label only by lowering the others, and gives 0.5 to two of them at most. If a text has exactly one class, the "
+        "task is text-classification; if it may have several, a sigmoid belongs there.",
     )
 
 

@@ -49,6 +49,21 @@ def test_a_good_endpoint_of_any_task_is_accepted_after_ten_texts(
     assert all(isinstance(sentence, list) for sentence in server.asked[0].json) == (task in list(TASKS)[1::2])
 
 
+@pytest.mark.parametrize(("labels", "digits"), [(2, 3), (2, 15), (5, 4)], ids=["rounded", "exact", "five labels"])
+def test_a_softmax_among_several_labels_is_doubted(
+    server: Scripted, classifier: Callable[..., EndpointClassifier], labels: int, digits: int
+) -> None:
+    def answer(handler: Any, asked: Asked) -> None:
+        rows = [[seen(text), *[(1 - seen(text)) / (labels - 1)] * (labels - 1)] for text in asked.json]
+        answering([[round(value, digits) for value in row] for row in rows])(handler, asked)
+
+    server.otherwise = answer
+    names = [f"label {number}" for number in range(labels)]
+    said = {"task": "multi-label-classification", "labels": names, "request": "{{texts}}"}
+    report = check_text_target(classifier(**said), manifest(server.url, **said))
+    assert [flag.code for flag in report.flags] == ["labels_exclude_each_other"]
+
+
 def test_an_endpoint_that_scores_sentences_but_not_tokens_is_refused(
     server: Scripted, classifier: Callable[..., EndpointClassifier]
 ) -> None:
