@@ -49,8 +49,10 @@ _LEVELS = (0.2, 0.5, 0.8)
 # What a shell says of a command whose reader is gone, 128 + SIGPIPE: no failure of a pipeline's own.
 _SIGPIPE = 141
 
+_OUTPUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _ATTACKER = click.Choice([*NOISEMAKERS, "all"])
 _READING = click.Choice(["code", "paper"])
+_PHI = click.FloatRange(min=0, min_open=True, max=1)
 _TYPOS = click.Choice(["codespell", "nlpaug"])
 _GLYPHS = click.Choice(["dejavu", "dejavu_bmp", "confusables"])
 
@@ -65,7 +67,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), default="-")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: stdout]")
+@click.option("--output", "-o", type=_OUTPUT, help="File.  [default: standard output]")
 @click.option("--format", "layout", type=click.Choice(list(LAYOUTS)), help="Of SOURCE.  [default: as its name ends]")
 @click.option("--attacker", "attackers", multiple=True, type=_ATTACKER, help="May be repeated.")
 @click.option("--without", multiple=True, type=click.Choice(ATTACKERS), help="Leave this one out; may be repeated.")
@@ -83,17 +85,11 @@ Examples:
 @click.option("--notes", is_flag=True, help="Add the columns attacker, level and draw; in CoNLL-U a comment.")
 @click.option("--task", type=click.Choice(TEXTS), help="What the file is for.  [default: as its columns are named]")
 @click.option("--columns", "columns", multiple=True, metavar="ROLE=NAME", help="As in text=review; may be repeated.")
-@click.option("--variant", type=click.Choice(["code", "paper"]), default="code", show_default=True, help="Whose rules.")
-@click.option(
-    "--selection", type=click.Choice(["code", "paper"]), help="How words are chosen.  [default: as --variant]"
-)
-@click.option(
-    "--phi", type=click.FloatRange(min=0, min_open=True, max=1), help="How hard a word is hit.  [default: level]"
-)
-@click.option("--typos", type=click.Choice(["codespell", "nlpaug"]), default="codespell", show_default=True)
-@click.option(
-    "--glyphs", type=click.Choice(["dejavu", "dejavu_bmp", "confusables"]), default="dejavu", show_default=True
-)
+@click.option("--variant", type=_READING, default="code", show_default=True, help="Whose rules.")
+@click.option("--selection", type=_READING, help="How words are chosen.  [default: as --variant]")
+@click.option("--phi", type=_PHI, help="How hard a word is hit, apart from how many are.  [default: the level]")
+@click.option("--typos", type=_TYPOS, default="codespell", show_default=True, help="Where natural_typo looks.")
+@click.option("--glyphs", type=_GLYPHS, default="dejavu", show_default=True, help="Where visual looks.")
 def perturb(
     source: Path,
     output: Path | None,
@@ -198,7 +194,8 @@ def _layout_of(source: Path) -> str:
     if found := _by_suffix(source):
         return found
     if source.suffix.lower() == ".gz":
-        raise BadRequestError(f"unpack it first: gzip -dc {source} | seatrial perturb --format jsonl ...")
+        inner = _by_suffix(Path(source.stem)) or "FORMAT"
+        raise BadRequestError(f"unpack it first: gzip -dc {source} | seatrial perturb --format {inner} ...")
     raise BadRequestError(f"{source}: its name does not tell what it is: say --format {'|'.join(LAYOUTS)}")
 
 

@@ -4,11 +4,14 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from app.cli.exits import BadRequestError
+
+# The latter may lead to a file that others write to as well: it must not be replaced.
+_STDOUT = (Path("-"), Path("/dev/stdout"))
 
 
 class OutputError(Exception):
@@ -61,15 +64,16 @@ class Output:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[Output]:
-    """Give what writes to a file that is there, renamed, once the block has ended well; to standard output for None.
+    """Give what writes to a file that is there, renamed, once the block has ended well.
 
+    None and ``-`` are standard output.
     A file that was there before stays as it is when the block fails. A pipe or a device is written to as it is.
 
     Raises:
         BadRequestError: It cannot be written.
         OutputError: It could not be written to its end.
     """
-    if path is None:
+    if path is None or path in _STDOUT:
         output = Output(sys.stdout.buffer, "standard output")
         yield output
         output.flush()
@@ -83,16 +87,19 @@ def whole_file(path: Path | None) -> Iterator[Output]:
         file = part.open("wb" if is_special else "xb")
     except OSError as error:
         raise BadRequestError(f"{path} cannot be written: {error.strerror}") from error
+    output = Output(file, str(path))
     try:
-        with file:
-            output = Output(file, str(path))
-            yield output
-            output.flush()
+        yield output
+        output.flush()
+        file.close()
         if not is_special:
             if target.exists():
                 shutil.copymode(target, part)
             part.replace(target)
     finally:
+        # What could not be flushed cannot be at closing either, and has been told.
+        with suppress(OSError):
+            file.close()
         if not is_special:
             part.unlink(missing_ok=True)
 

@@ -234,7 +234,7 @@ def test_changes_are_in_colour_on_a_terminal(run: Run, monkeypatch: pytest.Monke
         (["rows.jsonl", "--attacker", "visual", "-o", "x.csv"], "would hold jsonl"),
         (["tagged.jsonl", "--attacker", "segment"], "segment joins words"),
         (["notes.doc", "--attacker", "visual"], "say --format"),
-        (["rows.jsonl.gz", "--attacker", "visual"], "gzip -dc"),
+        (["rows.jsonl.gz", "--attacker", "visual"], "gzip -dc rows.jsonl.gz | seatrial perturb --format jsonl"),
         (["lines.txt", "--attacker", "visual", "--notes"], "no room for --notes"),
         (["lines.txt", "--attacker", "visual", "--task", "token-classification"], "txt is not read for"),
     ],
@@ -259,6 +259,34 @@ def test_a_row_that_is_none_is_told_with_its_line_and_leaves_the_earlier_file(ru
     assert "Line 4, column 'text': the text is a int" in done.stderr
     assert Path("noisy.jsonl").read_text() == "of an earlier run"
     assert len(list(Path().iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_standard_output_by_name_is_not_replaced(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "out.txt"
+    with target.open("w") as file:
+        file.write("before\n")
+        file.flush()
+        done = subprocess.run(
+            [*COMMAND, "--attacker=truncate", "--level=1", "-o", name],
+            input="A film.",
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+    assert done.returncode == 0, done.stderr
+    assert target.read_text() == "before\nA fil."
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("name", ["/dev/full", "full.txt"], ids=["device", "link"])
+def test_a_full_disk_is_told(run: Run, name: str) -> None:
+    Path("some.txt").write_text("A gripping film.\n" * 10_000)
+    if name == "full.txt":
+        Path(name).symlink_to("/dev/full")
+    done = run("some.txt", "--attacker", "truncate", "-o", name, status=4)
+    assert done.stderr == f"Error: {name} cannot be written: No space left on device\n"
 
 
 def test_a_file_may_be_replaced_by_itself_and_through_a_link(run: Run, rows: Path) -> None:
