@@ -250,3 +250,16 @@ def test_held_out_examples_are_none_of_the_sample(
     apart = _audit(db, worker, ids, 2)[0]["attack"]
     assert apart.num_rows == 20
     assert set(apart["example_id"].to_pylist()).isdisjoint(sample["example_id"].to_pylist())
+
+
+@pytest.mark.parametrize("task", [MULTI, TAGS])
+def test_uploads_of_every_task_are_checked(db: Database, worker: Worker, tmp_path: Path, task: str) -> None:
+    model, _ = _uploaded(db, worker, tmp_path, task)
+    with db.write() as session:
+        session.get_one(ModelRow, model).state = ModelState.CHECKING
+    worker.drain()
+    with db.read() as session:
+        row = session.get_one(ModelRow, model)
+        assert (row.state, row.problem) == (ModelState.READY, None)
+        assert row.facts is not None
+        assert (row.facts["labels"], row.facts["classes"]) == (LABELS[task], len(LABELS[task]))
