@@ -1,0 +1,211 @@
+"""Records to numbers: every estimate of the family with its interval, and the counts they can be recomputed from."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from app.contracts.estimates import Estimate, Result, metric_name
+from app.contracts.families.low_level_attack import COMBINED, LowLevelAttackParams
+from workers.families.low_level_attack import flags
+from workers.families.low_level_attack.audit import Audit, Floats
+from workers.families.low_level_attack.resampling import Resampled
+from workers.families.low_level_attack.series import make_series
+from workers.families.low_level_attack.worst import Worst, worst_of
+from workers.families.protocol import Records
+from workers.stats.clusters import correlations, interval_of, ratio
+from workers.stats.estimating import estimate, proportion
+from workers.stats.intervals import Interval
+from workers.stats.paired import discordant, score_interval
+from workers.stats.places import place_interval, places
+
+Estimates = dict[str, Estimate]
+
+
+def reduce(
+    params: LowLevelAttackParams,
+    done: Mapping[str, Records],
+    seed: int,
+    *,
+    tick: Callable[[], None] = lambda: None,
+) -> Result:
+    """Turn the records of all stages into estimates, series, flags and counts. Pure and seeded.
+
+    Args:
+        params: What was asked.
+        done: Records by stage: ``clean`` and ``attack_<attacker>``.
+        seed: Of the bootstraps, and of which examples are shown.
+        tick: Called before whatever takes a second.
+    """
+    audit = Audit(params, done, tick)
+    drawn = Resampled(audit, seed, tick)
+    found = clean_estimates(drawn)
+    for attacker in audit.attackers:
+        for level in audit.levels:
+            found |= cell_estimates(drawn, attacker, level)
+    worst = {level: worst_of(audit, level) for level in audit.levels}
+    found |= worst_estimates(drawn, worst) | compared_estimates(drawn)
+    return Result(
+        estimates=found,
+        series=make_series(audit, drawn, worst, found, seed),
+        flags=flags.doubt(audit, drawn, found),
+        counts=count(audit, worst),
+    )
+
+
+def clean_estimates(drawn: Resampled) -> Estimates:
+    """Return what the model is without noise."""
+    audit, cell = drawn.audit, drawn.clean
+    n = len(audit)
+    return {
+        metric_name("score", level=0): _score(audit, cell.score, audit.clean.correct),
+        metric_name("ece", level=0): _measured(cell.ece, n, cell.ece_interval),
+        metric_name("mean_confidence", level=0): _bootstrap(cell.confidence, n),
+    }
+
+
+def cell_estimates(drawn: Resampled, attacker: str, level: float) -> Estimates:
+    """Return what one attacker did at one level, on the examples it was answered on."""
+    audit, attacked = drawn.audit, drawn.attacked(attacker)
+    cell, noise = attacked.cells[level], audit.noise(attacker, level)
+    rows, n = noise.answers.rows, len(noise.answers)
+    before, after = audit.clean.correct[rows], noise.answers.correct
+    lost = drop_interval(before, after) if audit.is_single and n else None
+    found = {
+        "score": _score(audit, cell.score, after),
+        "relative_score": _paired(
+            ratio(cell.score, attacked.before), n, _relative_ends(lost, float(attacked.before[0]))
+        ),
+        "score_drop": _paired(attacked.before - cell.score, n, instead=lost),
+        "flip_rate": proportion(noise.flipped > 0) if audit.is_single else _bootstrap(cell.flip_rate, n),
+        "characters_changed": _bootstrap(cell.characters_changed, n),
+        "tokens_changed": _bootstrap(cell.tokens_changed, n),
+        "ece": _measured(cell.ece, n, cell.ece_interval),
+        "mean_confidence": _bootstrap(cell.confidence, n),
+    }
+    if audit.params.draws > 1:
+        persistent = audit.worst(attacker, level).answers
+        found["persistent_score"] = _score(audit, attacked.persistent[level], persistent.correct)
+    return {metric_name(name, attacker=attacker, level=level): value for name, value in found.items()}
+
+
+def worst_estimates(drawn: Resampled, worst: Mapping[float, Worst]) -> Estimates:
+    """Return the score when each example is met by its worst attacker, on the examples common to all compared."""
+    scores = drawn.scores([worst[level].scored for level in drawn.audit.levels])
+    return {
+        metric_name("worst_case_score", level=level): _score(drawn.audit, scores[:, at], worst[level].scored.correct)
+        for at, level in enumerate(drawn.audit.levels)
+    }
+
+
+def compared_estimates(drawn: Resampled) -> Estimates:
+    """Return what compares attackers with each other, on the examples common to all compared.
+
+    An attacker answered on less than half the examples has no rank and is left out of the rest.
+    """
+    audit, relative = drawn.audit, drawn.relative
+    n = len(audit.common)
+    found: Estimates = {}
+    ranks = places(relative[:, :, -1])
+    for attacker in audit.attackers:
+        name = metric_name("rank", attacker=attacker)
+        if attacker not in audit.compared:
+            found[name] = estimate(None, None, 0)
+            continue
+        own = ranks[:, audit.compared.index(attacker)]
+        found[name] = estimate(float(own[0]), place_interval(own), n)
+    asked = [at for at, attacker in enumerate(audit.compared) if attacker != COMBINED]
+    for at, level in enumerate(audit.levels):
+        mean = relative[:, asked, at].mean(axis=1) if asked else np.full(1, np.nan)
+        found[metric_name("mean_relative_score", level=level)] = _paired(mean, n)
+    found["edit_correlation"] = _bootstrap(edit_correlation(drawn), n)
+    return found
+
+
+def edit_correlation(drawn: Resampled) -> Floats:
+    """Return the correlation of characters changed and relative score over attackers and levels (Figure 5)."""
+    audit, relative = drawn.audit, drawn.relative
+    if not len(audit.common):
+        return np.full(1, np.nan)
+    changed = [
+        drawn.attacked(attacker).cells[level].characters_changed
+        for attacker in audit.compared
+        for level in audit.levels
+    ]
+    return correlations(np.stack(changed, axis=1), relative.reshape(len(relative), -1))
+
+
+def count(audit: Audit, worst: Mapping[float, Worst]) -> dict[str, int]:
+    """Return the whole numbers behind every rate.
+
+    ``errored`` counts examples without an answer to some text. Of a decision that is missing under noise
+    (``unanswered``) it is known that it is neither right nor the same.
+    """
+    sound = set(range(len(audit)))
+    counts = {"n": audit.size, "errored": 0, "clean_n": len(audit), "decisions": int(audit.decisions.sum())}
+    counts |= {"untagged": audit.untagged, "worst_n": len(audit.common)}
+    counts[metric_name("correct", level=0)] = int(audit.clean.correct.sum())
+    for attacker in audit.attackers:
+        answers = audit.noise(attacker, audit.highest).answers
+        sound &= set(answers.rows.tolist())
+        counts[metric_name("n", attacker=attacker)] = len(answers)
+        counts[metric_name("errored", attacker=attacker)] = audit.size - len(answers)
+        counts[metric_name("decisions", attacker=attacker)] = int(audit.decisions[answers.rows].sum())
+        counts[metric_name("correct_without", attacker=attacker)] = int(audit.clean.correct[answers.rows].sum())
+        for level in audit.levels:
+            noise = audit.noise(attacker, level)
+            of = {
+                "correct": noise.answers.correct.sum(),
+                "flipped": noise.flipped.sum(),
+                "unanswered": (noise.answers.predictions < 0).sum(),
+                "texts_changed": (noise.characters_changed > 0).sum(),
+            }
+            counts |= {metric_name(key, attacker=attacker, level=level): int(number) for key, number in of.items()}
+    counts["errored"] = audit.size - len(sound)
+    for level in audit.levels:
+        counts[metric_name("worst_correct", level=level)] = int(worst[level].scored.correct.sum())
+    return counts
+
+
+def drop_interval(before: Floats, after: Floats) -> Interval:
+    """Return the interval of how many of n single decisions noise makes wrong, less those it makes right."""
+    b, c, n = discordant(before > 0, after > 0)
+    return score_interval(b, c, n)
+
+
+def _relative_ends(lost: Interval | None, before: float) -> Interval | None:
+    """Return the ends of a relative score where the score without noise is as it is in the sample."""
+    if lost is None or not before > 0:
+        return None
+    return max(0.0, 1 - lost[1] / before), 1 - lost[0] / before
+
+
+def _score(audit: Audit, drawn: Floats, correct: Floats) -> Estimate:
+    """Return a score: exact of single decisions, bootstrapped over examples otherwise."""
+    return proportion(correct > 0) if audit.is_single else _bootstrap(drawn, len(correct))
+
+
+def _measured(drawn: Floats, n: int, interval: Interval | None) -> Estimate:
+    return estimate(float(drawn[0]), interval, n if np.isfinite(drawn[0]) else 0)
+
+
+def _bootstrap(drawn: Floats, n: int) -> Estimate:
+    return _measured(drawn, n, interval_of(drawn) if n > 1 else None)
+
+
+def _paired(drawn: Floats, n: int, at_least: Interval | None = None, *, instead: Interval | None = None) -> Estimate:
+    """Return a comparison on the same examples.
+
+    Args:
+        drawn: It, on the sample and on resamples.
+        n: Examples.
+        at_least: An interval to be covered as well: where few examples differ, or none, resamples show no spread.
+        instead: An interval that is better than resampling.
+    """
+    value = float(drawn[0])
+    interval = instead or (interval_of(drawn) if n > 1 else None)
+    if not np.isfinite(value) or interval is None:
+        return estimate(value, None, n if np.isfinite(value) else 0)
+    low, high = interval
+    if at_least is not None:
+        low, high = min(low, at_least[0]), max(high, at_least[1])
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=n, method="paired")

@@ -1,0 +1,107 @@
+"""The family as the runtime sees it: which stages, one shard of each, and the result."""
+
+from collections.abc import Callable, Mapping
+
+from app.contracts.estimates import Result
+from app.contracts.families.low_level_attack import NOT_OF_TOKENS, LowLevelAttackParams
+from app.contracts.targets import SINGLE_LABEL_TEXTS, TAGGING
+from app.core.low_level.lexicons import Lexicons
+from workers.errors import PreflightError
+from workers.families.low_level_attack import estimates
+from workers.families.low_level_attack.answers import Answer, read_answer
+from workers.families.low_level_attack.audit import task_of
+from workers.families.low_level_attack.figures import draw
+from workers.families.low_level_attack.names import ATTACK, CLEAN
+from workers.families.low_level_attack.noise import Attack
+from workers.families.low_level_attack.records import clean_records
+from workers.families.protocol import DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.resources.library import Library
+
+GRAIN = 8
+"""Texts that stay together in a shard: few enough to share a stage among workers; batches are filled across levels."""
+
+
+class LowLevelAttack:
+    """Meet the model with every attacker at every level; compare with what it says without."""
+
+    def preflight(self, target: TargetInfo, data: DataInfo, params: LowLevelAttackParams) -> None:
+        """Refuse what cannot be attacked, and attackers whose resources are not there.
+
+        Raises:
+            PreflightError: Fewer than two classes; an attacker named that leaves no tag per token, on a tagger; or a
+                resource is lacking, with the command that brings it.
+        """
+        if target.classes < 2:
+            raise PreflightError(
+                "too-few-classes",
+                "The model has too few classes",
+                f"noise can change nothing that is decided among {target.classes}",
+                field="model",
+            )
+        for position, attacker in enumerate(params.names):
+            if params.attackers != "all" and target.task == TAGGING and attacker in NOT_OF_TOKENS:
+                raise PreflightError(
+                    "attacker-not-of-tokens",
+                    f"{attacker} is not run on tagged tokens",
+                    f"{attacker} joins words, which leaves no tag for each token; leave it out, or ask for `all`, "
+                    "which does",
+                    field=f"attackers/{position}",
+                )
+        lacking = Lexicons(Library.of().folder).lacking(params, params.runs(target.task))
+        if lacking is not None:
+            raise PreflightError(
+                "resource-missing",
+                f"{lacking.resource} is not installed",
+                f"{lacking.why}: {lacking.command}",
+                field=lacking.field,
+            )
+
+    def next_stage(self, params: LowLevelAttackParams, done: Mapping[str, Records]) -> Stage | None:
+        """Return the stage of the texts as they are, then one for each attacker."""
+        if CLEAN not in done:
+            return Stage(CLEAN, grain=GRAIN)
+        # What is run depends on the task only where an attacker does; else no record is read for it.
+        task = SINGLE_LABEL_TEXTS[0] if NOT_OF_TOKENS.isdisjoint(params.names) else task_of(done[CLEAN])
+        planned = [Stage(f"{ATTACK}{attacker}", grain=GRAIN) for attacker in params.runs(task)]
+        return next((stage for stage in planned if stage.name not in done), None)
+
+    def run(self, params: LowLevelAttackParams, shard: Shard, context: RunContext) -> Records:
+        """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
+        if shard.stage == CLEAN:
+            return _ask_clean(context)
+        attack = Attack(params, shard.stage.removeprefix(ATTACK), context, Lexicons(Library.of().folder))
+        return attack.run()
+
+    def reduce(
+        self,
+        params: LowLevelAttackParams,
+        done: Mapping[str, Records],
+        seed: int,
+        *,
+        tick: Callable[[], None] = lambda: None,
+    ) -> Result:
+        """Turn records into estimates, series, flags and counts."""
+        return estimates.reduce(params, done, seed, tick=tick)
+
+    def figures(self, params: LowLevelAttackParams, result: Result) -> Mapping[str, str]:
+        """Draw the result: SVG text by name."""
+        return draw(params, result)
+
+
+def _ask_clean(context: RunContext) -> Records:
+    """Return what the model says to the texts as they are."""
+    examples, service, task = context.labelled(), context.scoring(), context.task
+    size = max(1, service.classifier.preferred_texts)
+    answers: list[Answer | str] = []
+    for start in range(0, len(examples), size):
+        context.tick()
+        batch = examples[start : start + size]
+        scores = service.scores([example.text for example in batch])
+        answers += [
+            read_answer(task, example.text, example.truths, given) for example, given in zip(batch, scores, strict=True)
+        ]
+        context.progress(len(answers))
+    return clean_records(task, examples, answers)
+
+
+FAMILY: Family[LowLevelAttackParams] = LowLevelAttack()
