@@ -21,8 +21,8 @@ MOST_COPIES = 2_000
 MOST_CHARACTERS = 200_000
 """Characters of the texts of one request, each counted as often as it is perturbed: at most 1.5 s of one core."""
 
-MOST_TEXT_CHARACTERS = 50_000
-"""Characters of one text or sentence. Counting edits takes time with their square: 0.2 s at most, all to itself."""
+MOST_TEXT_CHARACTERS = 20_000
+"""Characters of one text or sentence. Counting edits takes time with their square: 0.05 s at most, all to itself."""
 
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
