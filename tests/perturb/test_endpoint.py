@@ -116,7 +116,7 @@ def test_segment_is_not_among_all_for_sentences(post: Post) -> None:
 def test_combined_draws_among_those_named_and_among_all_when_alone(post: Post) -> None:
     among = post(texts=[TEXT], attackers=["truncate", "disemvowel", "combined"], levels=[0.8])[2]["perturbed"]
     rng = random.Random(derive_seed(0, "low_level_attack", "combined 0.8 0", 0))
-    perturber = Perturber("combined", Noise(), ALL, among=["disemvowel", "truncate"])
+    perturber = Perturber("combined", Noise(), ALL, among=["truncate", "disemvowel"])
     assert among == perturber.perturb(TEXT, 0.8, rng).text
     rng = random.Random(derive_seed(0, "low_level_attack", "combined 0.8 0", 0))
     alone = post(texts=[TEXT], attackers=["combined"], levels=[0.8])[0]["perturbed"]
