@@ -75,6 +75,7 @@ def _example(audit: Audit, at: dict[str, dict[int, int]], place: int, lost: dict
         "original": audit.clean.texts[place],
         "prediction": _prediction(audit, audit.clean, place),
         "truths": audit.truths_of(place),
+        "correct": int(audit.clean.correct[place]),
         "attacks": [
             _attack(audit, attacker, audit.highest if level is None else level, place, at[attacker][place])
             for attacker, level in lost.items()
