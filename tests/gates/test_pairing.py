@@ -17,10 +17,12 @@ from app.gates.measured import MeasuredCheck
 from app.gates.pairing import Pairing, is_mean, values_of
 from tests.families.certified_calibration import audits as certificates
 from tests.families.certified_calibration import fabricated as fabricated_certificates
+from tests.families.low_level_attack import fabricated as fabricated_noise
 from tests.families.temperature_attack import fabricated as fabricated_texts
 from tests.families.transductive_attack import fabricated as fabricated_games
 from tests.families.uncertainty_span import audits as spans
 from workers.families.certified_calibration.family import FAMILY as CERTIFICATES
+from workers.families.low_level_attack import estimates as noise
 from workers.families.temperature_attack import estimates as texts
 from workers.families.transductive_attack.estimates import estimate_all as games
 
@@ -90,64 +92,22 @@ def _games_without_autoattack() -> Run:
     return params.model_dump(mode="json"), games(params, done), done
 
 
-LEVELS = [0.2, 0.8]
-NOISY = {"attackers": ["visual", "segment"], "levels": LEVELS, "draws": 3}
+def _noise(task: str = "text-classification", draws: int = 1) -> Run:
+    params = fabricated_noise.parameters(attackers=["visual", "segment", "truncate"], levels=[0.2, 0.8], draws=draws)
+    done = fabricated_noise.sampled(task, params, errored=frozenset({4, 11}))
+    return params.model_dump(mode="json"), noise.reduce(params, done, 0).estimates, done
 
 
-def _noise(task: str = "text-classification") -> Run:
-    """Two attackers at two levels on 30 texts, some of which errored: published is what each column's mean is."""
-    rng = np.random.default_rng(7)
-    stages: dict[str, dict[str, Any]] = {}
-    names = ("correct", "flipped", "mean_confidence", "characters_changed", "tokens_changed")
-    for stage in ("clean", "attack_visual", "attack_segment"):
-        columns: dict[str, Any] = {"example_id": rng.permutation(30), "errored": np.zeros(30, dtype=bool)}
-        # An example without an answer has none under any attacker.
-        columns["errored"] = np.isin(columns["example_id"], [4, 11])
-        for name in names if stage != "clean" else names[:3:2]:
-            drawn = rng.integers(0, 2, 30) if name in ("correct", "flipped") else rng.random(30)
-            if stage == "clean":
-                columns[name] = drawn
-                continue
-            for level in LEVELS:
-                columns[f"{name}[level={level:g}]"] = rng.permutation(drawn)
-        if stage != "clean":
-            for level in LEVELS:
-                worst = columns[f"correct[level={level:g}]"] * rng.integers(0, 2, 30)
-                columns[f"correct[level={level:g},draw=worst]"] = worst
-        stages[stage] = columns
-    stages["clean"]["task"] = [task] * 30
-    done = {stage: pa.table(columns) for stage, columns in stages.items()}
-    return {"kind": "low_level_attack", **NOISY}, _published(stages), done
-
-
-def _published(stages: dict[str, dict[str, Any]]) -> dict[str, Estimate]:
-    """The numbers of :func:`_noise` by loops over examples."""
-    told: dict[str, list[float]] = {}
-    rows = {
-        stage: {number: row for row, number in enumerate(columns["example_id"]) if not columns["errored"][row]}
-        for stage, columns in stages.items()
-    }
-    for number in sorted(rows["clean"]):
-        here = {stage: {name: column[rows[stage][number]] for name, column in stages[stage].items()} for stage in rows}
-        clean = here["clean"]
-        told.setdefault("score[level=0]", []).append(clean["correct"])
-        told.setdefault("mean_confidence[level=0]", []).append(clean["mean_confidence"])
-        for level in LEVELS:
-            at = f"level={level:g}"
-            worst = [here[f"attack_{one}"][f"correct[{at},draw=worst]"] for one in NOISY["attackers"]]  # type: ignore[union-attr]
-            told.setdefault(f"worst_case_score[{at}]", []).append(min(worst))
-            for attacker in ("visual", "segment"):
-                met, of = here[f"attack_{attacker}"], f"[attacker={attacker},{at}]"
-                told.setdefault(f"score{of}", []).append(met[f"correct[{at}]"])
-                told.setdefault(f"persistent_score{of}", []).append(met[f"correct[{at},draw=worst]"])
-                told.setdefault(f"score_drop{of}", []).append(clean["correct"] - met[f"correct[{at}]"])
-                told.setdefault(f"flip_rate{of}", []).append(met[f"flipped[{at}]"])
-                for name in ("mean_confidence", "characters_changed", "tokens_changed"):
-                    told.setdefault(f"{name}{of}", []).append(met[f"{name}[{at}]"])
-    return {
-        name: Estimate(value=float(np.mean(values)), low=None, high=None, n=len(values), method="none")
-        for name, values in told.items()
-    }
+def _noise_that_errored_here_and_there() -> Run:
+    params = fabricated_noise.parameters(attackers=["visual", "segment", "truncate"], levels=[0.2, 0.8], draws=2)
+    done = fabricated_noise.sampled("text-pair-classification", params)
+    # Of the last attacker so much that it is compared with no other.
+    for stage, lost in (("attack_visual", range(3)), ("attack_segment", [2, 9]), ("attack_truncate", range(5, 50))):
+        errored = [position in lost for position in range(done[stage].num_rows)]
+        reasons = pa.array(["too late" if one else None for one in errored], pa.string())
+        for name, column in {"errored": pa.array(errored), "error": reasons}.items():
+            done[stage] = done[stage].set_column(done[stage].column_names.index(name), name, column)
+    return params.model_dump(mode="json"), noise.reduce(params, done, 0).estimates, done
 
 
 RUNS = {
@@ -159,6 +119,8 @@ RUNS = {
     "games": ("transductive_attack", cache(_games)),
     "games without AutoAttack": ("transductive_attack", cache(_games_without_autoattack)),
     "noise": ("low_level_attack", cache(_noise)),
+    "noise, several draws": ("low_level_attack", cache(lambda: _noise(draws=3))),
+    "noise, errored apart": ("low_level_attack", cache(_noise_that_errored_here_and_there)),
 }
 
 
@@ -229,18 +191,6 @@ def test_a_score_of_tags_or_labels_is_no_mean_over_examples_and_what_was_changed
     pairing = Pairing(lambda *of: stored.get(of), is_same_dataset=True)
     found = pairing.pair(f"low_level_attack.score{level}", ("aud_2", check), ("aud_2", check))
     assert found == "it is no mean over examples of this task"
-
-
-def test_without_further_draws_the_worst_case_is_that_of_the_first() -> None:
-    params, _, done = _noise()
-    metric = "low_level_attack.worst_case_score[level=0.8]"
-    first = values_of(metric, {**params, "draws": 1}, done.get)
-    assert first is not None
-    both = [
-        values_of(f"low_level_attack.score[attacker={one},level=0.8]", params, done.get) for one in params["attackers"]
-    ]
-    assert all(one is not None for one in both)
-    assert first.values.tolist() == np.min([one.values for one in both if one is not None], axis=0).tolist()
 
 
 def _table(right: dict[int, bool]) -> pa.Table:

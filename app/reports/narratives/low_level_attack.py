@@ -42,25 +42,29 @@ LOST_SHARE = 0.1
 NOTABLE_DROP = 0.1
 """Drop of a score from which confidence should have fallen as well."""
 
+UNNOTICED_SHARE = 0.2
+"""Share of that drop below which confidence is said to stay where it was."""
+
 FINDING = "confident_under_noise"
 """The flag that reports what was found rather than a doubt about it."""
 
-LITTLE_NOISE = "little_noise"
-"""The flag of attackers that found little to change."""
+NOTHING_TO_LOSE = "score_at_chance"
+"""The flag of a model from which noise cannot take anything, so that a fall of its score means nothing."""
 
 MOST_LEVELS = 4
 """Levels each of which is told in a sentence; of more, the lowest and the highest."""
 
 _FIGURES = {
-    "curves": "Score against the level of noise, a line for each attacker from the score without noise on, with the "
-    "worst attacker of each text, and dashed what guessing gives. The steeper a line falls, the less of that noise the "
-    "model stands.",
+    "curves": "Score against the level of noise, a panel for each attacker with the others in grey: from the score "
+    "without noise on, with its interval, dashed where each example meets its worst attacker, dotted what guessing "
+    "gives. The steeper a line falls, the less of that noise the model stands.",
     "ranking": "Share of the score that is left under each attacker at the highest level, with intervals, the most "
     "harmful attacker first. Attackers whose intervals overlap widely may change places on other texts.",
     "edit_distance": "Share of the score that is left against how much of a text was changed (Levenshtein distance per "
     "character), a point for each attacker and level. Attackers below the others do more harm with the same change.",
-    "confidence": "Mean confidence against the score, without noise and under each attacker. Points above the diagonal "
-    "claim more than they achieve: the model does not notice that it is lost.",
+    "confidence": "Mean confidence against the share of decisions that are right, from the texts without noise on and "
+    "under each attacker. Points above the diagonal claim more than they achieve: the model does not notice that it is "
+    "lost.",
 }
 
 
@@ -136,10 +140,10 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
 
 
 def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
-    n, errored = result.counts.get("n", 0), result.counts.get("errored", 0)
-    if n and errored >= n:
-        return "unproven", f"Not shown: all {n:,} examples errored; nothing was measured."
     clean, levels, attackers = estimate_of(result, "score", level=0.0), levels_of(result), attackers_of(result)
+    n = result.counts.get("n", 0)
+    if clean is None and n and result.counts.get("errored", 0) >= n:
+        return "unproven", f"Not shown: all {n:,} examples errored; nothing was measured."
     worst = [estimate_of(result, "worst_case_score", level=level) for level in levels]
     if clean is None or clean.value is None or not worst or not attackers or any(one is None for one in worst):
         return "unproven", "Not shown: the score under noise is undefined on this sample."
@@ -156,8 +160,11 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     told = _told(result, clean.value, most, levels[-1])
     hardest = estimate_of(result, "score", attacker=attackers[0], level=levels[-1])
     is_lost = hardest is not None and _is_lost(hardest, clean.value, chance)
+    if nothing := [flag for flag in doubts if flag.code == NOTHING_TO_LOSE]:
+        return _unresolved(nothing, told)
+    # What noise did take stays taken; a flag leaves open how much more it would take.
+    worse = " The flags below mean that it may be less still." if doubts else ""
     if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_SHARE:
-        worse = " The flags below mean that it may be more still." if doubts else ""
         why = (
             f" Under {words(attackers[0])} alone it does no better than guessing ({scored(chance, result)})."
             if is_lost
@@ -166,14 +173,12 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
             else ""
         )
         return "not_real", f"No: {told}{why}{worse}"
-    is_robust = kept(most.value if most.low is None else most.low, clean.value, result) >= ROBUST_SHARE
-    # Where others do harm it is no matter that some attackers found little to change.
-    if open_doubts := [flag for flag in doubts if is_robust or flag.code != LITTLE_NOISE]:
-        return "unproven", f"Not shown: the numbers cannot be relied on. {_unresolved(open_doubts, told)}"
-    if is_robust:
-        return "real", f"Yes, against this noise: {told}"
+    if kept(most.value if most.low is None else most.low, clean.value, result) >= ROBUST_SHARE:
+        return _unresolved(doubts, told) if doubts else ("real", f"Yes, against this noise: {told}")
+    if void := [flag for flag in doubts if flag.severity == "error"]:
+        return _unresolved(void, told)
     gentle = f" At level {levels[0]:g} it is {scored(least.value, result)}." if len(levels) > 1 else ""
-    return "partly", f"In part: {told}{gentle}"
+    return "partly", f"In part: {told}{gentle}{worse}"
 
 
 def _is_lost(score: Estimate, clean: float, chance: float) -> bool:
@@ -209,9 +214,12 @@ def _first(result: Result) -> list[str]:
     return [words(one) for one in attackers if ranks[one] == ranks[attackers[0]]]
 
 
-def _unresolved(doubts: list[Flag], told: str) -> str:
+def _unresolved(doubts: list[Flag], told: str) -> tuple[Standing, str]:
     codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
-    return f"{_sentence(told)} That proves nothing ({codes}) until the flags are resolved."
+    return "unproven", (
+        f"Not shown: the numbers cannot be relied on. {_sentence(told)} That proves nothing ({codes}) until the flags "
+        "are resolved."
+    )
 
 
 def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
@@ -232,7 +240,10 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _made(params, attackers_of(result))
     if errored := result.counts.get("errored", 0):
-        yield f"{errored:,} of {result.counts.get('n', errored):,} examples errored (no answer); they are in no number."
+        yield (
+            f"{errored:,} of {result.counts.get('n', errored):,} examples had no answer under some attacker, or at "
+            "all; no number that compares attackers has them."
+        )
     yield (
         "None of these attackers asks the model anything. What they do is a lower bound of the harm: somebody who has "
         "access to the model does at least as much."
@@ -310,10 +321,12 @@ def _confidence(result: Result, level: float) -> Iterator[str]:
     )
     if score_name(result) == AUROC or clean - noisy < NOTABLE_DROP:
         yield told
+    elif before - after < UNNOTICED_SHARE * (clean - noisy):
+        yield f"It hardly notices the noise. {told}"
     elif before - after < (clean - noisy) / 2:
-        yield f"It does not notice the noise. {told}"
+        yield f"Its confidence falls less than half as far as its score. {told}"
     else:
-        yield f"Its confidence falls with the score, {points(before - after)} of {points(clean - noisy)}. {told}"
+        yield f"Its confidence falls with its score, {points(before - after)} of {points(clean - noisy)}. {told}"
 
 
 _SOURCES: dict[str, dict[str, str]] = {
