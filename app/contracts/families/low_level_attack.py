@@ -34,10 +34,10 @@ NOT_OF_TOKENS: frozenset[Attacker] = frozenset({"segment"})
 Reading = Literal["code", "paper"]
 
 WORDS_A_SECOND = 20_000.0
-"""Words a core perturbs and compares a second, for estimates before anything is spent."""
+"""Words a core perturbs, compares and records a second at least: 70,000 and more where measured, of `combined` too."""
 
-REDUCING_S = 0.03
-"""Seconds of bootstraps for each attacker at each level, per thousand examples."""
+REDUCING_S = 0.1
+"""Seconds of bootstraps and figures for each attacker at each level, per thousand examples; more than of ten labels."""
 
 ASSUMED_WORDS = 25.0
 
@@ -232,7 +232,8 @@ METRICS = [
         unit="1",
         better="higher",
         description="Score when each example is met by whichever attacker, and whichever of its draws, does it most "
-        "harm: the number to gate on.",
+        "harm: the number to gate on. Of multi-label texts harm is told by each text's own labels, so macro AUROC "
+        "need not be the least there could be.",
     ),
     Metric(
         name="persistent_score",
@@ -248,7 +249,8 @@ METRICS = [
         unit="1",
         better="neither",
         description="Place in harmfulness at the highest level, 1 the most harmful, ties sharing the mean of their "
-        "places; the interval is of the ranks over resampled examples.",
+        "places; the interval is of the ranks over resampled examples. Null for an attacker under which less than "
+        "half of the examples were answered.",
     ),
     Metric(
         name="flip_rate",
