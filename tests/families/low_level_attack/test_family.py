@@ -270,3 +270,26 @@ def test_a_lacking_resource_is_refused_with_the_command_that_brings_it(
     assert command in detail
     # Attackers that need none of it run all the same.
     FAMILY.preflight(info(), DataInfo(50, 2, 0.9), parameters(**(asked | {"attackers": ["truncate"]})))
+
+
+def codes(result) -> dict[str, str]:
+    return {flag.code: flag.severity for flag in result.flags}
+
+
+def test_an_audit_in_a_script_its_attackers_do_not_know_is_an_error_and_no_pass() -> None:
+    params = parameters(attackers=["truncate", "disemvowel", "keyboard_typo", "natural_typo", "phonetic"])
+    texts = [LabelledText(at, f"我 爱 这 部 电 影 {at % 7} 次", (at % 2,)) for at in range(20)]
+    result, _ = run_text_check(FAMILY, params, model(SINGLE), texts, task=SINGLE)
+    assert result.estimates["relative_score[attacker=truncate,level=0.8]"].value == 1.0
+    assert codes(result)["noise_changed_nothing"] == "error"
+
+
+def test_a_model_that_looks_at_nothing_the_noise_touches_is_an_error_and_no_pass() -> None:
+    def first_letter(text: Text) -> torch.Tensor:
+        return torch.tensor([0.0, (ord(str(text)[0]) % 7) - 3.0])
+
+    params = parameters(attackers=["inner_shuffle", "truncate"])
+    texts = [LabelledText(at, f"{'abcdefg'[at % 7]} wonderful moving picture", (at % 2,)) for at in range(20)]
+    result, _ = run_text_check(FAMILY, params, TextModel(first_letter, ["a", "b"]), texts, task=SINGLE)
+    assert result.counts["texts_changed[attacker=truncate,level=0.8]"] == 20
+    assert codes(result)["answers_unmoved"] == "error"
