@@ -95,10 +95,16 @@ def word_diff(before: str, after: str) -> list[Segment]:
     ['o']
     """
     found = _in_place(before, after) or _by_words(before, after)
-    if _kept(found) >= ENOUGH * min(len(before), len(after)):
+    # Where only white space came or went, words tell it in more than it takes.
+    enough = 1.0 if before.split() != after.split() and _letters_of(before) == _letters_of(after) else ENOUGH
+    if _kept(found) >= enough * min(len(before), len(after)):
         return found
     by_letters = _by_letters(before, after)
-    return by_letters if by_letters is not None and ENOUGH * _kept(by_letters) > _kept(found) else found
+    return by_letters if by_letters is not None and enough * _kept(by_letters) > _kept(found) else found
+
+
+def _letters_of(text: str) -> str:
+    return "".join(text.split())
 
 
 def _in_place(before: str, after: str) -> list[Segment]:

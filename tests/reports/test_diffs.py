@@ -181,3 +181,11 @@ def test_marks_around_a_word_stay_where_the_word_is_replaced() -> None:
 def test_words_that_moved_are_found_though_the_spaces_stayed() -> None:
     before, after = "one two three four five six", "two three four five six seven"
     assert kept(before, after).split() == ["two", "three", "four", "five", "six"]
+
+
+def test_words_run_together_are_never_told_as_replaced() -> None:
+    before = (
+        "we've seen the hippie-turned-yuppie plot before , but there's an enthusiastic charm in <i ? fire that"
+    )
+    after = "we'veseen thehippie-turned-yuppie plotbefore, but there's anenthusiasticcharm in<i?fire that"
+    assert {text for _, letters in changed(word_diff(before, after)) for text in letters} == {" "}
