@@ -39,8 +39,8 @@ async def perturb_texts(
     """Make the noise of `low_level_attack` without a model, to look at it or to train on it. Nothing is stored.
 
     The same request gives the same copies, and text number i those that an audit of the same seed makes of example i.
-    One request makes 2,000 copies at most, of 200,000 characters together and texts of 20,000 each; `seatrial perturb`
-    takes files of any size, and needs no service.
+    One request makes 2,000 copies at most, of 200,000 characters and 30,000 tokens of sentences together, from texts of
+    20,000 characters each; `seatrial perturb` takes files of any size, and needs no service.
     """
     wanted = choose_format(format, accept)
     lexicons = Lexicons(services.settings.resolved_resources)

@@ -10,6 +10,7 @@ from app.contracts.perturb import (
     MOST_CHARACTERS,
     MOST_COPIES,
     MOST_TEXT_CHARACTERS,
+    MOST_TOKENS,
     PerturbationsRead,
     PerturbedRead,
     PerturbRequest,
@@ -42,7 +43,7 @@ def refuse_too_much(body: PerturbRequest) -> None:
     """Refuse a request that would take seconds.
 
     Raises:
-        InvalidRequestError: A text is too long, there are too many copies, or too many characters of them.
+        InvalidRequestError: A text is too long, there are too many copies, or too many characters or tokens of them.
     """
     field = "sentences" if body.sentences is not None else "texts"
     examples = [_texts(body, example) for example in body.texts or body.sentences or ()]
@@ -53,21 +54,18 @@ def refuse_too_much(body: PerturbRequest) -> None:
                 "`seatrial perturb` takes any.",
                 pointer=f"/{field}/{position}",
             )
-    characters = sum(len(text) for texts in examples for text in texts)
-    told = (
-        f"{len(examples):,} {field} of {characters:,} characters, by {len(body.names)} attackers at "
-        f"{len(body.levels)} levels in {body.draws} draws"
-    )
-    rest = "send fewer texts at a time, with `first` counted on, or fewer attackers, levels or draws"
-    if (copies := len(examples) * body.copies) > MOST_COPIES:
-        raise InvalidRequestError(
-            f"{told}, are {copies:,} copies; one request makes {MOST_COPIES:,} at most: {rest}.", pointer=f"/{field}"
-        )
-    if (made := characters * body.copies) > MOST_CHARACTERS:
-        raise InvalidRequestError(
-            f"{told}, are {made:,} characters; one request perturbs {MOST_CHARACTERS:,} at most: {rest}.",
-            pointer=f"/{field}",
-        )
+    for unit, once, most in (
+        ("copies", len(examples), MOST_COPIES),
+        ("characters", sum(len(text) for texts in examples for text in texts), MOST_CHARACTERS),
+        ("tokens", sum(map(len, body.sentences or ())), MOST_TOKENS),
+    ):
+        if (made := once * body.copies) > most:
+            raise InvalidRequestError(
+                f"{len(examples):,} {field} by {len(body.names)} attackers at {len(body.levels)} levels in "
+                f"{body.draws} draws make {made:,} {unit}; one request makes {most:,} at most: send fewer texts at a "
+                "time, with `first` counted on, or fewer attackers, levels or draws.",
+                pointer=f"/{field}",
+            )
 
 
 def perturb(body: PerturbRequest, lexicons: Lexicons) -> Iterator[PerturbedRead]:

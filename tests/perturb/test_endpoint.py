@@ -11,12 +11,13 @@ import pytest
 from rapidfuzz.distance import Levenshtein
 
 from app.contracts.families.low_level_attack import ATTACKERS, Noise
-from app.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, PerturbRequest
+from app.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS, PerturbRequest
 from app.core.low_level.lexicons import Lexicons
 from app.core.low_level.perturbing import Perturber
 from app.core.seeds import derive_seed
 from app.perturb import service
 from app.perturb.schemas import PERTURB_EXAMPLES
+from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from tests.conftest import key_for
 from tests.web.test_problems import assert_problem
@@ -162,10 +163,10 @@ def test_another_kind_of_answer_is_refused(client: httpx.Client) -> None:
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )
-def test_what_does_not_fit_is_named(client: httpx.Client, body: dict[str, Any], pointer: str, told: str) -> None:
-    problem = assert_problem(client.post("/v1/perturb", json=body), 422, "invalid-request")
-    assert pointer in [one.pointer for one in problem.errors or ()]
-    assert any(word in problem.detail for word in told.split("|"))
+def test_what_does_not_fit_is_named(body: dict[str, Any], pointer: str, told: str) -> None:
+    with pytest.raises(InvalidRequestError, match=told) as caught:
+        parse_json(json.dumps(body), PerturbRequest)
+    assert pointer in [one.pointer for one in caught.value.errors or ()]
 
 
 @pytest.mark.parametrize(
@@ -174,15 +175,20 @@ def test_what_does_not_fit_is_named(client: httpx.Client, body: dict[str, Any], 
         ({"texts": ["a"] * 21, "attackers": ["visual"], "levels": [0.5], "draws": 100}, "/texts", MOST_COPIES),
         ({"texts": ["a" * 6_000], "draws": 2}, "/texts", MOST_CHARACTERS),
         ({"sentences": [["a" * 5_000, "b" * 5_000]]}, "/sentences", MOST_CHARACTERS),
+        ({"sentences": [["a"] * 5_000], "attackers": ["visual"], "draws": 3}, "/sentences", MOST_TOKENS),
     ],
-    ids=["copies", "characters", "characters of tokens"],
+    ids=["copies", "characters", "characters of tokens", "tokens"],
 )
-def test_too_much_for_one_request_is_told_with_the_limit(
-    client: httpx.Client, body: dict[str, Any], field: str, limit: int
-) -> None:
-    pointer, detail = refused(client, **body)
-    assert pointer == field
-    assert f"{limit:,} at most" in detail
+def test_too_much_for_one_request_is_told_with_the_limit(body: dict[str, Any], field: str, limit: int) -> None:
+    with pytest.raises(InvalidRequestError, match=f"{limit:,} at most") as caught:
+        service.refuse_too_much(PerturbRequest(**body))
+    assert [one.pointer for one in caught.value.errors or ()] == [field]
+
+
+def test_what_is_too_much_is_not_perturbed(client: httpx.Client) -> None:
+    pointer, detail = refused(client, texts=["a" * 7_000])
+    assert pointer == "/texts"
+    assert f"{MOST_CHARACTERS:,} at most" in detail
 
 
 def test_a_text_too_long_is_named() -> None:

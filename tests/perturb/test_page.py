@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
-from app.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS
+from app.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS
 from app.perturb.routes import perturb_texts
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "perturb.md").read_text()
@@ -42,5 +42,5 @@ def test_its_request_gets_its_answer(client: httpx.Client) -> None:
 
 def test_its_limits_are_those_there_are() -> None:
     for told in (PAGE, perturb_texts.__doc__ or ""):
-        for limit in (MOST_COPIES, MOST_CHARACTERS, MOST_TEXT_CHARACTERS):
+        for limit in (MOST_COPIES, MOST_CHARACTERS, MOST_TOKENS, MOST_TEXT_CHARACTERS):
             assert f"{limit:,}" in told
