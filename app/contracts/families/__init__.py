@@ -5,15 +5,28 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from app.contracts.estimates import Metric
-from app.contracts.families import certified_calibration, temperature_attack, transductive_attack, uncertainty_span
+from app.contracts.families import (
+    certified_calibration,
+    low_level_attack,
+    temperature_attack,
+    transductive_attack,
+    uncertainty_span,
+)
 from app.contracts.families.certified_calibration import CertifiedCalibrationParams
 from app.contracts.families.costs import Passes
+from app.contracts.families.low_level_attack import LowLevelAttackParams
 from app.contracts.families.temperature_attack import TemperatureAttackParams
 from app.contracts.families.transductive_attack import TransductiveAttackParams
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from app.contracts.targets import IMAGES, SINGLE_LABEL_TEXTS
+from app.contracts.targets import IMAGES, SINGLE_LABEL_TEXTS, TEXTS
 
-AnyParams = UncertaintySpanParams | TemperatureAttackParams | CertifiedCalibrationParams | TransductiveAttackParams
+AnyParams = (
+    UncertaintySpanParams
+    | TemperatureAttackParams
+    | CertifiedCalibrationParams
+    | TransductiveAttackParams
+    | LowLevelAttackParams
+)
 
 CheckParams = Annotated[AnyParams, Field(discriminator="kind")]
 """Body of a check."""
@@ -23,6 +36,7 @@ METRICS: dict[str, list[Metric]] = {
     "temperature_attack": temperature_attack.METRICS,
     "certified_calibration": certified_calibration.METRICS,
     "transductive_attack": transductive_attack.METRICS,
+    "low_level_attack": low_level_attack.METRICS,
 }
 """Every metric a family publishes, by family."""
 
@@ -31,6 +45,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "temperature_attack": SINGLE_LABEL_TEXTS,
     "certified_calibration": (IMAGES,),
     "transductive_attack": (IMAGES,),
+    "low_level_attack": TEXTS,
 }
 """What the models a family audits do."""
 
@@ -64,6 +79,7 @@ _PARAMS: dict[str, type[AnyParams]] = {
     "temperature_attack": TemperatureAttackParams,
     "certified_calibration": CertifiedCalibrationParams,
     "transductive_attack": TransductiveAttackParams,
+    "low_level_attack": LowLevelAttackParams,
 }
 
 

@@ -120,7 +120,7 @@ def test_a_model_with_nothing_to_lose_is_told() -> None:
 def test_confidence_that_stays_while_the_score_falls_is_told() -> None:
     params = parameters(**TWO)
     sure = marked(params, RIGHT, margin=4.0, truncate=[RIGHT], visual=[HALF])
-    assert flags(params, sure)["confident_under_noise"] == "warning"
+    assert flags(params, sure)["confident_under_noise"] == "info"
     assert "Under visual at level 0.5, 50.0%" in message(params, sure, "confident_under_noise")
     assert "truncate" not in message(params, sure, "confident_under_noise")
     unsure = marked(params, RIGHT, margin=0.1, truncate=[RIGHT], visual=[HALF])

@@ -211,7 +211,8 @@ def confident_under_noise(audit: Audit, drawn: Resampled) -> list[Flag]:
     return [
         Flag(
             code="confident_under_noise",
-            severity="warning",
+            # What was found, and no doubt about it: a gate has ECE under noise to ask for.
+            severity="info",
             message=f"Under {listed([attacker])} at level {audit.highest:g}, {cell.accuracy[0]:.1%} of the decisions "
             f"are right and mean confidence is {cell.confidence[0]:.1%}: confidence does not tell that the input is "
             f"damaged.{others} A threshold on confidence will not catch it; calibrate on noisy texts, or detect noise "
