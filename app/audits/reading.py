@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.repository import AnyRow, AuditParts, StageWork
+from app.contracts.families import STAGE_SHARES
+from app.contracts.families.costs import StageShares
 from app.contracts.meters import meters_of
 from app.contracts.states import PREFLIGHT, TERMINAL
 from app.gates.repository import find_own_judgement
@@ -68,6 +70,7 @@ def render_audit(parts: AuditParts, judgement: dict[str, Any] | None, *, now: da
 
 def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
     work = parts.work.get(check.id, StageWork())
+    shares = STAGE_SHARES[check.kind](check.params, check.stage) if check.kind in STAGE_SHARES and check.stage else None
     return {
         "id": check.id,
         "kind": check.kind,
@@ -77,7 +80,7 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
             "stage": check.stage,
             "done": work.done,
             "total": work.total,
-            "remaining_s": remaining_s(check.state, check.stage, check.estimated_s, work, now=now),
+            "remaining_s": remaining_s(check.state, check.stage, check.estimated_s, work, shares, now=now),
         },
         "meters": None if (meters := meters_of(parts.asked.get(check.id))) is None else meters.model_dump(),
         "stages": parts.stages.get(check.id, []),
@@ -88,21 +91,32 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
 
 
 def remaining_s(
-    state: str, stage: str | None, estimated_s: float | None, work: StageWork, *, now: datetime
+    state: str,
+    stage: str | None,
+    estimated_s: float | None,
+    work: StageWork,
+    shares: StageShares | None = None,
+    *,
+    now: datetime,
 ) -> float | None:
     """Return the seconds a check will still take; 0 when it has ended, None when nothing is known.
 
     What was estimated at submission, less what earlier stages took, counts for the share of the stage that is not done,
-    the speed seen so far for the share that is. The preflight says nothing about the speed of the attack.
+    the speed seen so far for the share that is. The preflight says nothing about the speed of the attack. Where the
+    family knows how the work is shared among its stages, the speed of all so far counts for all that are left.
     """
     if state in TERMINAL:
         return 0.0
     if estimated_s is not None:
         estimated_s = max(estimated_s - work.earlier_s, 0.0)
+    at_once = max(len(work.running), 1)
     spent = work.seconds + sum(max((now - began).total_seconds(), 0.0) for began in work.running)
+    if shares is not None and work.total and (passed := shares.before + shares.here * work.worked / work.total):
+        left = shares.here * (1 - work.done / work.total) + shares.after
+        return round(left * (work.earlier_s + spent) / passed / at_once, 1)
     if stage in (None, PREFLIGHT) or not work.worked or spent <= 0:
         return estimated_s
-    by_speed = (work.total - work.done) * spent / work.worked / max(len(work.running), 1)
+    by_speed = (work.total - work.done) * spent / work.worked / at_once
     if estimated_s is None:
         return round(by_speed, 1)
     by_estimate = max(estimated_s - spent, 0.0)

@@ -10,6 +10,7 @@ from sqlalchemy import func, select, update
 from app.audits.reading import remaining_s
 from app.audits.repository import StageWork
 from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
+from app.contracts.families.costs import StageShares
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
@@ -209,6 +210,20 @@ def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
     later = StageWork(done=0, total=100, earlier_s=12.0)
     assert left("running", "growth", 30.0, later) == 18.0
     assert left("running", "growth", 10.0, later) == 0.0
+
+
+def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+
+    def left(before: float, work: StageWork) -> float | None:
+        return remaining_s("running", "attack_b", 30.0, work, StageShares(before, 3, 6), now=now)
+
+    # 4 of 7.5 passes an example took 40 s and half of a stage of 3 the 15 s after it.
+    assert left(4, StageWork(done=50, total=100, worked=50, seconds=15.0, earlier_s=40.0)) == 75.0
+    assert left(4, StageWork(done=0, total=100, earlier_s=40.0)) == 90.0
+    two = StageWork(done=0, total=100, earlier_s=40.0, running=[now, now])
+    assert left(4, two) == 45.0
+    assert left(0, StageWork(done=0, total=100)) == 30.0
 
 
 def test_what_earlier_stages_took_is_taken_off_the_estimate(

@@ -1,6 +1,7 @@
 """The families a check may name: one module each, one discriminated union over them."""
 
-from typing import Annotated, Protocol
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
@@ -13,7 +14,7 @@ from app.contracts.families import (
     uncertainty_span,
 )
 from app.contracts.families.certified_calibration import CertifiedCalibrationParams
-from app.contracts.families.costs import Passes
+from app.contracts.families.costs import Passes, StageShares
 from app.contracts.families.low_level_attack import LowLevelAttackParams
 from app.contracts.families.temperature_attack import TemperatureAttackParams
 from app.contracts.families.transductive_attack import TransductiveAttackParams
@@ -51,6 +52,11 @@ TASKS: dict[str, tuple[str, ...]] = {
 
 GRADIENT_FAMILIES = frozenset({"uncertainty_span", "certified_calibration", "transductive_attack"})
 """Families that need the model's weights: an endpoint will not do."""
+
+STAGE_SHARES: dict[str, Callable[[Mapping[str, Any], str], StageShares | None]] = {
+    "low_level_attack": low_level_attack.stage_shares,
+}
+"""Families that know, from parameters as stored and a stage's name, where in a check the stage stands."""
 
 
 class Costed(Protocol):

@@ -19,3 +19,17 @@ class Passes(NamedTuple):
     queries: int = 0
     slowdown: float = 1.0
     compute_s: float = 0.0
+
+
+class StageShares(NamedTuple):
+    """Where a stage stands in its check, in forward passes an example.
+
+    Attributes:
+        before: Of the stages before.
+        here: Of the stage itself.
+        after: Of those that follow, at most.
+    """
+
+    before: float
+    here: float
+    after: float

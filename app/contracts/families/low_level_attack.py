@@ -1,12 +1,13 @@
 """Parameters and metrics of ``low_level_attack``: what spam and tired thumbs do to a text classifier."""
 
-from typing import Literal, Self, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from app.contracts.base import Real, Request
 from app.contracts.estimates import Metric
-from app.contracts.families.costs import Passes
+from app.contracts.families.costs import Passes, StageShares
 from app.contracts.families.rules import all_different
 
 Attacker = Literal[
@@ -87,7 +88,7 @@ class Noise(Request):
 
 
 def shares(levels: list[float], info: ValidationInfo) -> list[float]:
-    """Return levels in rising order.
+    """Return levels in rising order, each as names of metrics hold it: 0.1 + 0.2 is the level 0.3.
 
     Raises:
         ValueError: One is no share of words, or stands twice.
@@ -95,9 +96,8 @@ def shares(levels: list[float], info: ValidationInfo) -> list[float]:
     wrong = [level for level in levels if not 1e-6 <= level <= 1]
     if wrong:
         raise ValueError(f"levels must lie above 0 and be at most 1, got {wrong[0]:g}: what 0 gives is always told")
-    # Names of metrics hold six digits of a level.
-    all_different([f"{level:g}" for level in levels], info)
-    return sorted(levels)
+    # Names of metrics, and seeds, hold six digits of a level: two that share them would be one level with two noises.
+    return sorted(all_different([float(f"{level:g}") for level in levels], info))
 
 
 class LowLevelAttackParams(Noise):
@@ -154,8 +154,8 @@ class LowLevelAttackParams(Noise):
 
     @property
     def names(self) -> tuple[Attacker, ...]:
-        """The attackers asked for, in the paper's order where all are."""
-        return ATTACKERS if self.attackers == "all" else tuple(self.attackers)
+        """The attackers asked for, in the paper's order: in which they were named changes no number."""
+        return tuple(name for name in ATTACKERS if self.attackers == "all" or name in self.attackers)
 
     def runs(self, task: str) -> tuple[str, ...]:
         """Return the attackers run on models of a task, `combined` last."""
@@ -183,6 +183,28 @@ class LowLevelAttackParams(Noise):
         words = samples * rounds * self.draws * (mean_words or ASSUMED_WORDS)
         compute = words / WORDS_A_SECOND + rounds * (1 + samples / 1000) * REDUCING_S
         return Passes(forward=forward, backward=0, queries=forward, compute_s=compute)
+
+
+def stage_shares(params: Mapping[str, Any], stage: str) -> StageShares | None:
+    """Return where a stage stands: the texts as they are come first, then every attacker takes as long as another.
+
+    Args:
+        params: As stored with the check.
+        stage: Its name, ``clean`` or ``attack_<attacker>``; of any other nothing is known.
+
+    >>> stage_shares({"attackers": ["visual", "phonetic"], "levels": [0.2, 0.5], "draws": 1}, "attack_visual")
+    StageShares(before=1, here=2, after=2)
+    """
+    asked = ATTACKERS if params["attackers"] == "all" else params["attackers"]
+    stages = [
+        "clean",
+        *(f"attack_{attacker}" for attacker in (*asked, *([COMBINED] if params.get("combined") else []))),
+    ]
+    if stage not in stages:
+        return None
+    each, number = len(params["levels"]) * params["draws"], stages.index(stage)
+    following = (len(stages) - 1 - number) * each
+    return StageShares(1 + (number - 1) * each, each, following) if number else StageShares(0, 1, following)
 
 
 _SCORE = "accuracy of texts and pairs, token accuracy of tagged sentences, macro AUROC of multi-label texts"
