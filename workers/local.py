@@ -1,20 +1,24 @@
 """The embedded worker: one process that polls the database; no broker. Run as ``python -m workers.local``."""
 
+import gc
 import logging
 import signal
 import threading
 from types import FrameType
 
 from app.core.database import connect
+from app.core.imports import kept_imports
 from app.core.settings import get_settings
 from app.core.storage import open_store
-from workers.runtime.worker import Worker, work_until
 
 log = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Work until SIGTERM or SIGINT; a shard in hand is given back at its next batch or gradient step."""
+    with kept_imports():
+        from workers.runtime.worker import Worker, work_until
+
     settings = get_settings()
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stopping = threading.Event()
@@ -30,6 +34,8 @@ def main() -> None:
     work_until(worker, stopping.is_set, lambda: stopping.wait(settings.poll_s))
     worker.leave()
     database.dispose()
+    # The process ends: what families have imported since need not be looked through for garbage.
+    gc.freeze()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """The Celery tasks: what happens when the bell rings. The database holds the truth; a message carries nothing."""
 
+import gc
 import logging
 import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
 from app.core.database import Database, connect
+from app.core.imports import kept_imports
 from app.core.lifecycle import count_work, count_workers, reap
 from app.core.queue import Bell
 from app.core.retention import sweep_old
@@ -41,7 +43,8 @@ def _database() -> Database:
 @lru_cache(maxsize=1)
 def _worker() -> "Worker":
     # torch is imported here, in the process that measures, and never in the scheduler.
-    from workers.runtime.worker import Worker
+    with kept_imports():
+        from workers.runtime.worker import Worker
 
     settings = get_settings()
     ring = Bell(settings).ring
@@ -59,6 +62,12 @@ def _prepare(**_: Any) -> None:
     except SQLAlchemyError as error:
         log.warning("the database does not answer; the next wake-up tries again: %s", error)
     Bell(get_settings()).ring()
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def _end(**_: Any) -> None:
+    # The process ends: what families have imported since need not be looked through for garbage.
+    gc.freeze()
 
 
 @app.task(name=WAKE)  # type: ignore[untyped-decorator]

@@ -12,6 +12,7 @@ import click
 
 from app.cli.loopback import is_loopback
 from app.cli.supervisor import Supervisor
+from app.core.imports import kept_imports
 from app.core.settings import Settings
 
 WORKER_MODULES = ("torch", "safetensors", "scipy", "matplotlib")
@@ -84,11 +85,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> None:
-    import uvicorn
+    with kept_imports():
+        import uvicorn
 
-    from app.core.database import connect
-    from app.core.migrations import upgrade
-    from app.main import create_app
+        from app.core.database import connect
+        from app.core.migrations import upgrade
+        from app.main import create_app
 
     if not settings.is_distributed:
         database = connect(settings)

@@ -6,7 +6,6 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from app.contracts.estimates import Estimate, Flag
@@ -116,6 +115,9 @@ def guessing_test(scores: ArrayLike, truths: ArrayLike, *, seed: int = 0) -> tup
     >>> value, above, below
     (1.0, 0.001, 1.0)
     """
+    # Half a second, of which every worker would wait for what models of several labels need.
+    from scipy.stats import rankdata
+
     values, has = np.asarray(scores, dtype=np.float64), np.asarray(truths, dtype=np.float64)
     positives = has.sum(axis=0)
     mixed = (positives > 0) & (positives < len(has))
