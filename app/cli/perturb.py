@@ -122,7 +122,7 @@ def perturb(
             Noise(**noise),
             named(attackers or ["all"], without),
             frozenset(without),
-            tuple(dict.fromkeys(levels)) or (_LEVELS if mix else (0.5,)),
+            tuple(dict.fromkeys(float(f"{level:g}") for level in levels)) or (_LEVELS if mix else (0.5,)),
             draws,
             seed,
             mix,

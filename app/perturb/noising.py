@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app.contracts.families.low_level_attack import COMBINED, Attacker, Noise
-from app.contracts.perturb import Cell
+from app.contracts.perturb import NOISEMAKERS, Cell
 from app.core.low_level.draws import one_of
 from app.core.low_level.lexicons import Lacking, Lexicons
 from app.core.low_level.perturbing import Perturber
@@ -45,7 +45,7 @@ class Noising:
     Args:
         noise: How it is made.
         attackers: Who may be asked for.
-        among: What ``combined`` draws from.
+        among: What ``combined`` draws from, in any order.
         lexicons: What they draw from.
         seed: Everything random follows from it.
         is_tagged: Whether sentences are perturbed token by token, a word type in one way.
@@ -93,9 +93,13 @@ class Noising:
         )
 
     def mixed(self, levels: Sequence[float], draw: int, index: int) -> Cell:
-        """Return the attacker and the level a text meets in a mixed file: each drawn uniformly, for each text anew."""
+        """Return the attacker and the level a text meets in a mixed file: each drawn uniformly, for each text anew.
+
+        In which order attackers and levels were asked for changes nothing.
+        """
         rng = random.Random(derive_seed(self._seed, FAMILY, f"mix {draw}", index))  # noqa: S311 - not for secrets
-        return Cell(one_of(list(self._perturbers), rng), one_of(levels, rng), draw)
+        asked = [name for name in NOISEMAKERS if name in self._perturbers]
+        return Cell(one_of(asked, rng), one_of(sorted(levels), rng), draw)
 
     def _form(self, cell: Cell) -> Callable[[str], str | None]:
         if cell not in self._forms:

@@ -188,6 +188,13 @@ def test_a_mixed_file_has_each_text_once_in_about_equal_shares(run: Run) -> None
     assert [first["text"]] == expected(**body)
 
 
+def test_a_mixed_file_does_not_depend_on_the_order_of_options(run: Run) -> None:
+    one = ["--attacker", "visual", "--attacker", "truncate", "--level", "0.5", "--level", "1"]
+    other = ["--attacker", "truncate", "--attacker", "visual", "--level", "1", "--level", "0.5"]
+    Path("some.txt").write_text("\n".join(TEXTS * 4))
+    assert run("some.txt", "--mix", *one).stdout == run("some.txt", "--mix", *other).stdout
+
+
 def test_leaving_one_out_leaves_it_out_of_combined(run: Run) -> None:
     Path("one.txt").write_text(TEXTS[0])
     others = ["--without=segment", "--without=visual", "--without=phonetic", "--without=intrude"]

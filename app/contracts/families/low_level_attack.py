@@ -192,14 +192,11 @@ def stage_shares(params: Mapping[str, Any], stage: str) -> StageShares | None:
         params: As stored with the check.
         stage: Its name, ``clean`` or ``attack_<attacker>``; of any other nothing is known.
 
-    >>> stage_shares({"attackers": ["visual", "phonetic"], "levels": [0.2, 0.5], "draws": 1}, "attack_visual")
+    >>> stage_shares({"attackers": ["visual", "phonetic"], "levels": [0.2, 0.5], "draws": 1}, "attack_phonetic")
     StageShares(before=1, here=2, after=2)
     """
-    asked = ATTACKERS if params["attackers"] == "all" else params["attackers"]
-    stages = [
-        "clean",
-        *(f"attack_{attacker}" for attacker in (*asked, *([COMBINED] if params.get("combined") else []))),
-    ]
+    asked = [name for name in ATTACKERS if params["attackers"] == "all" or name in params["attackers"]]
+    stages = ["clean", *(f"attack_{name}" for name in (*asked, *([COMBINED] if params.get("combined") else [])))]
     if stage not in stages:
         return None
     each, number = len(params["levels"]) * params["draws"], stages.index(stage)

@@ -1,11 +1,11 @@
 """Noise for texts and for tagged tokens: words selected, edited in place and counted."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, Noise
+from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, Attacker, Noise
 from app.core.low_level.attackers import attack
 from app.core.low_level.draws import shuffled
 from app.core.low_level.lexicons import Lexicons
@@ -55,18 +55,21 @@ class Perturber:
         attacker: Its name, one of ``ATTACKERS`` or ``COMBINED``.
         noise: The reading, and what is looked up where.
         lexicons: Tables to look up in; only those the attacker needs are read.
-        among: What ``combined`` draws from.
+        among: What ``combined`` draws from, in any order.
 
     Raises:
         ValueError: There is no attacker of that name, or nothing to combine.
         LexiconError: What the attacker looks up is not installed.
     """
 
-    def __init__(self, attacker: str, noise: Noise, lexicons: Lexicons, *, among: Sequence[str] = ATTACKERS) -> None:
-        names = among if attacker == COMBINED else (attacker,)
+    def __init__(
+        self, attacker: str, noise: Noise, lexicons: Lexicons, *, among: Collection[Attacker] = ATTACKERS
+    ) -> None:
+        # In the catalogue's order: the same attackers make the same noise, in whichever order they are named.
+        names = tuple(name for name in ATTACKERS if name in among) if attacker == COMBINED else (attacker,)
         if not names:
             raise ValueError("combined has no attackers to draw from")
-        self._names = tuple(names)
+        self._names = names
         self._combines = attacker == COMBINED
         self._segments = attacker == SEGMENT
         self._noise = noise

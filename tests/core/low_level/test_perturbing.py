@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2_contingency
 
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, Noise
+from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, Attacker, Noise
 from app.core.low_level import attackers
 from app.core.low_level.perturbing import Perturbation, PerturbedTokens, Perturber
 from app.core.low_level.tokens import between_tokens, tokens
@@ -34,7 +34,7 @@ MIXED = st.text(
 TEXTS = st.one_of(st.text(max_size=40), MIXED)
 
 
-def perturber(attacker: str, *, among: tuple[str, ...] = ATTACKERS, **noise) -> Perturber:
+def perturber(attacker: str, *, among: tuple[Attacker, ...] = ATTACKERS, **noise) -> Perturber:
     return Perturber(attacker, Noise(**noise), FewLexicons(), among=among)
 
 
@@ -315,6 +315,13 @@ def test_combined_draws_its_attackers_evenly() -> None:
     counts = Counter(attacker.perturb("great", 1.0, rng).text for _ in range(4_000))
     assert set(counts) == {"grea", "grt"}
     assert counts["grt"] == pytest.approx(2_000, abs=4 * 1_000**0.5)
+
+
+def test_combined_does_not_depend_on_the_order_its_attackers_are_named_in() -> None:
+    named = ("visual", "truncate", "segment", "intrude")
+    orders = (named, named[::-1], tuple(sorted(named)))
+    made = {perturber(COMBINED, among=among).perturb(SENTENCE, 0.8, random.Random(5)).text for among in orders}
+    assert len(made) == 1
 
 
 def test_combined_goes_on_until_one_changes_the_word() -> None:

@@ -126,7 +126,7 @@ def test_an_attacker_with_hardly_an_answer_takes_nobodys_rank() -> None:
         "intrude": {0.5: [[one] if at < 2 else [gone] for at, one in enumerate(logits("------"))]},
     }
     result = estimates.reduce(params, audit(params, SINGLE, singles("++++++"), logits("++++++"), attacked), 0)
-    assert [value(result, f"rank[attacker={name}]") for name in params.names] == [1.0, 2.0, None]
+    assert [value(result, f"rank[attacker={name}]") for name in ("truncate", "visual", "intrude")] == [1.0, 2.0, None]
     assert result.series["attackers"] == ["truncate", "visual", "intrude"]
     assert result.estimates["worst_case_score[level=0.5]"].n == 6
     assert value(result, "score[attacker=intrude,level=0.5]") == 0.0

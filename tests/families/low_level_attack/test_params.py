@@ -31,9 +31,17 @@ def test_work_beside_the_model_grows_with_texts_draws_levels_and_words() -> None
 
 def test_levels_come_in_order_and_differ_as_names_of_metrics_do() -> None:
     assert parameters(levels=[0.8, 0.2]).levels == [0.2, 0.8]
+    # Three of ten words, as the level named 0.3 attacks, not four.
+    assert parameters(levels=[0.1 + 0.2]).levels == [0.3]
     for levels in ([0.0], [1.1], [0.5, 0.5], [0.1234567, 0.12345671], [], [float("nan")]):
         with pytest.raises(ValidationError):
             parameters(levels=levels)
+
+
+def test_attackers_run_in_the_catalogues_order_however_they_are_named() -> None:
+    asked = parameters(attackers=["visual", "intrude", "truncate"], combined=True)
+    assert asked.names == ("intrude", "truncate", "visual")
+    assert asked.runs(SINGLE) == ("intrude", "truncate", "visual", "combined")
 
 
 def test_attackers_differ_and_combined_has_several() -> None:

@@ -38,8 +38,8 @@ class LowLevelAttack:
                 f"noise can change nothing that is decided among {target.classes}",
                 field="model",
             )
-        for position, attacker in enumerate(params.names):
-            if params.attackers != "all" and target.task == TAGGING and attacker in NOT_OF_TOKENS:
+        for position, attacker in enumerate(params.attackers if params.attackers != "all" else ()):
+            if target.task == TAGGING and attacker in NOT_OF_TOKENS:
                 raise PreflightError(
                     "attacker-not-of-tokens",
                     f"{attacker} is not run on tagged tokens",
