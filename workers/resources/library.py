@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from app.core.low_level.lexicons import CODESPELL, DEJAVU, INSTALLED, STOPWORDS
+from app.core.low_level.lexicons import CODESPELL, DEJAVU, INSTALLED, RESPELLINGS, STOPWORDS
 from app.core.settings import Settings, get_settings
 from workers.resources.checksums import ENCODER_MODEL, sha256_of
 
@@ -23,6 +23,7 @@ UD_TAGGER = "tagger.json.gz"
 SHIPPED_FILES = {
     "stopwords": (STOPWORDS,),
     "typos-codespell": (CODESPELL,),
+    "respellings": (RESPELLINGS,),
     "glyphs-dejavu": tuple(DEJAVU.values()),
 }
 """Resources that come with the package."""

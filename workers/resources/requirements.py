@@ -66,6 +66,13 @@ RESOURCES: dict[str, Resource] = {
             ("natural_typo (typos: codespell)",),
         ),
         Resource(
+            "respellings",
+            "spellings of words that sound alike, made from CMUdict",
+            "BSD-2-Clause (CMUdict)",
+            "shipped",
+            ("phonetic",),
+        ),
+        Resource(
             "glyphs-dejavu",
             "characters DejaVu Sans draws alike",
             "similarities only, of a font under the Bitstream Vera licence",
