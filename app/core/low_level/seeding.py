@@ -50,7 +50,8 @@ def word_purpose(attacker: str, level: float, draw: int, word: str) -> str:
     >>> word_purpose("visual", 0.2, 0, "sea")
     'visual 0.2 0 sea'
     """
-    return f"{noise_purpose(attacker, level, draw)} {word}"
+    # A seed is made of what Python prints, and which characters it prints as they are changes with its Unicode tables.
+    return f"{noise_purpose(attacker, level, draw)} {word.encode('unicode_escape').decode()}"
 
 
 def noise_generator(seed_of: SeedOf, attacker: str, level: float, draw: int, example_id: int) -> random.Random:
