@@ -41,6 +41,14 @@ def test_noise_that_changes_nothing_is_an_error_however_good_the_scores() -> Non
     assert "little_noise" not in flags(params, done)
 
 
+def test_a_low_level_is_held_against_what_it_asks_for() -> None:
+    params = parameters(attackers=["truncate", "visual"], levels=[0.01])
+    for changed, is_tested in ((0.01, True), (0.0016, True), (0.0014, False)):
+        done = marked(params, RIGHT, changed=changed, truncate=[HALF], visual=[HALF])
+        assert ("noise_changed_nothing" not in flags(params, done)) == is_tested
+    assert "0.15% of the tokens (the most: 0.1%)" in message(params, done, "noise_changed_nothing")
+
+
 def test_an_attacker_that_changes_little_is_named() -> None:
     params = parameters(**TWO)
     done = marked(params, RIGHT, truncate=[HALF], visual=[RIGHT])

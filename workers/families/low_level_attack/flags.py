@@ -16,7 +16,8 @@ from workers.families.low_level_attack.series import chance
 from workers.stats.clusters import interval_of
 
 TESTED = 0.02
-"""Mean share of tokens changed at the highest level below which, under every attacker, nothing was tested."""
+"""Mean share of tokens changed at the highest level below which, under every attacker, nothing was tested; at levels so
+low that this were much to ask, ``LITTLE`` of the level."""
 
 LITTLE = 0.15
 """Share of the level that the tokens changed must reach for a score to say something."""
@@ -73,14 +74,15 @@ def noise_changed_nothing(audit: Audit) -> list[Flag]:
     """Flag texts that no attacker can touch: a score that does not fall says nothing then."""
     shares = {attacker: changed_share(audit, attacker, audit.highest) for attacker in audit.attackers}
     known = {attacker: share for attacker, share in shares.items() if share is not None}
-    if not known or max(known.values()) >= TESTED:
+    bound = min(TESTED, LITTLE * audit.highest)
+    if not known or max(known.values()) >= bound:
         return []
     return [
         Flag(
             code="noise_changed_nothing",
             severity="error",
-            message=f"At level {audit.highest:g} no attacker changed as much as {TESTED:.0%} of the tokens (the most: "
-            f"{max(known.values()):.1%}): the texts are in a script or a language the attackers do not know, or their "
+            message=f"At level {audit.highest:g} no attacker changed as much as {100 * bound:.2g}% of the tokens "
+            f"(the most: {max(known.values()):.1%}): the texts are in a script or a language the attackers do not know, or their "
             "words are too short. The scores under noise are those without: nothing was tested. Choose attackers that "
             "fit the texts, or leave the check out.",
         )
