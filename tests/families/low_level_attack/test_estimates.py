@@ -117,6 +117,14 @@ def test_examples_that_erred_under_one_attacker_are_in_the_others_numbers_only()
     assert (result.counts["errored"], result.counts["errored[attacker=visual]"], result.counts["worst_n"]) == (1, 1, 5)
 
 
+def test_numbers_of_several_labels_are_made_in_steps_that_can_be_stopped() -> None:
+    params = parameters(**FEW)
+    ticks: list[None] = []
+    estimates.reduce(params, sampled(LABELS, params), 0, tick=lambda: ticks.append(None))
+    # Without noise, of each attacker at each level, and of the worst: each on the sample and on its resamples.
+    assert len(ticks) >= 2 * (1 + 3 * 2 + 2)
+
+
 def test_an_attacker_with_hardly_an_answer_takes_nobodys_rank() -> None:
     params = parameters(attackers=["truncate", "visual", "intrude"], levels=[0.5])
     gone = UnansweredError("the budget is spent")

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+TEXT_COLUMNS = ("text", "second_text", "tokens")
+
 COMPARED = 0.5
 """Share of the examples that an attacker must have been answered on to be compared with others."""
 
@@ -70,7 +72,7 @@ class Answers:
     mean_confidence: Floats
     digests: Ints
     logits: Floats | None
-    texts: Sequence[list[str]]
+    texts: "Texts"
 
     def __len__(self) -> int:
         """Return n."""
@@ -96,7 +98,7 @@ class Answers:
             mean_confidence=self.mean_confidence[kept],
             digests=self.digests[kept],
             logits=None if self.logits is None else self.logits[kept],
-            texts=[self.texts[place] for place in np.flatnonzero(kept).tolist()],
+            texts=self.texts.at(np.flatnonzero(kept)),
         )
 
 
@@ -118,17 +120,27 @@ class Noise:
 
 
 class Texts(Sequence[list[str]]):
-    """Texts of a table as their parts, read when they are asked for."""
+    """Texts of a table as their parts, read when they are asked for: all of an audit's would fill the memory.
 
-    def __init__(self, table: Records, named: Callable[[str], str]) -> None:
-        self._columns = [table.column(named(name)) for name in ("text", "second_text", "tokens")]
+    Args:
+        columns: ``text``, ``second_text`` and ``tokens``.
+        rows: (n,) whose texts these are.
+    """
+
+    def __init__(self, columns: Sequence[Any], rows: Ints) -> None:
+        self._columns, self._rows = columns, rows
+
+    def at(self, places: Ints) -> "Texts":
+        """Return some of the texts."""
+        return Texts(self._columns, self._rows[places])
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._rows)
 
-    def __getitem__(self, row: Any) -> Any:
+    def __getitem__(self, place: Any) -> Any:
         """Return a text: one part, two of a pair, the tokens of a sentence joined by spaces."""
-        first, second, tokens = (values[int(row)].as_py() for values in self._columns)
+        row = int(self._rows[place])
+        first, second, tokens = (values[row].as_py() for values in self._columns)
         if tokens is not None:
             return [" ".join(tokens)]
         return [first] if second is None else [first, second]
@@ -278,7 +290,7 @@ class Audit:
             mean_confidence=_floats(valid, named("mean_confidence")),
             digests=_ints(valid, named("scores_digest")),
             logits=_flat(valid, named("logits"))[0].reshape(len(rows), -1) if is_multi and len(rows) else None,
-            texts=Texts(valid, named),
+            texts=Texts([valid.column(named(name)) for name in TEXT_COLUMNS], np.arange(valid.num_rows)),
         )
 
 

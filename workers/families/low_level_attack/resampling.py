@@ -133,17 +133,29 @@ class Resampled:
     def scores(self, answers: Sequence[Scored]) -> Floats:
         """Return the score of several sets of answers (1 + resamples, sets); NaN where there is nothing to score."""
         audit = self.audit
+        self._tick()
         if len(audit) == 0:
             return np.full((1, len(answers)), np.nan)
         if audit.task == MULTI_LABEL:
-            return drawn_values([auroc_of(audit, one) for one in answers], len(audit), seed=self._shared)
+            return drawn_values([self._auroc_of(one) for one in answers], len(audit), seed=self._shared)
         columns = [self._full(one.rows, one.correct) for one in answers]
         columns += [self._full(one.rows, audit.decisions[one.rows]) for one in answers]
         sums = drawn_sums(np.stack(columns, axis=1), seed=self._shared)
         return ratio(sums[:, : len(answers)], sums[:, len(answers) :])
 
+    def _auroc_of(self, answers: Scored) -> Callable[[Floats], Floats]:
+        areas = auroc_of(self.audit, answers)
+
+        def ticking(weights: Floats) -> Floats:
+            # Of many labels on many texts one matrix of weights takes seconds.
+            self._tick()
+            return areas(weights)
+
+        return ticking
+
     def _cells(self, noises: Sequence[Noise], purpose: str) -> list[Cell]:
         """Return the cells of noises on the same examples."""
+        self._tick()
         audit, rows = self.audit, noises[0].answers.rows
         if len(rows) == 0:
             return [_NOTHING for _ in noises]
