@@ -82,9 +82,9 @@ def noise_changed_nothing(audit: Audit) -> list[Flag]:
             code="noise_changed_nothing",
             severity="error",
             message=f"At level {audit.highest:g} no attacker changed as much as {100 * bound:.2g}% of the tokens "
-            f"(the most: {max(known.values()):.1%}): the texts are in a script or a language the attackers do not know, or their "
-            "words are too short. The scores under noise are those without: nothing was tested. Choose attackers that "
-            "fit the texts, or leave the check out.",
+            f"(the most: {max(known.values()):.1%}): the texts are in a script or a language the attackers do not "
+            "know, or their words are too short. The scores under noise are those without: nothing was tested. Choose "
+            "attackers that fit the texts, or leave the check out.",
         )
     ]
 
