@@ -223,14 +223,21 @@ class Process:
 
     def stop(self) -> None:
         """Ask it to end, and make it end."""
-        if self.is_running():
-            self.signal(signal.SIGCONT)
-            self.signal(signal.SIGTERM)
-            try:
-                self.wait(15)
-            except subprocess.TimeoutExpired:
-                self.signal(signal.SIGKILL)
-                self.wait()
+        stop_together([self])
+
+
+def stop_together(processes: list[Process]) -> None:
+    """Ask all of them to end, then wait for each, and make it end: they take as long as the slowest."""
+    running = [process for process in processes if process.is_running()]
+    for process in running:
+        process.signal(signal.SIGCONT)
+        process.signal(signal.SIGTERM)
+    for process in running:
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.signal(signal.SIGKILL)
+            process.wait()
 
 
 def local_worker(environment: dict[str, str], log: Path, *, module: str = "workers.local") -> Process:

@@ -15,7 +15,7 @@ from app.core.settings import Settings
 from app.core.tables import CheckRow, EventRow, ShardRow, WorkerRow
 from app.main import create_app
 from tests import assets
-from tests.servers import Process, celery_worker, eventually, local_worker
+from tests.servers import Process, celery_worker, eventually, local_worker, stop_together
 
 LEASE_S = 3.0
 
@@ -65,8 +65,7 @@ class Deployment:
     ) -> None:
         if error is not None:
             print(self.logs())
-        for process in self.processes:
-            process.stop()
+        stop_together(self.processes)
         self.client.__exit__(kind, error, trace)
         self.database.dispose()
 

@@ -93,7 +93,8 @@ def test_500_images_and_10_000_draws_survive_a_killed_worker(embedded: Deploymen
     assert set(table["draws"].to_pylist()) == {10_000}
 
 
-def test_neither_shards_nor_workers_nor_a_kill_change_a_certificate(deployment: Deployment) -> None:
+def test_neither_shards_nor_workers_nor_a_kill_change_a_certificate(distributed: Deployment) -> None:
+    deployment = distributed
     model, dataset = upload(deployment)
     worker = deployment.add_worker()
     params = {"sampling": "adaptive", "ace_attacks": ["ace_lower_true"], "attack_steps": 5, "attack_draws": 4}
