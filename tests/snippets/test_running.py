@@ -98,7 +98,7 @@ def test_a_cancelled_job_of_github_cancels_its_audit(repository: Repository, ser
         assert found is not None, log.read_text()
         # The runner interrupts the process it has started, and no other.
         running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
+        assert running.wait(60) == 130, log.read_text()
         with Client(service, KEY) as client:
             assert client.wait(found[1], timeout_s=60).state == "cancelled"
     finally:
