@@ -82,7 +82,8 @@ def test_an_over_confident_model_is_seen_through(embedded: Deployment, tmp_path:
     assert "<ins" in report.text
 
 
-def test_neither_shards_nor_workers_nor_a_kill_change_a_text_record(deployment: Deployment, tmp_path: Path) -> None:
+def test_neither_shards_nor_workers_nor_a_kill_change_a_text_record(distributed: Deployment, tmp_path: Path) -> None:
+    deployment = distributed
     model, dataset = upload(deployment, tmp_path)
     params = {"recipes": ["deepwordbug", "pruthi"], "query_budget": 150}
     worker = deployment.add_worker()
