@@ -245,6 +245,23 @@ def test_token_accuracy_is_over_tokens_and_its_interval_over_sentences() -> None
     assert result.counts["untagged"] == 4
 
 
+def test_a_handful_of_sentences_proves_no_share_of_1() -> None:
+    params = parameters(attackers=["visual"], levels=[0.8])
+    right = torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+    sentences = [LabelledText(at, ("a", "b", "c"), (0, 1, 1)) for at in range(4)]
+    done = audit(params, TAGS, sentences, [right] * 4, {"visual": {0.8: [[right * 0.5]] * 4}})
+    result = estimates.reduce(params, done, 0)
+    of = "[attacker=visual,level=0.8]"
+    # Twelve tags, all right before and after: what twelve tags on their own would prove, at most.
+    least = clopper_pearson(12, 12)[0]
+    for name in ("score[level=0]", f"score{of}", "worst_case_score[level=0.8]"):
+        assert (result.estimates[name].low, result.estimates[name].high) == (least, 1.0)
+    assert result.estimates[f"flip_rate{of}"].high == pytest.approx(1 - least)
+    low, high = score_interval(0, 0, 12)
+    for name, ends in ((f"score_drop{of}", (low, high)), (f"relative_score{of}", (max(0.0, 1 - high), 1 - low))):
+        assert (result.estimates[name].low, result.estimates[name].high) == ends
+
+
 def test_a_tag_that_noise_takes_away_is_wrong_and_changed_and_has_no_confidence() -> None:
     params = parameters(attackers=["visual"], levels=[0.8])
     sentence = LabelledText(1, ("a", "b", "c"), (0, 1, 1))

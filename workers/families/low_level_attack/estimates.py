@@ -6,15 +6,16 @@ import numpy as np
 
 from app.contracts.estimates import Estimate, Result, metric_name
 from app.contracts.families.low_level_attack import COMBINED, LowLevelAttackParams
+from app.contracts.targets import MULTI_LABEL
 from workers.families.low_level_attack import flags
-from workers.families.low_level_attack.audit import Audit, Floats
+from workers.families.low_level_attack.audit import Audit, Bools, Floats, Ints, Scored
 from workers.families.low_level_attack.resampling import Resampled
 from workers.families.low_level_attack.series import make_series
 from workers.families.low_level_attack.worst import Worst, worst_of
 from workers.families.protocol import Records
 from workers.stats.clusters import correlations, interval_of, ratio
 from workers.stats.estimating import estimate, proportion
-from workers.stats.intervals import Interval
+from workers.stats.intervals import Interval, clopper_pearson
 from workers.stats.paired import discordant, score_interval
 from workers.stats.places import place_interval, places
 
@@ -57,7 +58,7 @@ def clean_estimates(drawn: Resampled) -> Estimates:
     audit, cell = drawn.audit, drawn.clean
     n = len(audit)
     return {
-        metric_name("score", level=0): _score(audit, cell.score, audit.clean.correct),
+        metric_name("score", level=0): _score(audit, cell.score, audit.clean.scored),
         metric_name("ece", level=0): _measured(cell.ece, n, cell.ece_interval),
         metric_name("mean_confidence", level=0): _bootstrap(cell.confidence, n),
     }
@@ -68,15 +69,16 @@ def cell_estimates(drawn: Resampled, attacker: str, level: float) -> Estimates:
     audit, attacked = drawn.audit, drawn.attacked(attacker)
     cell, noise = attacked.cells[level], audit.noise(attacker, level)
     rows, n = noise.answers.rows, len(noise.answers)
-    before, after = audit.clean.correct[rows], noise.answers.correct
-    lost = drop_interval(before, after) if audit.is_single and n else None
+    lost = None
+    if audit.task != MULTI_LABEL and len(noise.answers.right):
+        lost = drop_interval(audit.clean.of(rows).right, noise.answers.right)
     found = {
-        "score": _score(audit, cell.score, after),
+        "score": _score(audit, cell.score, noise.answers.scored),
         "relative_score": _paired(
             ratio(cell.score, attacked.before), n, _relative_ends(lost, float(attacked.before[0]))
         ),
-        "score_drop": _paired(attacked.before - cell.score, n, instead=lost),
-        "flip_rate": proportion(noise.flipped > 0) if audit.is_single else _bootstrap(cell.flip_rate, n),
+        "score_drop": _paired(attacked.before - cell.score, n, lost, is_exact=audit.is_single),
+        "flip_rate": _rate(audit, cell.flip_rate, noise.flipped, rows),
         "characters_changed": _bootstrap(cell.characters_changed, n),
         "tokens_changed": _bootstrap(cell.tokens_changed, n),
         "ece": _measured(cell.ece, n, cell.ece_interval),
@@ -84,7 +86,7 @@ def cell_estimates(drawn: Resampled, attacker: str, level: float) -> Estimates:
     }
     if audit.params.draws > 1:
         persistent = audit.worst(attacker, level).answers
-        found["persistent_score"] = _score(audit, attacked.persistent[level], persistent.correct)
+        found["persistent_score"] = _score(audit, attacked.persistent[level], persistent.scored)
     return {metric_name(name, attacker=attacker, level=level): value for name, value in found.items()}
 
 
@@ -92,7 +94,7 @@ def worst_estimates(drawn: Resampled, worst: Mapping[float, Worst]) -> Estimates
     """Return the score when each example is met by its worst attacker, on the examples common to all compared."""
     scores = drawn.scores([worst[level].scored for level in drawn.audit.levels])
     return {
-        metric_name("worst_case_score", level=level): _score(drawn.audit, scores[:, at], worst[level].scored.correct)
+        metric_name("worst_case_score", level=level): _score(drawn.audit, scores[:, at], worst[level].scored)
         for at, level in enumerate(drawn.audit.levels)
     }
 
@@ -166,10 +168,9 @@ def count(audit: Audit, worst: Mapping[float, Worst]) -> dict[str, int]:
     return counts
 
 
-def drop_interval(before: Floats, after: Floats) -> Interval:
-    """Return the interval of how many of n single decisions noise makes wrong, less those it makes right."""
-    b, c, n = discordant(before > 0, after > 0)
-    return score_interval(b, c, n)
+def drop_interval(before: Bools, after: Bools) -> Interval:
+    """Return the interval of the share of decisions noise makes wrong, less those it makes right, were each alone."""
+    return score_interval(*discordant(before, after))
 
 
 def _relative_ends(lost: Interval | None, before: float) -> Interval | None:
@@ -179,9 +180,25 @@ def _relative_ends(lost: Interval | None, before: float) -> Interval | None:
     return max(0.0, 1 - lost[1] / before), 1 - lost[0] / before
 
 
-def _score(audit: Audit, drawn: Floats, correct: Floats) -> Estimate:
-    """Return a score: exact of single decisions, bootstrapped over examples otherwise."""
-    return proportion(correct > 0) if audit.is_single else _bootstrap(drawn, len(correct))
+def _score(audit: Audit, drawn: Floats, scored: Scored) -> Estimate:
+    if audit.task == MULTI_LABEL:
+        return _bootstrap(drawn, len(scored.rows))
+    return _rate(audit, drawn, scored.correct, scored.rows)
+
+
+def _rate(audit: Audit, drawn: Floats, hits: Floats, rows: Ints) -> Estimate:
+    """Return a share of decisions: exact of single ones, bootstrapped over examples otherwise.
+
+    The bootstrap's interval covers the one there would be if each decision were alone: where all of them agree,
+    resamples show no spread, and a handful of sentences would prove a share of 1.
+    """
+    if audit.is_single:
+        return proportion(hits > 0)
+    found, decisions = _bootstrap(drawn, len(rows)), int(audit.decisions[rows].sum())
+    if found.low is None or found.high is None:
+        return found
+    low, high = clopper_pearson(int(hits.sum()), decisions)
+    return found.model_copy(update={"low": min(low, found.low), "high": max(high, found.high)})
 
 
 def _measured(drawn: Floats, n: int, interval: Interval | None) -> Estimate:
@@ -192,17 +209,17 @@ def _bootstrap(drawn: Floats, n: int) -> Estimate:
     return _measured(drawn, n, interval_of(drawn) if n > 1 else None)
 
 
-def _paired(drawn: Floats, n: int, at_least: Interval | None = None, *, instead: Interval | None = None) -> Estimate:
+def _paired(drawn: Floats, n: int, at_least: Interval | None = None, *, is_exact: bool = False) -> Estimate:
     """Return a comparison on the same examples.
 
     Args:
         drawn: It, on the sample and on resamples.
         n: Examples.
         at_least: An interval to be covered as well: where few examples differ, or none, resamples show no spread.
-        instead: An interval that is better than resampling.
+        is_exact: Whether that is the interval: better than resampling where there is one.
     """
     value = float(drawn[0])
-    interval = instead or (interval_of(drawn) if n > 1 else None)
+    interval = at_least if is_exact else interval_of(drawn) if n > 1 else None
     if not np.isfinite(value) or interval is None:
         return estimate(value, None, n if np.isfinite(value) else 0)
     low, high = interval
