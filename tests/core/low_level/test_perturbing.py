@@ -310,6 +310,12 @@ def test_which_tokens_are_selected_does_not_hang_on_their_forms() -> None:
     assert plain == formed
 
 
+def test_the_code_looks_typos_up_as_they_stand_and_the_paper_in_any_case() -> None:
+    word = next(word for word in FewLexicons().typos("codespell") if word.islower()).capitalize()
+    assert perturber("natural_typo").word(word, 1.0, random.Random(0)) is None
+    assert perturber("natural_typo", variant="paper").word(word, 1.0, random.Random(0)) is not None
+
+
 def test_combined_draws_its_attackers_evenly() -> None:
     attacker, rng = perturber(COMBINED, among=("truncate", "disemvowel")), random.Random(2)
     counts = Counter(attacker.perturb("great", 1.0, rng).text for _ in range(4_000))
