@@ -1,4 +1,5 @@
 import random
+import zlib
 from collections import Counter
 
 import pytest
@@ -66,6 +67,10 @@ def test_the_map_has_a_row_for_each_letter_as_transcribed_once_more() -> None:
         letter: LETTERS_BESIDE[letter] | set(OTHERS_BESIDE.get(letter, "")) for letter in LETTERS_BESIDE
     }
     assert "".join(sorted(BESIDE)) == "abcdefghijklmnopqrstuvwxyz"
+
+
+def test_neighbours_keep_their_order_so_that_a_seed_keeps_its_typos() -> None:
+    assert zlib.crc32(" ".join(key + beside for key, beside in sorted(BESIDE.items())).encode()) == 3166925771
 
 
 def test_no_row_names_a_key_twice() -> None:
