@@ -245,6 +245,31 @@ def test_token_accuracy_is_over_tokens_and_its_interval_over_sentences() -> None
     assert result.counts["untagged"] == 4
 
 
+def test_a_tag_that_only_noise_brings_is_no_decision() -> None:
+    params = parameters(attackers=["visual"], levels=[0.8])
+    noisy = torch.tensor([[2.0, 0.0], [0.0, 2.0], [9.0, 0.0]])
+    clean = noisy.clone()
+    clean[2] = torch.nan
+    sentences = [LabelledText(at, ("a", "b", "c"), (0, 1, 1)) for at in range(4)]
+    done = audit(params, TAGS, sentences, [clean] * 4, {"visual": {0.8: [[noisy]] * 4}})
+    result = estimates.reduce(params, done, 0)
+    of = "[attacker=visual,level=0.8]"
+    sure = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
+    assert [value(result, f"{name}{of}") for name in ("score", "flip_rate", "score_drop")] == [1.0, 0.0, 0.0]
+    assert value(result, f"mean_confidence{of}") == pytest.approx(sure)
+    assert value(result, f"ece{of}") == pytest.approx(1 - sure)
+    assert result.series["chance"] == 0.5
+
+
+def test_ends_of_a_relative_score_are_those_of_the_drop_over_the_score_without_noise() -> None:
+    params = parameters(attackers=["visual"], levels=[0.5])
+    result = estimates.reduce(params, marked(params, "+" * 10 + "-" * 10, visual=["+" * 10 + "-" * 10]), 0)
+    low, high = score_interval(0, 0, 20)
+    # Nothing was lost, so resamples say nothing.
+    found = result.estimates["relative_score[attacker=visual,level=0.5]"]
+    assert [found.low, found.high] == pytest.approx([1 - high / 0.5, 1 - low / 0.5])
+
+
 def test_a_handful_of_sentences_proves_no_share_of_1() -> None:
     params = parameters(attackers=["visual"], levels=[0.8])
     right = torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
