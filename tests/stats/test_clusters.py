@@ -116,6 +116,13 @@ def test_of_a_calibrated_model_whose_decisions_hang_together_the_interval_reache
     assert reached >= 18
 
 
+def test_a_large_error_is_known_to_be_large() -> None:
+    # Sure of 0.9 and never right: chance turns the errors about, and does not add their mean to them.
+    errors = BinnedErrors.of(np.full(200, 0.9), np.zeros(200), np.arange(200) // 2, 100, 15)
+    low, high = errors.interval(drawn_sums(errors.columns, seed=0), seed=1)
+    assert 0.65 < low < 0.9 <= high
+
+
 def test_one_example_or_no_decision_has_no_interval() -> None:
     one = BinnedErrors.of([0.9, 0.8], [True, False], [0, 0], 1, 5)
     assert one.interval(drawn_sums(one.columns, seed=0, resamples=10), seed=0) is None

@@ -19,6 +19,11 @@ def test_the_interval_is_of_the_resamples_and_holds_the_place() -> None:
     assert place_interval(np.concatenate([[2.0], np.repeat([1.0, 3.0], 500)])) == (1.0, 3.0)
 
 
+def test_the_interval_leaves_out_a_fortieth_at_each_end() -> None:
+    low, high = place_interval(np.concatenate([[500.0], np.arange(1001.0)]))
+    assert (low, high) == pytest.approx((25.0, 975.0))
+
+
 @pytest.mark.parametrize(
     "drawn", [[np.nan, 1.0, 2.0], [1.0, np.nan, np.nan, 2.0], [1.0]], ids=["sample", "resamples", "none"]
 )

@@ -111,6 +111,13 @@ def test_several_labels_are_judged_text_by_text() -> None:
     assert report.several.correct.tolist() == [2] * 6 + [3] * 54
 
 
+def test_a_sample_is_judged_by_the_labels_of_its_own_texts() -> None:
+    positions = list(range(59, 2, -1))
+    report = preflight_texts(Wordy(), _wordy(60, wrong=6), positions, manifest=_manifest(MULTI))
+    assert report.several is not None
+    assert report.several.correct.tolist() == [3] * 54 + [2] * 3
+
+
 def test_a_real_model_of_several_labels_passes(tmp_path: Path) -> None:
     rows: list[Text] = [text for text, _ in texts.sentences(60, seed=5)]
     model = load_huggingface_text(_manifest(MULTI), texts.tiny_multi_label(tmp_path / "model"), CPU)

@@ -19,8 +19,7 @@ def places(values: Floats) -> Floats:
     """
     if not values.size:
         return np.empty(values.shape)
-    found: Floats = rankdata(values, axis=1).astype(np.float64)
-    found[np.isnan(values).any(axis=1)] = np.nan
+    found: Floats = rankdata(values, axis=1, nan_policy="propagate").astype(np.float64)
     return found
 
 

@@ -245,6 +245,34 @@ def test_token_accuracy_is_over_tokens_and_its_interval_over_sentences() -> None
     assert result.counts["untagged"] == 4
 
 
+def test_the_worst_is_told_by_decisions_first_and_by_loss_among_equals() -> None:
+    params = parameters(attackers=["truncate", "visual"], levels=[0.5], draws=2)
+    clean = torch.tensor([3.0, 0.0, 0.0, 0.0])
+    # Right with a loss of 1.3, wrong with 0.7, wrong with 5.
+    unsure, wrong, far = torch.tensor([[0.1, 0.0, 0.0, 0.0], [1.0, 1.1, -5.0, -5.0], [0.0, 5.0, 0.0, 0.0]])
+    attacked = {
+        "truncate": {0.5: [[unsure, wrong], [wrong, far]]},
+        "visual": {0.5: [[unsure, unsure], [wrong, wrong]]},
+    }
+    texts = [LabelledText(at, f"text {at}", (0,)) for at in range(2)]
+    done = audit(params, SINGLE, texts, [clean, clean], attacked)
+    draws = {name: done[f"attack_{name}"].column("draw[level=0.5,draw=worst]").to_pylist() for name in params.names}
+    assert draws == {"truncate": [1, 1], "visual": [0, 0]}
+    found = {row["attacker"]: row["examples"] for row in estimates.reduce(params, done, 0).series["worst_attackers"]}
+    assert found == {"truncate": 2, "visual": 0}
+
+
+def test_a_drop_is_counted_on_the_examples_that_were_answered() -> None:
+    params = parameters(attackers=["visual"], levels=[0.5])
+    gone = UnansweredError("the budget is spent")
+    noisy = [[one] for one in logits("-+++-+")]
+    attacked = {"visual": {0.5: [[gone], *noisy[1:]]}}
+    result = estimates.reduce(params, audit(params, SINGLE, singles("-+++++"), logits("-+++++"), attacked), 0)
+    found = result.estimates["score_drop[attacker=visual,level=0.5]"]
+    assert (found.value, found.n) == (pytest.approx(0.2), 5)
+    assert (found.low, found.high) == score_interval(1, 0, 5)
+
+
 def test_a_tag_that_only_noise_brings_is_no_decision() -> None:
     params = parameters(attackers=["visual"], levels=[0.8])
     noisy = torch.tensor([[2.0, 0.0], [0.0, 2.0], [9.0, 0.0]])
