@@ -298,6 +298,17 @@ def test_ends_of_a_relative_score_are_those_of_the_drop_over_the_score_without_n
     assert [found.low, found.high] == pytest.approx([1 - high / 0.5, 1 - low / 0.5])
 
 
+def test_a_handful_of_texts_proves_no_mean_relative_score_of_1() -> None:
+    params = parameters(**TWO)
+    result = estimates.reduce(params, marked(params, "+" * 5, truncate=["+" * 5], visual=["+" * 5]), 0)
+    mean, one = (
+        result.estimates[name]
+        for name in ("mean_relative_score[level=0.5]", "relative_score[attacker=visual,level=0.5]")
+    )
+    low, high = score_interval(0, 0, 5)
+    assert (mean.low, mean.high) == (one.low, one.high) == (1 - high, 1 - low)
+
+
 def test_a_handful_of_sentences_proves_no_share_of_1() -> None:
     params = parameters(attackers=["visual"], levels=[0.8])
     right = torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])

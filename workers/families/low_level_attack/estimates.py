@@ -44,7 +44,7 @@ def reduce(
         for level in audit.levels:
             found |= cell_estimates(drawn, attacker, level)
     worst = {level: worst_of(audit, level) for level in audit.levels}
-    found |= worst_estimates(drawn, worst) | compared_estimates(drawn)
+    found |= worst_estimates(drawn, worst) | compared_estimates(drawn, found)
     return Result(
         estimates=found,
         series=make_series(audit, drawn, worst, found, seed),
@@ -99,10 +99,14 @@ def worst_estimates(drawn: Resampled, worst: Mapping[float, Worst]) -> Estimates
     }
 
 
-def compared_estimates(drawn: Resampled) -> Estimates:
+def compared_estimates(drawn: Resampled, single: Estimates) -> Estimates:
     """Return what compares attackers with each other, on the examples common to all compared.
 
     An attacker answered on less than half the examples has no rank and is left out of the rest.
+
+    Args:
+        drawn: The quantities.
+        single: Those of each attacker on its own.
     """
     audit, relative = drawn.audit, drawn.relative
     n = len(audit.common)
@@ -113,12 +117,16 @@ def compared_estimates(drawn: Resampled) -> Estimates:
         if attacker not in audit.compared:
             found[name] = estimate(None, None, 0)
             continue
-        own = ranks[:, audit.compared.index(attacker)]
-        found[name] = estimate(float(own[0]), place_interval(own), n)
+        places_drawn = ranks[:, audit.compared.index(attacker)]
+        found[name] = estimate(float(places_drawn[0]), place_interval(places_drawn), n)
     asked = [at for at, attacker in enumerate(audit.compared) if attacker != COMBINED]
     for at, level in enumerate(audit.levels):
         mean = relative[:, asked, at].mean(axis=1) if asked else np.full(1, np.nan)
-        found[metric_name("mean_relative_score", level=level)] = _paired(mean, n)
+        own = [single[metric_name("relative_score", attacker=audit.compared[place], level=level)] for place in asked]
+        # A mean is no less sure than what it is of; where no resample tells, that is all there is.
+        is_same = bool((mean == mean[0]).all())
+        ends = (_mean([one.low for one in own]), _mean([one.high for one in own])) if is_same else None
+        found[metric_name("mean_relative_score", level=level)] = _paired(mean, n, ends)
     found["edit_correlation"] = _bootstrap(edit_correlation(drawn), n)
     return found
 
@@ -199,6 +207,11 @@ def _rate(audit: Audit, drawn: Floats, hits: Floats, rows: Ints) -> Estimate:
         return found
     low, high = clopper_pearson(int(hits.sum()), decisions)
     return found.model_copy(update={"low": min(low, found.low), "high": max(high, found.high)})
+
+
+def _mean(ends: list[float | None]) -> float:
+    known = [end for end in ends if end is not None]
+    return sum(known) / len(known) if known else 1.0
 
 
 def _measured(drawn: Floats, n: int, interval: Interval | None) -> Estimate:
