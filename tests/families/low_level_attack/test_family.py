@@ -268,6 +268,13 @@ def test_a_lacking_resource_is_refused_with_the_command_that_brings_it(
     code, blamed, detail = refused(parameters(**asked), info())
     assert (code, blamed) == ("resource-missing", field)
     assert command in detail
+    # A worker that lacks what the preflight's had says so too.
+    (needs,) = {"typos": ["natural_typo"], "glyphs": ["visual"]}[field]
+    shard = Shard(f"attack_{needs}", 0, 21)
+    context = TextContext(SINGLE, sample(SINGLE), ScoringService(model(SINGLE), max_bytes=10**6), shard)
+    with pytest.raises(PreflightError) as raised:
+        FAMILY.run(parameters(**asked), shard, context)
+    assert raised.value.problem.field == field
     # Attackers that need none of it run all the same.
     FAMILY.preflight(info(), DataInfo(50, 2, 0.9), parameters(**(asked | {"attackers": ["truncate"]})))
 

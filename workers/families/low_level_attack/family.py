@@ -1,9 +1,9 @@
 """The family as the runtime sees it: which stages, one shard of each, and the result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from app.contracts.estimates import Result
-from app.contracts.families.low_level_attack import NOT_OF_TOKENS, LowLevelAttackParams
+from app.contracts.families.low_level_attack import COMBINED, NOT_OF_TOKENS, LowLevelAttackParams
 from app.contracts.targets import SINGLE_LABEL_TEXTS, TAGGING
 from app.core.low_level.lexicons import Lexicons
 from workers.errors import PreflightError
@@ -47,14 +47,7 @@ class LowLevelAttack:
                     "which does",
                     field=f"attackers/{position}",
                 )
-        lacking = Lexicons(Library.of().folder).lacking(params, params.runs(target.task))
-        if lacking is not None:
-            raise PreflightError(
-                "resource-missing",
-                f"{lacking.resource} is not installed",
-                f"{lacking.why}: {lacking.command}",
-                field=lacking.field,
-            )
+        _lexicons(params, params.runs(target.task))
 
     def next_stage(self, params: LowLevelAttackParams, done: Mapping[str, Records]) -> Stage | None:
         """Return the stage of the texts as they are, then one for each attacker."""
@@ -66,11 +59,16 @@ class LowLevelAttack:
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: LowLevelAttackParams, shard: Shard, context: RunContext) -> Records:
-        """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
+        """Run one shard; an example's row depends on that example alone, so any cut gives the same rows.
+
+        Raises:
+            PreflightError: This worker lacks a resource that the one of the preflight had.
+        """
         if shard.stage == CLEAN:
             return _ask_clean(context)
-        attack = Attack(params, shard.stage.removeprefix(ATTACK), context, Lexicons(Library.of().folder))
-        return attack.run()
+        attacker = shard.stage.removeprefix(ATTACK)
+        attackers = params.runs(context.task) if attacker == COMBINED else (attacker,)
+        return Attack(params, attacker, context, _lexicons(params, attackers)).run()
 
     def reduce(
         self,
@@ -86,6 +84,20 @@ class LowLevelAttack:
     def figures(self, params: LowLevelAttackParams, result: Result) -> Mapping[str, str]:
         """Draw the result: SVG text by name."""
         return draw(params, result)
+
+
+def _lexicons(params: LowLevelAttackParams, attackers: Sequence[str]) -> Lexicons:
+    """Return the tables of this worker, unless one is not there that an attacker looks things up in."""
+    lexicons = Lexicons(Library.of().folder)
+    lacking = lexicons.lacking(params, attackers)
+    if lacking is None:
+        return lexicons
+    raise PreflightError(
+        "resource-missing",
+        f"{lacking.resource} is not installed",
+        f"{lacking.why}: {lacking.command}",
+        field=lacking.field,
+    )
 
 
 def _ask_clean(context: RunContext) -> Records:
