@@ -184,8 +184,6 @@ def test_words_that_moved_are_found_though_the_spaces_stayed() -> None:
 
 
 def test_words_run_together_are_never_told_as_replaced() -> None:
-    before = (
-        "we've seen the hippie-turned-yuppie plot before , but there's an enthusiastic charm in <i ? fire that"
-    )
+    before = "we've seen the hippie-turned-yuppie plot before , but there's an enthusiastic charm in <i ? fire that"
     after = "we'veseen thehippie-turned-yuppie plotbefore, but there's anenthusiasticcharm in<i?fire that"
     assert {text for _, letters in changed(word_diff(before, after)) for text in letters} == {" "}
