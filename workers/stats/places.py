@@ -26,14 +26,19 @@ def places(values: Floats) -> Floats:
 def place_interval(drawn: Floats, *, alpha: float = 0.05) -> Interval | None:
     """Return the percentile interval of a place (1 + resamples,), row 0 the sample's, widened to hold it.
 
-    Approximate: places move in steps, and resampling parts what truly ties, so the interval of two equals covers both
-    places more often than 1 - alpha asks for.
+    Guarantee: its ends are places that occurred, and at least 1 - alpha of the resamples lie between them. Approximate
+    for what is resampled: places move in steps, and resampling parts what truly ties, so the interval of two equals
+    covers both places more often than 1 - alpha asks for.
 
     Returns:
         None where the place is undefined, or is in half the resamples.
+
+    >>> place_interval(np.array([1.0, 1.0, 1.0, 1.0, 3.0]))
+    (1.0, 3.0)
     """
     value, defined = float(drawn[0]), drawn[1:][np.isfinite(drawn[1:])]
     if not np.isfinite(value) or len(defined) * 2 < len(drawn) - 1 or not len(defined):
         return None
-    low, high = np.quantile(defined, [alpha / 2, 1 - alpha / 2])
+    # Outward: nobody can come in at place 3.5125.
+    low, high = np.quantile(defined, alpha / 2, method="lower"), np.quantile(defined, 1 - alpha / 2, method="higher")
     return min(float(low), value), max(float(high), value)
