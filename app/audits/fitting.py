@@ -1,12 +1,14 @@
 """Whether model, data and checks fit together, as far as rows can tell; workers look at the rest."""
 
+from collections.abc import Sequence
+
 from app.contracts.families import GRADIENT_FAMILIES, TASKS, CheckParams
 from app.contracts.families.defence_costs import is_module
 from app.contracts.families.defence_params import Rmc, ShippedDefence
 from app.contracts.families.low_level_attack import NOT_OF_TOKENS, LowLevelAttackParams
 from app.contracts.families.transductive_attack import TransductiveAttackParams
 from app.contracts.targets import IMAGES, MULTI_LABEL, TAGGING
-from app.core.class_names import moved
+from app.core.class_names import are_generic, are_strangers, moved
 from app.core.tables import DatasetRow, ModelRow
 from app.web.problems import InvalidRequestError
 
@@ -21,6 +23,8 @@ class TaskMismatchError(InvalidRequestError):
 def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     """Refuse a dataset for another task, with labels the model has not, or with images of another shape.
 
+    Labels of texts with several, and tags, are compared by name where both sides have names.
+
     Raises:
         TaskMismatchError: Pointing at ``/dataset``.
     """
@@ -30,7 +34,7 @@ def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     if model.task == IMAGES:
         _check_shape(model, dataset, "/dataset")
     if model.task in (MULTI_LABEL, TAGGING):
-        _check_order(model, dataset, "/dataset")
+        _check_names(model, dataset, "/dataset")
 
 
 def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, samples: int, pointer: str) -> None:
@@ -182,14 +186,27 @@ def _check_labels(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
         )
 
 
-def _check_order(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
+def _check_names(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
     labels = model.manifest.get("labels") or (model.facts or {}).get("labels") or []
-    for number, name, other in moved(dataset.facts.get("labels") or [], labels):
+    names = dataset.facts.get("labels") or []
+    if are_strangers(names, labels) and not are_generic(labels) and not are_generic(names):
+        raise TaskMismatchError(
+            f"No label of the dataset ({_some(names)}) is one of the model's ({_some(labels)}): every score would be "
+            "held against another label. Name a dataset with the model's labels; or, where they are other names of "
+            "the same, upload the model with `labels` of its manifest as the dataset has them, in the order of its "
+            "scores.",
+            pointer=pointer,
+        )
+    for number, name, other in moved(names, labels):
         raise TaskMismatchError(
             f"Label {number} is {name!r} in the dataset, but in the model {name!r} is {other}: every score would be "
             "wrong. Give `labels` of the dataset's manifest in the model's order.",
             pointer=pointer,
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
 def _check_shape(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:

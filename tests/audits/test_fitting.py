@@ -44,7 +44,7 @@ def test_names_in_another_order_are_refused_at_once(
     task: str, stated: list[str] | None, measured: list[str] | None
 ) -> None:
     model = _model(task, stated, {"labels": measured, "classes": 3} if measured else None)
-    for fitting in (NAMES, ["adj ", "Noun", "VERB"], ["one", "two", "three"], NAMES[:2], None):
+    for fitting in (NAMES, ["adj ", "Noun", "VERB"], ["adj", "two", "three"], ["0", "1", "2"], NAMES[:2], None):
         check_data(model, _data(task, fitting))
     with pytest.raises(TaskMismatchError, match="'NOUN' is 1") as caught:
         check_data(model, _data(task, ["NOUN", "VERB", "ADJ"]))
@@ -53,6 +53,39 @@ def test_names_in_another_order_are_refused_at_once(
 
 def test_a_model_nobody_has_named_the_labels_of_is_left_to_the_worker() -> None:
     check_data(_model(TAGS), _data(TAGS, ["NOUN", "VERB", "ADJ"]))
+
+
+@pytest.mark.parametrize("task", [TAGS, MULTI])
+@pytest.mark.parametrize(
+    ("stated", "measured"), [(NAMES, None), (None, NAMES), (NAMES, ["0", "1", "2"])], ids=["said", "seen", "both"]
+)
+def test_labels_that_have_no_name_in_common_are_refused_at_once(
+    task: str, stated: list[str] | None, measured: list[str] | None
+) -> None:
+    model = _model(task, stated, {"labels": measured, "classes": 3} if measured else None)
+    with pytest.raises(TaskMismatchError, match="'joy', 'fear', 'awe'") as caught:
+        check_data(model, _data(task, ["joy", "fear", "awe"]))
+    assert "'ADJ', 'NOUN', 'VERB'" in caught.value.detail
+    assert "in the order of its scores" in caught.value.detail
+    assert _pointer(caught.value) == "/dataset"
+
+
+def test_of_many_names_three_are_told() -> None:
+    with pytest.raises(TaskMismatchError, match=r"\('a', 'b', 'c' and 2 more\)"):
+        check_data(_model(MULTI, NAMES), _data(MULTI, list("abcde")))
+
+
+@pytest.mark.parametrize(
+    "generic", [["LABEL_0", "LABEL_1", "LABEL_2"], ["0", "1", "2"], ["class 0", "Class 1", "class-2"]], ids=str
+)
+def test_names_that_only_count_say_nothing_of_other_names(generic: list[str]) -> None:
+    for task in (TAGS, MULTI):
+        check_data(_model(task, generic), _data(task, NAMES))
+        check_data(_model(task, NAMES), _data(task, generic))
+
+
+def test_one_label_per_text_is_left_to_the_worker_whatever_its_names() -> None:
+    check_data(_model(SINGLE, NAMES), _data(SINGLE, ["joy", "fear", "awe"]))
 
 
 @pytest.mark.parametrize("task", [TAGS, MULTI])
