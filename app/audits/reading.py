@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits import repository
-from app.audits.repository import AnyRow, AuditParts, StageWork
+from app.audits.repository import AnyRow, AuditParts, RunningShard, StageWork
 from app.contracts.families import STAGE_SHARES
 from app.contracts.families.costs import StageShares
 from app.contracts.meters import meters_of
@@ -18,8 +18,15 @@ from app.gates.repository import find_own_judgement
 from app.web.problems import NotFoundError
 
 
-def read_audit(session: Session, project_id: str, audit_id: str) -> dict[str, Any]:
+def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: float | None = None) -> dict[str, Any]:
     """Return an audit as JSON.
+
+    Args:
+        session: An open transaction.
+        project_id: Whose it is.
+        audit_id: Which.
+        lease_s: Seconds a worker holds a shard after each sign of life, so that the time since the last one is left
+            out of the speed; None: it counts.
 
     Raises:
         NotFoundError: The project has none of that id.
@@ -29,7 +36,7 @@ def read_audit(session: Session, project_id: str, audit_id: str) -> dict[str, An
         raise not_found(audit_id)
     # Only a gate writes a verdict, and with it the judgement.
     own = find_own_judgement(session, audit_id) if parts.audit.verdict is not None else None
-    return render_audit(parts, None if own is None else own.judgement, now=datetime.now(UTC))
+    return render_audit(parts, None if own is None else own.judgement, now=datetime.now(UTC), lease_s=lease_s)
 
 
 def not_found(audit_id: str) -> NotFoundError:
@@ -54,12 +61,14 @@ def render_summary(audit: AnyRow) -> dict[str, Any]:
     }
 
 
-def render_audit(parts: AuditParts, judgement: dict[str, Any] | None, *, now: datetime) -> dict[str, Any]:
+def render_audit(
+    parts: AuditParts, judgement: dict[str, Any] | None, *, now: datetime, lease_s: float | None = None
+) -> dict[str, Any]:
     """Return an audit with its checks, and what its own policy makes of it."""
     audit = parts.audit
     return {
         **render_summary(audit),
-        "checks": [_check(check, parts, now) for check in parts.checks],
+        "checks": [_check(check, parts, now, lease_s) for check in parts.checks],
         "judgement": judgement,
         "spec": audit.spec,
         "spec_digest": audit.spec_digest,
@@ -68,7 +77,7 @@ def render_audit(parts: AuditParts, judgement: dict[str, Any] | None, *, now: da
     }
 
 
-def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
+def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | None) -> dict[str, Any]:
     work = parts.work.get(check.id, StageWork())
     shares = STAGE_SHARES[check.kind](check.params, check.stage) if check.kind in STAGE_SHARES and check.stage else None
     return {
@@ -80,7 +89,9 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime) -> dict[str, Any]:
             "stage": check.stage,
             "done": work.done,
             "total": work.total,
-            "remaining_s": remaining_s(check.state, check.stage, check.estimated_s, work, shares, now=now),
+            "remaining_s": remaining_s(
+                check.state, check.stage, check.estimated_s, work, shares, now=now, lease_s=lease_s
+            ),
         },
         "meters": None if (meters := meters_of(parts.asked.get(check.id))) is None else meters.model_dump(),
         "stages": parts.stages.get(check.id, []),
@@ -98,19 +109,22 @@ def remaining_s(
     shares: StageShares | None = None,
     *,
     now: datetime,
+    lease_s: float | None = None,
 ) -> float | None:
     """Return the seconds a check will still take; 0 when it has ended, None when nothing is known.
 
     What was estimated at submission, less what earlier stages took, counts for the share of the stage that is not done,
     the speed seen so far for the share that is. The preflight says nothing about the speed of the attack. Where the
-    family knows how the work is shared among its stages, the speed of all so far counts for all that are left.
+    family knows how the work is shared among its stages, the speed of all so far counts for all that are left. Examples
+    done are known as of a worker's last sign of life, and so is the time they took: a worker that was killed does not
+    slow the pace.
     """
     if state in TERMINAL:
         return 0.0
     if estimated_s is not None:
         estimated_s = max(estimated_s - work.earlier_s, 0.0)
     at_once = max(len(work.running), 1)
-    spent = work.seconds + sum(max((now - began).total_seconds(), 0.0) for began in work.running)
+    spent = work.seconds + sum(_worked_s(shard, now, lease_s) for shard in work.running)
     if shares is not None and work.total and (passed := shares.before + shares.here * work.worked / work.total):
         left = shares.here * (1 - work.done / work.total) + shares.after
         return round(left * (work.earlier_s + spent) / passed / at_once, 1)
@@ -122,6 +136,13 @@ def remaining_s(
     by_estimate = max(estimated_s - spent, 0.0)
     share = work.done / work.total
     return round(share * by_speed + (1 - share) * by_estimate, 1)
+
+
+def _worked_s(shard: RunningShard, now: datetime, lease_s: float | None) -> float:
+    seen_at = now.timestamp()
+    if lease_s is not None and shard.lease_until is not None:
+        seen_at = min(seen_at, shard.lease_until - lease_s)
+    return max(seen_at - shard.began.timestamp(), 0.0)
 
 
 def moment(value: datetime | None) -> str | None:

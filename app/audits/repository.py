@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import BindParameter, Row, bindparam, func, select
 from sqlalchemy.orm import Session
@@ -44,6 +44,18 @@ _CHECK = (
 )
 
 
+class RunningShard(NamedTuple):
+    """A shard somebody works on.
+
+    Attributes:
+        began: When.
+        lease_until: Until when its worker holds it, in seconds since the epoch; prolonged by each sign of life.
+    """
+
+    began: datetime
+    lease_until: float | None = None
+
+
 @dataclass
 class StageWork:
     """How far a stage is: sums over its shards.
@@ -53,7 +65,7 @@ class StageWork:
         total: Examples in all.
         worked: Examples behind ``seconds``.
         seconds: Time of the shards that ended.
-        running: When each running shard began.
+        running: The shards somebody works on.
         earlier_s: Time of the shards of stages before, the preflight's left out: no estimate counts it.
     """
 
@@ -61,7 +73,7 @@ class StageWork:
     total: int = 0
     worked: int = 0
     seconds: float = 0.0
-    running: list[datetime] = field(default_factory=list)
+    running: list[RunningShard] = field(default_factory=list)
     earlier_s: float = 0.0
 
 
@@ -110,7 +122,7 @@ _SUM_ASKED = (
     .group_by(ShardRow.check_id)
 )
 _FIND_RUNNING = (
-    select(ShardRow.check_id, ShardRow.started_at)
+    select(ShardRow.check_id, ShardRow.started_at, ShardRow.lease_until)
     .join(CheckRow, CheckRow.id == ShardRow.check_id)
     .where(CheckRow.audit_id == _OF_AUDIT, ShardRow.state == RunState.RUNNING)
 )
@@ -160,9 +172,9 @@ def _work(session: Session, of_audit: dict[str, str]) -> dict[str, StageWork]:
             stage.worked += int(row.done)
             is_running = True
     if is_running:
-        for check_id, started_at in session.execute(_FIND_RUNNING, of_audit):
+        for check_id, started_at, lease_until in session.execute(_FIND_RUNNING, of_audit):
             if started_at is not None and check_id in work:
-                work[check_id].running.append(started_at)
+                work[check_id].running.append(RunningShard(started_at, lease_until))
     return work
 
 

@@ -116,7 +116,8 @@ def read_one_audit(audit_id: AuditId, principal: Reader, services: Service) -> R
     An audit with a policy is over for good when it has ended and its `verdict` is not null.
     """
     with services.database.read() as session:
-        return JSONResponse(read_audit(session, principal.project_id, audit_id))
+        lease_s = services.settings.lease_s
+        return JSONResponse(read_audit(session, principal.project_id, audit_id, lease_s=lease_s))
 
 
 @router.post(

@@ -123,7 +123,7 @@ def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Se
 def show_progress(audit_id: AuditId, viewer: Reader, services: Service) -> Response:
     """Return the part of an audit's page that changes while it runs."""
     with services.database.read() as session:
-        progress = service.progress_of(session, viewer.project_id, audit_id)
+        progress = service.progress_of(session, viewer.project_id, audit_id, lease_s=services.settings.lease_s)
     return fragment("progress.html", progress=progress)
 
 

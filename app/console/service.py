@@ -106,13 +106,13 @@ def listed(
     ]
 
 
-def progress_of(session: Session, project_id: str, audit_id: str) -> Progress:
-    """Return how far an audit is.
+def progress_of(session: Session, project_id: str, audit_id: str, *, lease_s: float | None = None) -> Progress:
+    """Return how far an audit is; ``lease_s`` as in :func:`read_audit`.
 
     Raises:
         NotFoundError: The project has none of that id.
     """
-    audit = AuditRead.model_validate(read_audit(session, project_id, audit_id))
+    audit = AuditRead.model_validate(read_audit(session, project_id, audit_id, lease_s=lease_s))
     has_ended = audit.state in TERMINAL
     # One that was submitted with a policy gets its verdict a moment after it has ended.
     is_over = has_ended and (audit.verdict is not None or not _has_policy(session, project_id, audit_id))
@@ -157,7 +157,7 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         NotFoundError: The project has none of that id.
     """
     with services.database.read() as session:
-        progress = progress_of(session, project_id, audit_id)
+        progress = progress_of(session, project_id, audit_id, lease_s=services.settings.lease_s)
         found = gates.find_audit(session, project_id, audit_id)
         assert found is not None  # noqa: S101 - read in the same transaction as the audit
         audit = progress.audit

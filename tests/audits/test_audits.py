@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.audits.reading import remaining_s
-from app.audits.repository import StageWork
+from app.audits.repository import RunningShard, StageWork
 from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
 from app.contracts.families.costs import StageShares
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
@@ -16,7 +16,7 @@ from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
 from app.core import lifecycle
 from app.core.cost import OVERHEAD_S
-from app.core.tables import AuditRow, CheckRow, IdempotencyRow, ModelRow
+from app.core.tables import AuditRow, CheckRow, IdempotencyRow, ModelRow, ShardRow
 from app.core.tables.base import utc_now
 from app.core.transitions import move
 from app.web.services import Services
@@ -205,7 +205,7 @@ def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
     assert left("running", "preflight", 10.0, half) == 10.0
     assert left("running", "attack", None, half) == 20.0
     assert left("running", "attack", 30.0, half) == pytest.approx(0.5 * 20 + 0.5 * 10)
-    two = StageWork(done=50, total=100, worked=50, seconds=0.0, running=[now - timedelta(seconds=10)] * 2)
+    two = StageWork(done=50, total=100, worked=50, seconds=0.0, running=[RunningShard(now - timedelta(seconds=10))] * 2)
     assert left("running", "attack", None, two) == 10.0
     later = StageWork(done=0, total=100, earlier_s=12.0)
     assert left("running", "growth", 30.0, later) == 18.0
@@ -221,9 +221,52 @@ def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() ->
     # 4 of 7.5 passes an example took 40 s and half of a stage of 3 the 15 s after it.
     assert left(4, StageWork(done=50, total=100, worked=50, seconds=15.0, earlier_s=40.0)) == 75.0
     assert left(4, StageWork(done=0, total=100, earlier_s=40.0)) == 90.0
-    two = StageWork(done=0, total=100, earlier_s=40.0, running=[now, now])
+    two = StageWork(done=0, total=100, earlier_s=40.0, running=[RunningShard(now)] * 2)
     assert left(4, two) == 45.0
     assert left(0, StageWork(done=0, total=100)) == 30.0
+
+
+def test_the_time_since_the_last_sign_of_life_does_not_slow_the_pace() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    # Half was done within 10 s, and then nobody was heard of for 40 s of a lease of 60.
+    lost = RunningShard(now - timedelta(seconds=50), (now + timedelta(seconds=20)).timestamp())
+    # Heard of this moment.
+    busy = RunningShard(now - timedelta(seconds=50), (now + timedelta(seconds=60)).timestamp())
+    # Claimed by another clock, and not heard of since.
+    fresh = RunningShard(now, (now + timedelta(seconds=55)).timestamp())
+
+    def left(shard: RunningShard, shares: StageShares | None = None, lease_s: float | None = 60.0) -> float | None:
+        work = StageWork(done=20, total=40, worked=20, running=[shard])
+        return remaining_s(
+            "running", "attack", 30.0 if shard == fresh else None, work, shares, now=now, lease_s=lease_s
+        )
+
+    assert left(lost) == 10.0
+    assert left(lost, StageShares(0, 1, 0)) == 10.0
+    assert left(lost, lease_s=None) == left(busy) == 50.0
+    assert left(fresh) == 30.0
+
+
+def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    open_stage(services, first_check(services, audit), "attack", [(0, 20)])
+    with services.database.write() as session:
+        claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+        assert claimed is not None
+        assert lifecycle.report_progress(session, *claimed, 10, lease_s=60)
+        # It began 50 s ago, told of 10 examples 40 s ago, and was killed.
+        session.execute(
+            update(ShardRow).values(
+                started_at=utc_now() - timedelta(seconds=50), lease_until=ShardRow.lease_until - 40.0
+            )
+        )
+        session.execute(update(CheckRow).values(estimated_s=None))
+    told = client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]
+    assert told["done"] == 10
+    assert told["remaining_s"] == pytest.approx(10.0, abs=2.0)
 
 
 def test_what_earlier_stages_took_is_taken_off_the_estimate(
