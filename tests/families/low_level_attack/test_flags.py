@@ -173,6 +173,14 @@ def test_ranks_that_may_be_any_are_told() -> None:
     assert "ranks_unclear" not in flags(params, marked(params, RIGHT, truncate=["-" * 40], visual=[RIGHT]))
 
 
+def test_those_that_may_do_most_harm_are_named_and_others_are_not() -> None:
+    params = parameters(attackers=["truncate", "visual", "intrude"], levels=[0.5])
+    done = marked(params, RIGHT, truncate=[HALF], visual=[HALF[::-1]], intrude=[RIGHT])
+    assert "the ranks of truncate, visual have intervals" in message(params, done, "ranks_unclear")
+    done = marked(params, RIGHT, truncate=[RIGHT], visual=[HALF[::-1]], intrude=[RIGHT])
+    assert "ranks_unclear" not in flags(params, done)
+
+
 def test_what_the_worst_of_several_draws_can_be_compared_with_is_told() -> None:
     params = parameters(**TWO, draws=7)
     assert "worst of 7 draws" in message(params, sampled(SINGLE, params, n=20), "worst_of_draws")

@@ -281,17 +281,24 @@ def classes_left_out(audit: Audit) -> list[Flag]:
 
 
 def ranks_unclear(audit: Audit, found: Mapping[str, Estimate]) -> list[Flag]:
-    """Note a ranking in which every place might be any other's."""
-    ranks = [found[metric_name("rank", attacker=attacker)] for attacker in audit.compared]
-    ends = [(rank.low, rank.high) for rank in ranks if rank.low is not None and rank.high is not None]
-    if len(ends) < 2 or max(low for low, _ in ends) > min(high for _, high in ends):
+    """Note a ranking whose first place might be another's as well."""
+    ends: dict[str, tuple[float, float, float]] = {}
+    for attacker in audit.compared:
+        rank = found[metric_name("rank", attacker=attacker)]
+        if rank.value is not None and rank.low is not None and rank.high is not None:
+            ends[attacker] = rank.value, rank.low, rank.high
+    order = sorted(ends, key=lambda attacker: ends[attacker][0])
+    first = [attacker for attacker in order if ends[attacker][1] <= ends[order[0]][2]]
+    if len(first) < 2:
         return []
+    whose = "all attackers" if len(first) == len(order) else listed(first)
     return [
         Flag(
             code="ranks_unclear",
             severity="info",
-            message=f"On {len(audit.common)} examples the intervals of all ranks overlap: which attacker does most "
-            "harm cannot be told. Do not read the order of the list as one; audit more examples to have it.",
+            message=f"On {len(audit.common)} examples the ranks of {whose} have intervals that overlap with that of "
+            "the first: which of them does most harm cannot be told. Do not read their order as one; audit more "
+            "examples to have it.",
         )
     ]
 
