@@ -203,14 +203,6 @@ def test_ranks_and_correlation_follow_from_the_scores(reduced) -> None:
         )
 
 
-def test_ends_of_ranks_are_places_there_are(reduced) -> None:
-    params, done, result = reduced
-    runs = params.runs(done["clean"].column("task")[0].as_py())
-    there = {half / 2 for half in range(2, 2 * len(runs) + 1)}
-    ranks = [result.estimates[f"rank[attacker={name}]"] for name in runs]
-    assert {end for rank in ranks for end in (rank.low, rank.high)} <= there
-
-
 def test_macro_auroc_agrees_with_sklearn_and_its_interval_with_a_bootstrap_by_hand() -> None:
     params = parameters(attackers=["visual"], levels=[0.8])
     done = sampled(LABELS, params, n=50)
