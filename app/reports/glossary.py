@@ -162,8 +162,8 @@ GLOSSARY: dict[str, str] = {
     "persistent nobody": "Somebody who knows nothing of the model and tries several random draws; the worst counts.",
     "flip rate": "Share of what the model decides (the class of a text, the tag of a token, a label) that it decides "
     "otherwise under noise, whether it was right or wrong before.",
-    "edit distance": "Letters to be put in, taken away or replaced to get from one text to the other (Levenshtein), "
-    "per letter of the text.",
+    "edit distance": "Characters to be put in, taken away or replaced to get from one text to the other (Levenshtein), "
+    "per character of the text. A tagged sentence is its tokens with one space between.",
     "rank of an attacker": "Its place in harm at the highest level, 1 for the most harmful. Intervals say which places "
     "it takes when other examples are drawn.",
     "chance level": "The score of guessing: one over the number of classes, the share of the most frequent tag, 0.5 "

@@ -8,7 +8,7 @@ examples than those beside them, and numbers that guarantee nothing beside some 
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.contracts.estimates import split_name
 from app.reports.numbers import radius
@@ -29,6 +29,7 @@ ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack", "radius": "rad
 """Qualifiers whose values become rows, with the words over their column."""
 SECTIONS: dict[tuple[str, ...], dict[str, str]] = {
     ("attack",): {"robust_accuracy": "After each attack of AutoAttack"},
+    ("level",): dict.fromkeys(("score", "ece", "mean_confidence"), "Without noise"),
     ("radius",): {
         **dict.fromkeys(("cce", "cbs", "ece"), "Examples certified at the radius"),
         **dict.fromkeys(("acce", "dece", "brier_ece"), "The same examples, to compare: no guarantees"),
@@ -67,8 +68,8 @@ VALUES: dict[str, dict[str, str]] = {
 """Names of values that mean something else under another qualifier, by qualifier."""
 FIRST = ("clean", "over", "under", "as_served")
 """Values that stand before all others, in this order."""
-SECONDARY = frozenset({("score_drop", "attacker"), ("tokens_changed", "attacker"), ("mean_confidence", "attacker")})
-"""Metrics, with a qualifier they have, whose tables follow from others or explain them: folded away."""
+SECONDARY = frozenset({("attacker", "level")})
+"""Qualifiers whose first one has a ranking above, which tells what matters most: their tables are folded away."""
 BESIDE_RANKS = ("score", "relative_score", "flip_rate", "ece", "characters_changed")
 """What stands beside the ranks of attackers, at the level they are ranked at."""
 MOST_COLUMNS = 4
@@ -194,15 +195,18 @@ def _tables(keys: tuple[str, ...], title: str, group: list[ReportEstimate]) -> l
     values = {key: list(dict.fromkeys(one[key] for one in told)) for key in keys}
     varying = [key for key in keys if len(values[key]) > 1] or list(keys[:1])
     fixed = ", ".join(_of(key, values[key][0]) for key in keys if key not in varying)
+    is_secondary = keys in SECONDARY and len(values[keys[0]]) > 1
     if len(varying) < 2:
-        return [_by_metric(varying[0] if varying else "", title, fixed, group)]
+        table = _by_metric(varying[0] if varying else "", title, fixed, group)
+        return [replace(table, is_secondary=is_secondary)]
     is_long = len(values[varying[0]]) <= MOST_COLUMNS < len(values[varying[1]])
     if len(varying) == 2 and (is_long or varying[1] == "radius"):
         varying.reverse()
     by_metric: dict[str, list[ReportEstimate]] = {}
     for estimate in group:
         by_metric.setdefault(split_name(estimate.name)[0], []).append(estimate)
-    return [_matrix(metric, varying, fixed, numbers) for metric, numbers in by_metric.items()]
+    tables = [_matrix(metric, varying, fixed, numbers) for metric, numbers in by_metric.items()]
+    return [replace(table, is_secondary=is_secondary) for table in tables]
 
 
 def _matrix(metric: str, keys: list[str], fixed: str, group: list[ReportEstimate]) -> EstimateTable:
@@ -227,7 +231,6 @@ def _matrix(metric: str, keys: list[str], fixed: str, group: list[ReportEstimate
         title=metric + (f" ({unit})" if unit not in ("", "1") else "") + (f", {fixed}" if fixed else ""),
         corner=" and ".join(down),
         columns=[_column(across, value) for value in columns],
-        is_secondary=(metric, keys[0]) in SECONDARY,
         descriptions=[group[0].description] if group[0].description else [],
         rows=rows,
         basis=_basis(group),

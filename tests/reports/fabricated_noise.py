@@ -42,6 +42,7 @@ def result(
     draws: int = 1,
     confidence: float = 0.88,
     spread: float = 0.03,
+    reach: float = 1.0,
     flags: Any = (),
     n: int = 400,
     errored: int = 0,
@@ -49,7 +50,7 @@ def result(
 ) -> dict[str, Any]:
     """Return a result in which the score falls to ``worst`` by level, and under the most harmful attacker to ``least``.
 
-    Attackers do harm in the order of ``ORDER``.
+    Attackers do harm in the order of ``ORDER``, each give or take ``reach`` places.
     """
     order = [one for one in ORDER if one in attackers] + [one for one in attackers if one not in ORDER]
     estimates: dict[str, Any] = {"score[level=0]": number(clean, 0.02, n, "clopper-pearson")}
@@ -76,7 +77,7 @@ def result(
             curves[attacker].append({"level": level, "score": top, "low": top - 0.03, "high": top + 0.03, "n": n})
     for attacker in attackers:
         rank = order.index(attacker) + 1.0
-        low, high = max(1.0, rank - 1), min(float(len(order)), rank + 1)
+        low, high = max(1.0, rank - reach), min(float(len(order)), rank + reach)
         estimates[f"rank[attacker={attacker}]"] = {**number(rank, 0, n), "low": low, "high": high}
     for level, kept in zip(levels, worst, strict=False):
         estimates[f"mean_relative_score[level={level:g}]"] = number(None if kept is None else 1 - level / 2, 0.02, n)

@@ -37,7 +37,7 @@ def findings(**how: Any) -> str:
 
 
 def test_a_score_that_falls_to_guessing_is_not_real() -> None:
-    answer = told()
+    answer = told(reach=0)
     assert answer.standing == "not_real"
     assert answer.headline == (
         "No: with 80% of the words attacked, each text by whichever attacker does it most harm, its accuracy is 6% "
@@ -120,14 +120,31 @@ def test_one_attacker_at_one_level_is_named_and_has_no_others() -> None:
     assert "lose by noise" not in said
 
 
+@pytest.mark.parametrize(
+    ("reach", "said"),
+    [
+        (0, "Visual does most harm: alone it leaves 46%."),
+        (0.5, "Visual and intrude do most harm (their order is not certain): alone they leave 46% to 54.8%."),
+        (1, "Visual, intrude and full shuffle do most harm (their order is not certain): alone they leave"),
+        (2.5, "Visual, intrude and 4 others do most harm (their order is not certain): alone they leave"),
+        (9, "Which attacker does most harm is not certain: alone they leave 46% to 84.1%."),
+    ],
+    ids=["alone", "two", "three", "many", "all"],
+)
+def test_whoever_may_do_most_harm_is_named(reach: float, said: str) -> None:
+    assert said in told(reach=reach).headline
+    two = told(attackers=["visual", "intrude"], reach=1).headline
+    assert "Visual and intrude do most harm (their order is not certain)" in two
+
+
 def test_attackers_that_tie_are_named_together() -> None:
     measured = fabricated_noise.result(**MIDDLE)
     for name in ("visual", "intrude"):
-        measured["estimates"][f"rank[attacker={name}]"]["value"] = 1.5
+        measured["estimates"][f"rank[attacker={name}]"] |= {"value": 1.5, "low": None, "high": None}
         measured["estimates"][f"score[attacker={name},level=0.8]"]["value"] = 0.7
     params = {"attackers": "all", "levels": [0.2, 0.5, 0.8]}
     answer = low_level_attack.answer(Result.model_validate(measured), params, 2)
-    assert "Intrude and visual do most harm: alone each leaves 70%." in answer.headline
+    assert "Intrude and visual do most harm (their order is not certain): alone each leaves 70%." in answer.headline
 
 
 @pytest.mark.parametrize(
@@ -311,17 +328,23 @@ def test_numbers_stand_in_the_order_of_harm(reports: Reports) -> None:
     for metric in ("score", "relative_score", "flip_rate", "ece", "characters_changed"):
         assert [row.heading for row in tables[metric].rows] == order
         assert tables[metric].columns == ["level 0.2", "level 0.5", "level 0.8"]
-        assert not tables[metric].is_secondary
-    assert {title for title, table in tables.items() if table.is_secondary} == {
-        "score_drop",
-        "tokens_changed",
-        "mean_confidence",
-    }
     levels = tables["Over all attackers, by level"]
-    assert levels.columns == ["level 0 (no noise)", "level 0.2", "level 0.5", "level 0.8"]
+    assert levels.columns == ["level 0.2", "level 0.5", "level 0.8"]
+    assert [row.heading for row in tables["Without noise"].rows] == ["score", "ece", "mean_confidence"]
+    assert None not in [cell for table in tables.values() for row in table.rows for cell in row.cells]
     assert {estimate.name for estimate in check.estimates} == {
         cell.name for table in tables.values() for row in table.rows for cell in row.cells if cell is not None
     }
+
+
+def test_what_stands_first_is_the_ranking_and_the_rest_is_folded_away(reports: Reports) -> None:
+    (check,) = reports.compose(stored(reports)).checks
+    shown = [table.title for table in arrange(check.estimates) if not table.is_secondary]
+    assert shown == ["Without noise", "Who does most harm, at level 0.8", "Over all attackers, by level", "Overall"]
+    (one,) = reports.compose(stored(reports, params={"levels": [0.5]})).checks
+    assert "By attacker: level 0.5" in [table.title for table in arrange(one.estimates) if table.is_secondary]
+    (alone,) = reports.compose(stored(reports, params={"attackers": ["visual"]})).checks
+    assert not any(table.is_secondary for table in arrange(alone.estimates))
 
 
 def test_every_number_of_the_page_is_one_the_family_describes(reports: Reports) -> None:
@@ -338,7 +361,7 @@ def test_the_page_holds_the_ranking_and_the_texts(reports: Reports) -> None:
     page = render_html(reports.compose(stored(reports)))
     assert "<h1>Is the robustness of minilm-reviews 1 real?</h1>" in page
     assert '<span class="number">1</span>\n <span class="interval">[1, 2]</span>' in page
-    assert "<summary>score_drop, tokens_changed, mean_confidence</summary>" in page
+    assert "<summary>More numbers: score, relative_score, score_drop, flip_rate, " in page
     assert "w<ins>%</ins>o<ins>%</ins>nderf<ins>%</ins>ul" in page
     elements = elements_of(page)
     assert elements.tags.count("caption") == elements.tags.count("table")

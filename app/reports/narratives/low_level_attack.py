@@ -16,6 +16,7 @@ from app.reports.narratives.noise import (
     attackers_of,
     chance_of,
     estimate_of,
+    first_of,
     kept,
     levels_of,
     score_name,
@@ -53,6 +54,9 @@ NOTHING_TO_LOSE = "score_at_chance"
 
 MOST_LEVELS = 4
 """Levels each of which is told in a sentence; of more, the lowest and the highest."""
+
+MOST_NAMED = 3
+"""Attackers named where it is open which of them does most harm; of more, the others are counted."""
 
 _FIGURES = {
     "curves": "Score against the level of noise, a panel for each attacker with the others in grey: from the score "
@@ -199,19 +203,26 @@ def _told(result: Result, clean: float, worst: Estimate, level: float) -> str:
         f"with {level:.0%} of the words attacked, {by}, its {score_name(result)} is {with_interval(worst, result)} "
         f"instead of {scored(clean, result)}."
     )
-    alone = value_of(result, "score", attacker=attackers[0], level=level)
-    if len(attackers) < 2 or alone is None:
-        return said
-    first = _first(result)
-    does = "does most harm: alone it leaves" if len(first) == 1 else "do most harm: alone each leaves"
-    return f"{said} {_sentence(enumerate_words(first))} {does} {scored(alone, result)}."
+    return f"{said} {_most_harm(result, level)}".rstrip() if len(attackers) > 1 else said
 
 
-def _first(result: Result) -> list[str]:
-    """Return the most harmful attacker, or those that tie with it, in words."""
-    attackers = attackers_of(result)
-    ranks = {one: value_of(result, "rank", attacker=one) for one in attackers}
-    return [words(one) for one in attackers if ranks[one] == ranks[attackers[0]]]
+def _most_harm(result: Result, level: float) -> str:
+    """Return who does most harm and what that leaves, or between whom it is open."""
+    first = first_of(result)
+    scores = [value_of(result, "score", attacker=one, level=level) for one in first]
+    left = sorted(score for score in scores if score is not None)
+    if len(left) < len(first):
+        return ""
+    if len(first) == 1:
+        return f"{_sentence(words(first[0]))} does most harm: alone it leaves {scored(left[0], result)}."
+    ends = [scored(left[0], result), scored(left[-1], result)]
+    leave = f"alone each leaves {ends[0]}" if ends[0] == ends[1] else f"alone they leave {ends[0]} to {ends[1]}"
+    if len(first) == len(attackers_of(result)) > 2:
+        return f"Which attacker does most harm is not certain: {leave}."
+    named = [words(one) for one in first]
+    if len(named) > MOST_NAMED:
+        named[MOST_NAMED - 1 :] = [f"{len(named) - MOST_NAMED + 1} others"]
+    return f"{_sentence(enumerate_words(named))} do most harm (their order is not certain): {leave}."
 
 
 def _unresolved(doubts: list[Flag], told: str) -> tuple[Standing, str]:

@@ -37,6 +37,21 @@ def attackers_of(result: Result) -> list[str]:
     return sorted(ranks, key=lambda attacker: ranks[attacker] or 0.0)
 
 
+def first_of(result: Result) -> list[str]:
+    """Return the attacker that does most harm in the sample, and all whose ranks' intervals overlap with that one's.
+
+    Ranks without intervals overlap where they tie.
+    """
+    ends: dict[str, tuple[float, float]] = {}
+    for attacker in attackers_of(result):
+        rank = estimate_of(result, "rank", attacker=attacker)
+        if rank is not None and rank.value is not None:
+            low, high = (rank.value if end is None else end for end in (rank.low, rank.high))
+            ends[attacker] = low, high
+    reach = next((high for _, high in ends.values()), 0.0)
+    return [attacker for attacker, (low, _) in ends.items() if low <= reach]
+
+
 def score_name(result: Result) -> str:
     """Return what the score is: accuracy, token accuracy or macro AUROC."""
     return str(result.series.get("score", "accuracy"))
