@@ -7,7 +7,15 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from app.contracts.base import Read, Real
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, shares
+from app.contracts.families.low_level_attack import (
+    ATTACKERS,
+    COMBINED,
+    NOT_OF_TOKENS,
+    Attacker,
+    Noise,
+    in_a_list,
+    shares,
+)
 from app.contracts.families.rules import all_different
 
 Noisemaker = Attacker | Literal["combined"]
@@ -70,8 +78,8 @@ class PerturbRequest(Noise):
         default=None,
         min_length=1,
         max_length=MOST_COPIES,
-        description="Sentences as lists of tokens, whose number stays, for taggers: a word has one form in all of "
-        "them, and `segment` is not among `all`.",
+        description="Sentences as lists of tokens, none of them empty, whose number stays, for taggers: a word has one "
+        "form in all of them, and `segment` is not among `all`.",
         examples=[[["The", "ship", "may", "leave", "."]]],
     )
     attackers: Literal["all"] | list[Noisemaker] = Field(
@@ -84,7 +92,7 @@ class PerturbRequest(Noise):
         default=[0.2, 0.5, 0.8],
         min_length=1,
         max_length=10,
-        description="Shares of the words that are attacked, above 0, at most 1.",
+        description="Shares of the words that are attacked, 0.000001 to 1.",
     )
     draws: int = Field(default=1, ge=1, le=100, description="Random draws of each text at each level.")
     seed: int = Field(
@@ -97,6 +105,37 @@ class PerturbRequest(Noise):
     first: int = Field(
         default=0, ge=0, le=2**53 - 1, description="Number of the first text; those after it are counted on."
     )
+
+    @field_validator("texts", mode="before")
+    @classmethod
+    def _texts_are_strings_or_pairs(cls, texts: object) -> object:
+        for position, text in enumerate(texts if isinstance(texts, list) else ()):
+            is_pair = isinstance(text, list) and len(text) == 2 and all(isinstance(part, str) for part in text)
+            if not isinstance(text, str) and not is_pair:
+                raise PydanticCustomError(
+                    "no_text",
+                    "a text is a string, or a list of two: premise and hypothesis",
+                    # `path` leads to the member at fault; see app.web.bodies.
+                    {"path": [position]},
+                )
+        return texts
+
+    @field_validator("sentences")
+    @classmethod
+    def _tokens_show(cls, sentences: list[list[str]] | None) -> list[list[str]] | None:
+        for position, tokens in enumerate(sentences or ()):
+            for place, token in enumerate(tokens):
+                # As in a dataset: there would be nothing to tag.
+                if not token or token.isspace():
+                    raise PydanticCustomError(
+                        "empty_token", "the token is empty: leave it out", {"path": [position, place]}
+                    )
+        return sentences
+
+    @field_validator("attackers", mode="before")
+    @classmethod
+    def _attackers_are_listed(cls, attackers: object) -> object:
+        return in_a_list(attackers)
 
     @field_validator("attackers", mode="after")
     @classmethod
@@ -111,8 +150,8 @@ class PerturbRequest(Noise):
 
     @field_validator("levels")
     @classmethod
-    def _levels_are_shares(cls, levels: list[float], info: ValidationInfo) -> list[float]:
-        return shares(levels, info)
+    def _levels_are_shares(cls, levels: list[float]) -> list[float]:
+        return shares(levels, at_zero="a text stays as it is there")
 
     @model_validator(mode="after")
     def _given_once(self) -> Self:
@@ -120,7 +159,6 @@ class PerturbRequest(Noise):
             raise ValueError("give texts or sentences: exactly one of the two")
         for position, name in enumerate(self.attackers if self.attackers != "all" and self.sentences else ()):
             if name in NOT_OF_TOKENS:
-                # `path` leads to the member at fault; see app.web.bodies.
                 raise PydanticCustomError(
                     "not_of_tokens",
                     "{name} joins words, which leaves no tag for each: it is not for sentences",

@@ -27,6 +27,8 @@ Parts = tuple[str, ...]
 PARTS: tuple[tuple[str, ...], ...] = (("premise", "hypothesis"), ("tokens",), ("text",))
 """The columns of texts a table may have, the most telling first."""
 
+_KINDS = {int: "an integer", bool: "true or false", float: "a number", list: "a list", dict: "an object"}
+
 NOTES = Cell._fields
 """Columns that tell how a row was perturbed."""
 
@@ -253,10 +255,13 @@ def _write_sentence(sentence: Sentence, row: int, sink: Sink, how: Rewriting) ->
 
 def _text(value: object, place: str) -> str:
     if not isinstance(value, str):
-        found = "missing" if value is None or value != value else f"a {type(value).__name__}"
-        raise ContentError(f"{place}: the text is {found}: a string is needed")
+        raise ContentError(f"{place}: the text is {_kind(value)}: a string is needed")
     check_characters(value, f"{place}: the text")
     return value
+
+
+def _kind(value: object) -> str:
+    return "missing" if value is None or value != value else _KINDS.get(type(value), f"a {type(value).__name__}")
 
 
 def _tokens(value: object, place: str) -> Parts:
@@ -264,7 +269,9 @@ def _tokens(value: object, place: str) -> Parts:
         raise ContentError(f"{place}: a list is needed, one string per token of the sentence")
     for position, token in enumerate(value):
         if not isinstance(token, str):
-            raise ContentError(f"{place}, item {position}: the token is a {type(token).__name__}: a string is needed")
+            raise ContentError(f"{place}, item {position}: the token is {_kind(token)}: a string is needed")
+        if not token or token.isspace():
+            raise ContentError(f"{place}, item {position}: the token is empty: leave it out")
         check_characters(token, f"{place}, item {position}: the token")
     return tuple(value)
 

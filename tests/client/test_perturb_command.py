@@ -262,7 +262,7 @@ def test_a_row_that_is_none_is_told_with_its_line_and_leaves_the_earlier_file(ru
         file.write('{"text": 4}\n')
     Path("noisy.jsonl").write_text("of an earlier run")
     done = run(rows, "--attacker", "visual", "-o", "noisy.jsonl", status=2)
-    assert "Line 4, column 'text': the text is a int" in done.stderr
+    assert "Line 4, column 'text': the text is an integer: a string is needed" in done.stderr
     assert Path("noisy.jsonl").read_text() == "of an earlier run"
     assert len(list(Path().iterdir())) == 2
 

@@ -114,6 +114,11 @@ def test_segment_is_not_among_all_for_sentences(post: Post) -> None:
     assert {one["attacker"] for one in post(sentences=[SENTENCE])} == set(ATTACKERS) - {"segment"}
 
 
+def test_a_token_may_hold_a_space(post: Post) -> None:
+    (item,) = post(sentences=[["New York", "sleeps"]], attackers=["truncate"], levels=[1])
+    assert len(item["perturbed"]) == item["tokens"] == 2
+
+
 def test_combined_draws_among_those_named_and_among_all_when_alone(post: Post) -> None:
     among = post(texts=[TEXT], attackers=["truncate", "disemvowel", "combined"], levels=[0.8])[2]["perturbed"]
     rng = random.Random(derive_seed(0, "low_level_attack", "combined 0.8 0", 0))
@@ -149,13 +154,21 @@ def test_another_kind_of_answer_is_refused(client: httpx.Client) -> None:
         ({}, "", "exactly one"),
         ({"texts": ["a"], "sentences": [["a"]]}, "", "exactly one"),
         ({"texts": []}, "/texts", "at least 1"),
-        ({"texts": [["a", "b", "c"]]}, "/texts/0", "at most 2"),
+        ({"texts": [["a", "b", "c"]]}, "/texts/0", "a list of two"),
+        ({"texts": ["a", 1]}, "/texts/1", "a text is a string"),
+        ({"texts": [["a", 1]]}, "/texts/0", "a list of two"),
         ({"sentences": [["a"], []]}, "/sentences/1", "at least 1"),
+        ({"sentences": [["a"], ["b", ""]]}, "/sentences/1/1", "the token is empty"),
+        ({"sentences": [["\u2003\t"]]}, "/sentences/0/0", "the token is empty"),
         ({"sentences": [["a"]], "attackers": ["visual", "segment"]}, "/attackers/1", "no tag for each"),
+        ({"texts": ["a"], "attackers": "visual"}, "/attackers", r'write \["visual"\]$'),
         ({"texts": ["a"], "attackers": []}, "/attackers", "at least|name one"),
         ({"texts": ["a"], "attackers": ["visual", "combined"]}, "/attackers", "alone"),
         ({"texts": ["a"], "attackers": ["visual", "visual"]}, "/attackers", "differ"),
-        ({"texts": ["a"], "levels": [0.0]}, "/levels", "above 0"),
+        ({"texts": ["a"], "levels": [0.0]}, "/levels", r"at least 0\.000001 .*, got 0: a text stays as it is"),
+        ({"texts": ["a"], "levels": [1e-9]}, "/levels", r"at least 0\.000001 and at most 1, got 1e-09$"),
+        ({"texts": ["a"], "levels": [1.0000001]}, "/levels", r"at most 1, got 1\.0000001$"),
+        ({"texts": ["a"], "levels": [0.2, 0.2000001]}, "/levels", "differ from each other in their first six digits"),
         ({"texts": ["a"], "levels": [0.5, 0.5]}, "/levels", "differ"),
         ({"texts": ["a"], "draws": 0}, "/draws", "greater than or equal to 1"),
         ({"texts": ["a"], "phi": 0}, "/phi", "greater than 0"),
@@ -166,7 +179,7 @@ def test_another_kind_of_answer_is_refused(client: httpx.Client) -> None:
 def test_what_does_not_fit_is_named(body: dict[str, Any], pointer: str, told: str) -> None:
     with pytest.raises(InvalidRequestError, match=told) as caught:
         parse_json(json.dumps(body), PerturbRequest)
-    assert pointer in [one.pointer for one in caught.value.errors or ()]
+    assert [one.pointer for one in caught.value.errors or ()] == [pointer]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Parameters and metrics of ``low_level_attack``: what spam and tired thumbs do to a text classifier."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, Self, get_args
 
@@ -41,6 +42,9 @@ REDUCING_S = 0.1
 """Seconds of bootstraps and figures for each attacker at each level, per thousand examples; more than of ten labels."""
 
 ASSUMED_WORDS = 25.0
+
+LEAST_LEVEL = 1e-6
+"""Least share of words: a thousandth of a word in a text of a thousand."""
 
 
 class Noise(Request):
@@ -87,17 +91,36 @@ class Noise(Request):
         return all(shipped.values()) if attacker == COMBINED else shipped.get(attacker, True)
 
 
-def shares(levels: list[float], info: ValidationInfo) -> list[float]:
+def shares(levels: list[float], *, at_zero: str) -> list[float]:
     """Return levels in rising order, each as names of metrics hold it: 0.1 + 0.2 is the level 0.3.
+
+    Args:
+        levels: As asked for.
+        at_zero: What to tell who asks for level 0.
 
     Raises:
         ValueError: One is no share of words, or stands twice.
     """
-    wrong = [level for level in levels if not 1e-6 <= level <= 1]
-    if wrong:
-        raise ValueError(f"levels must lie above 0 and be at most 1, got {wrong[0]:g}: what 0 gives is always told")
+    for level in levels:
+        if not LEAST_LEVEL <= level <= 1:
+            hint = f": {at_zero}" if level == 0 else ""
+            raise ValueError(f"levels must be at least {LEAST_LEVEL:f} and at most 1, got {level:.9g}{hint}")
     # Names of metrics, and seeds, hold six digits of a level: two that share them would be one level with two noises.
-    return sorted(all_different([float(f"{level:g}") for level in levels], info))
+    rounded = sorted(float(f"{level:g}") for level in levels)
+    if len(set(rounded)) != len(rounded):
+        raise ValueError("levels must differ from each other in their first six digits")
+    return rounded
+
+
+def in_a_list(attackers: object) -> object:
+    """Return what is asked for as ``attackers``, unless it is a name where a list of names is needed.
+
+    Raises:
+        ValueError: It is; the message has the list.
+    """
+    if isinstance(attackers, str) and attackers != "all":
+        raise ValueError(f"attackers must be `all` or a list of names: write {json.dumps([attackers])}")
+    return attackers
 
 
 class LowLevelAttackParams(Noise):
@@ -119,7 +142,7 @@ class LowLevelAttackParams(Noise):
         default=[0.2, 0.5, 0.8],
         min_length=1,
         max_length=10,
-        description="Shares of the words that are attacked, above 0, at most 1; the paper's low, mid and high by "
+        description="Shares of the words that are attacked, 0.000001 to 1; the paper's low, mid and high by "
         "default. Attackers are ranked at the highest.",
     )
     draws: int = Field(
@@ -132,6 +155,11 @@ class LowLevelAttackParams(Noise):
     )
     bins: int = Field(default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE.")
 
+    @field_validator("attackers", mode="before")
+    @classmethod
+    def _attackers_are_listed(cls, attackers: object) -> object:
+        return in_a_list(attackers)
+
     @field_validator("attackers", mode="after")
     @classmethod
     def _attackers_differ(
@@ -143,8 +171,8 @@ class LowLevelAttackParams(Noise):
 
     @field_validator("levels")
     @classmethod
-    def _levels_are_shares(cls, levels: list[float], info: ValidationInfo) -> list[float]:
-        return shares(levels, info)
+    def _levels_are_shares(cls, levels: list[float]) -> list[float]:
+        return shares(levels, at_zero="what 0 gives is always told")
 
     @model_validator(mode="after")
     def _combined_has_several(self) -> Self:
