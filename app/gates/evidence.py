@@ -1,4 +1,4 @@
-"""What an interval says about a bound: decided or not, how surely, and how many more examples would decide it.
+"""What an interval says about a bound: decided or not, and how surely.
 
 Intervals are stored at 95 %, so each end is wrong with probability 2.5 %: a metric exactly at its bound passes, or
 fails, no more often than that. Exact intervals of proportions and score intervals of paired ones hold this at any
@@ -21,12 +21,6 @@ from app.contracts.policies import Outcome
 ALPHA = 0.05
 """Of the stored intervals."""
 
-POWER = 0.8
-"""How often the further examples would decide, if the value stays."""
-
-MOST_EXAMPLES = 1e9
-"""Beyond that many further examples nobody is told a number."""
-
 UNSEEN = 1.5
 """Examples at the end of the metric's range that a bootstrap interval must leave room for."""
 
@@ -39,7 +33,7 @@ Range = tuple[float, float]
 _NORMAL = NormalDist()
 Z = _NORMAL.inv_cdf(1 - ALPHA / 2)
 # Far below any p that decides, far above what sums of a binomial's terms are off by.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -53,6 +47,7 @@ class Evidence:
         why: What a reader has to know about the interval; empty where there is nothing.
         span: Least and largest value an example can have, where the interval leaves room for examples not seen.
         examples: Examples it rests on, where that is fewer than ``n``.
+        discordant: Of paired proportions, examples on which the first alone has it, and the second alone.
     """
 
     judged: Estimate
@@ -61,6 +56,7 @@ class Evidence:
     why: str = ""
     span: Range | None = None
     examples: int | None = None
+    discordant: tuple[int, int] | None = None
 
     @property
     def interval(self) -> Range | None:
@@ -122,6 +118,21 @@ def widen(estimate: Estimate, span: Range | None, *, examples: int | None = None
         below = min(bottom, max(below * stretch + UNSEEN / n * bottom, missed * bottom))
         above = min(top, max(above * stretch + UNSEEN / n * top, missed * top))
     return estimate.model_copy(update={"low": value - below, "high": value + above})
+
+
+def within(estimate: Estimate, lowest: float | None, highest: float | None) -> Estimate:
+    """Return an estimate with no end of its interval beyond where the metric ends; None where it ends nowhere.
+
+    >>> rank = Estimate(value=2.0, low=0.7, high=3.3, n=60, method="bootstrap")
+    >>> ends(within(rank, 1.0, 3.0))
+    (1.0, 3.0)
+    """
+    found = ends(estimate)
+    if estimate.value is None or found is None:
+        return estimate
+    low = found[0] if lowest is None else min(max(found[0], lowest), estimate.value)
+    high = found[1] if highest is None else max(min(found[1], highest), estimate.value)
+    return estimate.model_copy(update={"low": low, "high": high})
 
 
 def unseen_share(n: int, *, alpha: float = ALPHA) -> float:
@@ -219,62 +230,7 @@ def correct(p_values: Sequence[float | None]) -> list[Adjusted | None]:
 
 def is_decided(p: float) -> bool:
     """Tell whether a p value is small enough."""
-    return p <= ALPHA * (1 + _ROUNDING)
-
-
-def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int | None:
-    """Return how many more examples would decide four times in five, if the value stays.
-
-    With d the distance to the bound, s the standard error the side towards it stands for, z at alpha / 2 and z' at 0.8:
-    n ((z + z') s / d)^2 examples in all, since intervals shrink with 1/sqrt(n). Of a proportion v that is held against
-    b exactly: the sample size of its test, ((z sqrt(b(1-b)) + z' sqrt(v(1-v))) / d)^2, continuity-corrected (Fleiss,
-    Levin and Paik 2003, ch. 2); of one that is 0 or 1, log(alpha / 2) over the log of what is left. What
-    :func:`widen` added shrinks with 1/n.
-
-    Args:
-        evidence: Undecided.
-        bound: What it is held against.
-        times: Hypotheses it shares its error rate with.
-
-    Returns:
-        None where the value is the bound, where examples do not help, and beyond a billion.
-    """
-    value, found = evidence.judged.value, evidence.interval
-    if value is None or found is None or evidence.is_fixed or abs(value - bound) < _ROUNDING:
-        return None
-    n, alpha = evidence.judged.n, ALPHA / times
-    if evidence.judged.method == "clopper-pearson":
-        wanted = _trials(value, bound, alpha)
-    else:
-        wanted = _scaled(evidence, found, bound, alpha)
-    if not math.isfinite(wanted) or wanted - n > MOST_EXAMPLES:
-        return None
-    return max(1, math.ceil(wanted) - n)
-
-
-def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> float:
-    value, n, stored = evidence.judged.value or 0.0, evidence.judged.n, ends(evidence.stored) or found
-    gap = abs(bound - value)
-    width = found[1] - value if bound > value else value - found[0]
-    own = stored[1] - value if bound > value else value - stored[0]
-    spread = own / Z * (_NORMAL.inv_cdf(1 - alpha / 2) + _NORMAL.inv_cdf(POWER))
-    added = max(0.0, width - own) * math.log(alpha / 2) / math.log(ALPHA / 2)
-    # With x = sqrt(n / n') the side is spread x + added x^2, which is to be the distance.
-    root = spread + math.sqrt(spread**2 + 4 * added * gap)
-    return n * (root / 2 / gap) ** 2
-
-
-def _trials(value: float, bound: float, alpha: float) -> float:
-    """Return the trials that decide a proportion at least four times in five, infinite where none do."""
-    if not 0 < bound < 1:
-        return math.inf
-    if value in (0, 1):
-        return math.log(alpha / 2) / (math.log1p(-bound) if value == 0 else math.log(bound))
-    gap = abs(bound - value)
-    spread = _NORMAL.inv_cdf(1 - alpha / 2) * math.sqrt(bound * (1 - bound))
-    spread += _NORMAL.inv_cdf(POWER) * math.sqrt(value * (1 - value))
-    trials = (spread / gap) ** 2
-    return trials / 4 * (1 + math.sqrt(1 + 2 / (trials * gap))) ** 2
+    return p <= ALPHA * (1 + ROUNDING)
 
 
 def _binomial_p(successes: int, trials: int, bound: float, side: Side) -> float:

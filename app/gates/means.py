@@ -1,7 +1,8 @@
 """Which records a metric is the mean of.
 
-``MEANS`` says it for every metric that is a plain mean over examples. Those that are not (calibration errors, rankings,
-gaps, rates among the examples one model got right) have no entry: of these two audits are compared by their intervals.
+``MEANS`` says it for every metric that is a mean over examples, or over the decisions about them. Those that are not
+(calibration errors, rankings, gaps, rates among the examples one model got right) have no entry: of these two audits
+are compared by their intervals.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from app.contracts.families.low_level_attack import LowLevelAttackParams
 from app.contracts.families.transductive_attack import game_of
-from app.contracts.targets import SINGLE_LABEL_TEXTS
+from app.contracts.targets import MULTI_LABEL, SINGLE_LABEL_TEXTS, TAGGING
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[Any]]
@@ -38,14 +39,23 @@ class Values:
     Attributes:
         example_ids: (n,) ascending.
         values: (n,).
+        decisions: (n,) how many decisions each value is the sum of, where the metric is the sum of the values over that
+            of these; None where it is their mean.
     """
 
     example_ids: NDArray[np.int64]
     values: Floats
+    decisions: Floats | None = None
 
     def on(self, example_ids: NDArray[np.int64]) -> Floats:
         """Return the values of some of its examples, ascending."""
         return self.values[np.searchsorted(self.example_ids, example_ids)]
+
+    def decided(self, example_ids: NDArray[np.int64]) -> Floats:
+        """Return the decisions about some of its examples, ascending; 1 each where the metric is a mean."""
+        if self.decisions is None:
+            return np.ones(len(example_ids))
+        return self.decisions[np.searchsorted(self.example_ids, example_ids)]
 
 
 @dataclass(frozen=True)
@@ -238,20 +248,48 @@ def _met(column: str) -> Mean:
     return _value("attack_{attacker}", f"{column}[level={{level}}]")
 
 
-def _of_one_class(mean: Mean) -> Mean:
-    """Return a mean where a text has one class: of tags and of several labels a score is none over examples."""
+def _task(records: Records) -> str | None:
+    """Return what a model met by noise does; None where nothing is recorded."""
+    clean = records.read("clean")
+    return None if clean is None or not clean.num_rows else str(clean["task"][0].as_py())
+
+
+def _of_tasks(*tasks: str, mean: Mean) -> Mean:
+    """Return a mean that there is for models of some tasks only."""
 
     def read(records: Records) -> Values | None:
-        clean = records.read("clean")
-        if clean is not None and not set(SINGLE_LABEL_TEXTS).issuperset(clean["task"].unique().to_pylist()):
+        if (task := _task(records)) is not None and task not in tasks:
             raise NoMeanError
         return mean(records)
 
     return read
 
 
+def _of_decisions(mean: Mean) -> Mean:
+    """Return the sum of what ``mean`` reads over that of the decisions, which of one class for each text is a mean."""
+
+    def read(records: Records) -> Values | None:
+        found, decisions = mean(records), _value("clean", "decisions")(records)
+        if found is None or decisions is None or _task(records) in SINGLE_LABEL_TEXTS:
+            return found
+        counted = _over([found, decisions], lambda columns: columns[1])
+        return counted and Values(counted.example_ids, found.on(counted.example_ids), counted.values)
+
+    return read
+
+
+def _of_right(mean: Mean) -> Mean:
+    """Return a share of right decisions; of several labels the score is an area, and no mean over anything."""
+    return _of_tasks(*SINGLE_LABEL_TEXTS, TAGGING, mean=_of_decisions(mean))
+
+
+def _of_sureness(mean: Mean) -> Mean:
+    """Return a mean over decisions where examples have equally many; under noise a token may lose its tag."""
+    return _of_tasks(*SINGLE_LABEL_TEXTS, MULTI_LABEL, mean=mean)
+
+
 def _dropped(records: Records) -> Values | None:
-    """Return who is right without noise less who is right under it."""
+    """Return what is right without noise less what is right under it."""
     each = [_value("clean", "correct")(records), _met("correct")(records)]
     return _over(each, lambda columns: columns[0] - columns[1])
 
@@ -261,14 +299,14 @@ def _persisted(records: Records) -> Values | None:
 
 
 def _withstood(records: Records) -> Values | None:
-    """Return who is right whichever attacker made the noise, in the worst of its draws.
+    """Return what is right whichever attacker made the noise, in the worst of its draws.
 
     An attacker that fewer than half of the examples were answered under is not among them.
     """
     params = LowLevelAttackParams.model_validate(records.params)
     clean = _value("clean", "correct")(records)
     found = []
-    for attacker in params.runs(SINGLE_LABEL_TEXTS[0]):
+    for attacker in params.runs(_task(records) or SINGLE_LABEL_TEXTS[0]):
         asked = replace(records, qualifiers={**records.qualifiers, "attacker": attacker})
         values = _met("correct")(asked) if params.draws == 1 else _persisted(asked)
         if clean is None or values is None:
@@ -332,14 +370,14 @@ MEANS: dict[str, dict[tuple[str, ...], Mean]] = {
         ("rejection_rate", "attack", "defence"): _game("{attack}", "rejected"),
     },
     "low_level_attack": {
-        ("score", "level"): _of_one_class(_value("clean", "correct")),
-        ("score", "attacker", "level"): _of_one_class(_met("correct")),
-        ("score_drop", "attacker", "level"): _of_one_class(_dropped),
-        ("worst_case_score", "level"): _of_one_class(_withstood),
-        ("persistent_score", "attacker", "level"): _of_one_class(_persisted),
-        ("flip_rate", "attacker", "level"): _of_one_class(_met("flipped")),
-        ("mean_confidence", "level"): _of_one_class(_value("clean", "mean_confidence")),
-        ("mean_confidence", "attacker", "level"): _of_one_class(_met("mean_confidence")),
+        ("score", "level"): _of_right(_value("clean", "correct")),
+        ("score", "attacker", "level"): _of_right(_met("correct")),
+        ("score_drop", "attacker", "level"): _of_right(_dropped),
+        ("worst_case_score", "level"): _of_right(_withstood),
+        ("persistent_score", "attacker", "level"): _of_right(_persisted),
+        ("flip_rate", "attacker", "level"): _of_decisions(_met("flipped")),
+        ("mean_confidence", "level"): _of_sureness(_value("clean", "mean_confidence")),
+        ("mean_confidence", "attacker", "level"): _of_sureness(_met("mean_confidence")),
         ("characters_changed", "attacker", "level"): _met("characters_changed"),
         ("tokens_changed", "attacker", "level"): _met("tokens_changed"),
     },

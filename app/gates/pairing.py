@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,23 @@ LEAST_SHARED = 0.5
 """Share of the smaller sample that two audits must have in common to be compared on that."""
 
 
+class Pairs(NamedTuple):
+    """A metric's values in two audits on the examples both have; the metric is their mean.
+
+    Attributes:
+        now: (n,) in an audit.
+        then: (n,) in the other.
+        weights: (n,) of the examples, with mean 1, where some were decided about more often than others: the values are
+            multiplied by them.
+    """
+
+    now: Floats
+    then: Floats
+    weights: Floats | None = None
+
+
 def is_mean(metric: str) -> bool:
-    """Tell whether a metric is a plain mean over examples."""
+    """Tell whether a metric is a mean over examples, or over the decisions about them."""
     return _key(metric) in MEANS.get(named(metric).family, {})
 
 
@@ -58,10 +73,11 @@ class Pairing:
     read: Callable[[str, int, str], pa.Table | None]
     is_same_dataset: bool
 
-    def pair(
-        self, metric: str, now: tuple[str, MeasuredCheck], then: tuple[str, MeasuredCheck]
-    ) -> tuple[Floats, Floats] | str:
-        """Return a metric's values (n,) in two audits on the examples both have, or why they cannot be paired.
+    def pair(self, metric: str, now: tuple[str, MeasuredCheck], then: tuple[str, MeasuredCheck]) -> Pairs | str:
+        """Return a metric's values in two audits on the examples both have, or why they cannot be paired.
+
+        A share of decisions is a mean over examples where both audits decided as often about each: sum(c) / sum(d) is
+        the mean of c n / sum(d).
 
         Args:
             metric: Full name.
@@ -82,7 +98,15 @@ class Pairing:
         fewer = min(len(first.example_ids), len(second.example_ids))
         if len(common) < max(2, LEAST_SHARED * fewer):
             return f"the audits share {len(common)} examples only"
-        return first.on(common), second.on(common)
+        if first.decisions is None or second.decisions is None:
+            return Pairs(first.on(common), second.on(common))
+        decisions = first.decided(common)
+        if not np.array_equal(decisions, second.decided(common)):
+            return "the two models do not decide as often about each example"
+        if not decisions.any():
+            return "nothing is decided about the examples both audits have"
+        each = len(common) / decisions.sum()
+        return Pairs(first.on(common) * each, second.on(common) * each, decisions * each)
 
     def _values(self, metric: str, audit: str, check: MeasuredCheck) -> Values | None:
         return values_of(metric, check.params, lambda stage: self.read(audit, check.position, stage))

@@ -9,7 +9,7 @@ from typing import Any
 from app.contracts.estimates import Metric, Result
 from app.contracts.families import METRICS
 from app.contracts.policies import MetricName, parse_metric
-from app.contracts.reach import SIGNED, UNLIMITED
+from app.contracts.reach import SIGNED, UNLIMITED, Reach, reach_of
 from app.gates.evidence import Range
 from app.gates.measured import MeasuredCheck
 
@@ -48,6 +48,15 @@ def range_of(metric: str, check: MeasuredCheck) -> Range | None:
     if top is None:
         return None
     return (-top if asked.name in SIGNED else 0.0), top
+
+
+def limits_of(metric: str, check: MeasuredCheck) -> Reach:
+    """Return between which values a metric lies, whatever is drawn: a place is one of as many as there are places."""
+    reach = reach_of(described(metric))
+    if named(metric).name != "rank" or check.result is None:
+        return reach
+    ranks = [one for name, one in check.result.estimates.items() if name.startswith("rank[")]
+    return reach._replace(highest=float(sum(one.value is not None for one in ranks)))
 
 
 def examples_of(metric: str, check: MeasuredCheck) -> int | None:

@@ -18,22 +18,18 @@ from numpy.typing import NDArray
 from app.contracts.estimates import Estimate, Flag
 from app.contracts.states import RunState
 from app.gates.comparability import differences
-from app.gates.evidence import ALPHA, Evidence, Range, Z, ends, widen
+from app.gates.evidence import ALPHA, Evidence, Range, Z, ends, widen, within
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
-from app.gates.ranges import described, examples_of, is_fixed, named, range_of
+from app.gates.proportions import score_interval
+from app.gates.ranges import described, examples_of, is_fixed, limits_of, named, range_of
 
 Floats = NDArray[np.float64]
-
-CORRECTION = 1.0
-"""Discordant pairs by which a difference of proportions must be further off than the normal distribution asks."""
 
 RESAMPLES = 1000
 
 MOST_RESAMPLED = 10_000
 """Examples above which a mean is as good as normal, and its interval is made so."""
-
-_HALVINGS = 60
 
 _NO_BASELINE = (
     "there is no baseline to compare it with: an earlier audit of the model becomes one by `seatrial baselines promote "
@@ -104,13 +100,13 @@ def compare(
     if paired is not None:
         pairs = paired.pair(metric, (audit.audit, check), (baseline.audit, other))
         if not isinstance(pairs, str):
-            now, then = pairs
-            worse = then - now if is_higher_better else now - then
-            return Comparison(paired_difference(worse, metric, range_of(metric, check)), before, _flags(other))
+            worse = pairs.then - pairs.now if is_higher_better else pairs.now - pairs.then
+            evidence = paired_difference(worse, metric, range_of(metric, check), pairs.weights)
+            return Comparison(evidence, before, _flags(other))
         why = pairs
     doubts = [*_flags(other), _OTHER_DATA] if paired is not None and not paired.is_same_dataset else _flags(other)
     first, second = (
-        widen(one, range_of(metric, of), examples=examples_of(metric, of))
+        within(widen(one, range_of(metric, of), examples=examples_of(metric, of)), *limits_of(metric, of))
         for one, of in ((estimate, check), (before, other))
     )
     difference = mover(second, first) if is_higher_better else mover(first, second)
@@ -144,84 +140,67 @@ def _flags(check: MeasuredCheck) -> Sequence[Flag]:
     return () if check.result is None else check.result.flags
 
 
-def paired_difference(worse: Floats, metric: str, span: Range | None) -> Evidence:
+def paired_difference(worse: Floats, metric: str, span: Range | None, weights: Floats | None = None) -> Evidence:
     """Return the mean of the differences (n,) of two measurements of the same examples, with its interval.
 
-    Differences of -1, 0 and 1 are those of paired proportions and get :func:`score_interval`. Others get a
-    bias-corrected bootstrap interval (Efron 1981), seeded by the metric's name and widened as those of means are
-    (:func:`app.gates.evidence.widen`).
+    Differences of -1, 0 and 1 are those of paired proportions and get :func:`app.gates.proportions.score_interval`.
+    Others get a bias-corrected bootstrap interval (Efron 1981), seeded by the metric's name and widened as those of
+    means are (:func:`app.gates.evidence.widen`). Where examples weigh unequally, like sentences of few and of many
+    tags, one that was not seen is taken to weigh as that in which a decision drawn from all of them lies, the mean
+    square of the weights: that holds as long as the chance that an example differs grows no faster than its weight.
 
     Args:
-        worse: Differences, at least 2.
+        worse: Differences, at least 2; where examples have weights, multiplied by them.
         metric: Full name.
         span: Least and largest value of the metric for an example.
+        weights: (n,) with mean 1; None where all are alike.
     """
     value, n = float(worse.mean()), len(worse)
     told = f"compared example by example on the {n} both audits have"
-    if np.isin(worse, (-1, 0, 1)).all() and span == (0.0, 1.0):
-        low, high = score_interval(int((worse > 0).sum()), int((worse < 0).sum()), n)
+    is_weighted = weights is not None and bool((weights != 1).any())
+    if not is_weighted and np.isin(worse, (-1, 0, 1)).all() and span == (0.0, 1.0):
+        b, c = int((worse > 0).sum()), int((worse < 0).sum())
+        low, high = score_interval(b, c, n)
         judged = Estimate(value=value, low=low, high=high, n=n, method="paired")
-        return Evidence(judged, judged, why=told)
-    low, high = _bootstrap(worse, hashlib.sha256(metric.encode()).digest())
+        return Evidence(judged, judged, why=told, discordant=(b, c))
+    low, high = _bootstrap(worse, hashlib.sha256(metric.encode()).digest(), weights)
     drawn = Estimate(value=value, low=low, high=high, n=n, method="bootstrap")
-    widest = None if span is None else (span[0] - span[1], span[1] - span[0])
-    judged = widen(drawn, widest).model_copy(update={"method": "paired"})
+    if span is None:
+        judged, widest = widen(drawn, None), None
+    else:
+        reach = span[1] - span[0]
+        room = reach * (1.0 if weights is None else float(np.mean(weights**2)))
+        widest = (-room, room)
+        judged = within(widen(drawn, widest), -reach, reach)
+    judged = judged.model_copy(update={"method": "paired"})
     return Evidence(judged, drawn.model_copy(update={"method": "paired"}), why=told, span=widest)
 
 
-def score_interval(b: int, c: int, n: int) -> Range:
-    """Return a 95 % interval of a difference of paired proportions, (b - c) / n.
-
-    Tango's score interval (1998, eq. 4 to 7), McNemar's test inverted, with that test's continuity correction (Edwards
-    1948): each end is wrong with probability at most 2.5 %, also for few discordant pairs and for none. It is the
-    interval workers publish gaps with (:func:`workers.stats.paired.score_interval`), which says why that one.
-
-    Args:
-        b: Examples on which the first alone has it.
-        c: Examples on which the second alone has it.
-        n: Examples in all, at least 1.
-
-    >>> [round(end, 3) for end in score_interval(9, 1, 20)]
-    [0.046, 0.672]
-    """
-    return _end(b, c, n, -1), _end(b, c, n, 1)
-
-
-def _end(b: int, c: int, n: int, side: int) -> float:
-    """Return the end on one side: where the score statistic is as far as the level says, by bisection."""
-
-    def is_beyond(difference: float) -> bool:
-        first = (2 * n - b + c) * difference - b - c
-        second = -c * difference * (1 - difference)
-        # Of those that leave the difference as given, the likeliest rate of the second alone (eq. 5).
-        rate = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
-        spread = math.sqrt(max(n * (2 * rate + difference * (1 - difference)), 0.0))
-        return side * (n * difference - (b - c)) - CORRECTION > Z * spread
-
-    inside, outside = (b - c) / n, float(side)
-    if not is_beyond(outside):
-        return outside
-    for _ in range(_HALVINGS):
-        middle = (inside + outside) / 2
-        inside, outside = (inside, middle) if is_beyond(middle) else (middle, outside)
-    return outside
-
-
-def _bootstrap(values: Floats, seed: bytes) -> Range:
+def _bootstrap(values: Floats, seed: bytes, weights: Floats | None) -> Range:
+    """Return the interval of the mean of values (n,), or of their sum over that of their weights."""
     value, n = float(values.mean()), len(values)
     if n > MOST_RESAMPLED:
-        width = Z * float(values.std(ddof=1)) / math.sqrt(n)
+        apart = values if weights is None else values - value * weights
+        width = Z * float(apart.std(ddof=1)) / math.sqrt(n)
         return value - width, value + width
     rng = np.random.default_rng(int.from_bytes(seed[:8], "big"))
     rows = RESAMPLES if n <= MOST_RESAMPLED // 10 else RESAMPLES // 10
-    drawn = (values[rng.integers(0, n, (rows, n))] for _ in range(RESAMPLES // rows))
-    means = np.concatenate([one.mean(axis=1) for one in drawn])
+    drawn = (rng.integers(0, n, (rows, n)) for _ in range(RESAMPLES // rows))
+    means = np.concatenate([_mean(values[one], None if weights is None else weights[one]) for one in drawn])
     # Ties count half: a mean that many resamples repeat exactly has no bias to correct.
     share = (np.sum(means < value) + np.sum(means == value) / 2) / RESAMPLES
     shift = 2 * _NORMAL.inv_cdf(min(max(float(share), 1 / RESAMPLES), 1 - 1 / RESAMPLES))
     tails = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(tail)) for tail in (ALPHA / 2, 1 - ALPHA / 2)]
     low, high = np.quantile(means, tails)
     return min(float(low), value), max(float(high), value)
+
+
+def _mean(values: Floats, weights: Floats | None) -> Floats:
+    """Return the mean of each row, of what weighs anything; 0 where nothing does."""
+    if weights is None:
+        return np.asarray(values.mean(axis=1))
+    total = weights.sum(axis=1)
+    return np.asarray(values.sum(axis=1) / np.where(total > 0, total, 1.0))
 
 
 def mover(first: Estimate, second: Estimate) -> Estimate:

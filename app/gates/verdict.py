@@ -12,10 +12,11 @@ from app.contracts.estimates import Estimate, Flag
 from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from app.contracts.states import TERMINAL, RunState
 from app.gates import wording
-from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, further_examples, is_decided, p_of, widen
+from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, is_decided, p_of, widen, within
+from app.gates.further import further_examples
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
-from app.gates.ranges import examples_of, is_fixed, named, range_of
+from app.gates.ranges import examples_of, is_fixed, limits_of, named, range_of
 from app.gates.regression import Refusal, compare
 
 __all__ = ["Measured", "MeasuredCheck", "Pairing", "judge"]
@@ -145,7 +146,7 @@ def _weigh(
         return replace(finding, refusal=Refusal("errored", f"it is undefined on this sample: n = {estimate.n}"))
     if finding.rule.max_regression is None:
         span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)
-        widened = widen(estimate, span, examples=examples)
+        widened = within(widen(estimate, span, examples=examples), *limits_of(finding.metric, check))
         evidence = Evidence(widened, estimate, is_fixed=is_fixed(finding.metric))
         if estimate.method == "bootstrap":
             evidence = replace(evidence, span=span, examples=examples)

@@ -14,13 +14,13 @@ from app.gates.evidence import (
     Evidence,
     correct,
     decide,
-    further_examples,
     is_decided,
     p_of,
     p_value,
     unseen_share,
     widen,
 )
+from app.gates.further import further_examples
 from app.gates.ranges import examples_of, range_of
 from tests.gates.audits import MUS, SPAN, TEXT, check, gap, judged, mean, outcome, share
 from tests.gates.audits import audit as audited
@@ -228,6 +228,18 @@ def test_the_largest_radius_is_that_of_draws_that_all_agree() -> None:
     found = range_of("certified_calibration.average_certified_radius", check({}, params=params))
     assert found == (0.0, pytest.approx(0.25 * 3.81, abs=0.001))
     assert range_of("certified_calibration.average_certified_radius", check({})) is None
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(2.0, 1.0, 3.0), (1.0, 1.0, 1.5), (3.0, 2.5, 3.0)])
+def test_a_place_is_one_of_as_many_as_attackers_were_placed(value: float, low: float, high: float) -> None:
+    numbers = {"rank[attacker=visual]": mean(value, low, high, n=20), "rank[attacker=phonetic]": mean(2, 1, 3, n=20)}
+    numbers |= {"rank[attacker=segment]": mean(1.5, 1, 2, n=20)}
+    numbers["rank[attacker=truncate]"] = mean(0, None, None).model_copy(update={"value": None})
+    measured = audited(check(numbers, kind="low_level_attack"))
+    found = outcome(measured, {"metric": "low_level_attack.rank[attacker=visual]", "min": 2}).judged
+    assert 1 <= found.low <= low
+    assert high <= found.high <= 3
+    assert found.value == value
 
 
 def test_a_ranking_rests_on_the_smaller_of_its_samples() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from app.contracts.estimates import Estimate
 from app.gates.evidence import ALPHA, decide, ends, widen
-from app.gates.regression import mover, paired_difference, score_interval
+from app.gates.proportions import score_interval
+from app.gates.regression import mover, paired_difference
 from tests.gates.audits import ACCURACY, MUS, audit, check, judged, share
 from workers.stats.intervals import bias_corrected, counts
 
@@ -108,6 +109,33 @@ def test_a_paired_regression_of_a_mean_at_its_bound_is_decided_at_most_alpha_of_
     assert len(outcomes) == TIMES
     assert min(shares_of(outcomes)) > 0
     assert max(shares_of(outcomes)) <= MOST
+
+
+HARM: dict[str, Callable[[np.random.Generator, Any], Any]] = {
+    "whole sentences": lambda rng, tags: tags * (rng.random(tags.shape) < 0.1),
+    "rather long ones": lambda rng, tags: tags * (rng.random(tags.shape) < np.minimum(1, 0.05 * tags / 10)),
+    "one tag in half of them": lambda rng, tags: (rng.random(tags.shape) < 0.5) * 1.0,
+    "tags here and there": lambda rng, tags: rng.binomial(tags.astype(int), 0.1) * 1.0,
+    "for better and worse": lambda rng, tags: rng.binomial(tags.astype(int), 0.2) - rng.binomial(tags.astype(int), 0.1),
+}
+"""How many tags of sentences of so many are wrong that were right."""
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_regression_of_a_tagger_at_its_bound_is_decided_at_most_alpha_of_the_time(harm: str) -> None:
+    rng, n, times = np.random.default_rng(9), 100, TIMES // 5
+
+    def sentences(size: Any) -> Any:
+        return np.maximum(1, rng.gamma(2, 5, size).astype(int)) * 1.0
+
+    every = sentences(1_000_000)
+    truth = HARM[harm](rng, every).sum() / every.sum()
+    outcomes = []
+    for tags in sentences((times, n)):
+        each = n / tags.sum()
+        found = paired_difference(HARM[harm](rng, tags) * each, ACCURACY, (0.0, 1.0), tags * each)
+        outcomes.append(decide(found.interval or (-1.0, 1.0), truth, "max"))
+    assert max(shares_of(outcomes)) <= ALPHA / 2 + 2.5 * np.sqrt(ALPHA / 2 * (1 - ALPHA / 2) / times)
 
 
 def test_an_unpaired_regression_at_its_bound_is_decided_at_most_alpha_of_the_time() -> None:

@@ -1,0 +1,61 @@
+"""How many further pairs are told, against drawing as many."""
+
+import numpy as np
+import pytest
+
+from app.gates.evidence import ALPHA, Evidence, decide, p_of
+from app.gates.further import POWER, further_examples
+from app.gates.proportions import score_interval
+from tests.gates.audits import ACCURACY, audit, check, gap, outcome, share
+from tests.gates.test_regression import paired_with
+
+
+def pairs(b: int, c: int, n: int) -> Evidence:
+    low, high = score_interval(b, c, n)
+    found = gap((b - c) / n, low, high, n=n)
+    return Evidence(found, found, discordant=(b, c))
+
+
+@pytest.mark.parametrize("bound", [0.01, 0.05, 0.002])
+@pytest.mark.parametrize("times", [1, 14])
+def test_of_pairs_that_do_not_differ_they_are_the_fewest_that_decide(bound: float, times: int) -> None:
+    further = further_examples(pairs(0, 0, 50), bound, times=times)
+    assert further is not None
+    p_values = [p_of(pairs(0, 0, 50 + more), bound, "max") or 0.0 for more in (further - 1, further)]
+    assert p_values[0] > ALPHA / times >= p_values[1]
+
+
+def test_without_a_difference_they_grow_as_the_bound_falls_and_not_as_its_square() -> None:
+    found = [100 + (further_examples(pairs(0, 0, 100), bound) or 0) for bound in (0.05, 0.01, 0.001)]
+    # Two pairs more than the square of z, times what the correction adds, over the bound.
+    assert found == [pytest.approx(5.6 / bound, rel=0.05) for bound in (0.05, 0.01, 0.001)]
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "n", "bound"),
+    [(1, 1, 100, 0.01), (2, 1, 100, 0.03), (3, 0, 100, 0.05), (0, 2, 200, 0.0), (8, 2, 200, 0.05), (30, 10, 200, 0.05)],
+)
+def test_so_many_further_pairs_decide_about_four_times_in_five(b: int, c: int, n: int, bound: float) -> None:
+    found = pairs(b, c, n)
+    assert decide(found.interval or (0, 0), bound, "max") == "inconclusive"
+    wanted = n + (further_examples(found, bound) or 0)
+    drawn = np.random.default_rng(b + n).multinomial(wanted, [b / n, c / n, 1 - (b + c) / n], 400)
+    told = "failed" if (b - c) / n > bound else "passed"
+    power = np.mean([decide(score_interval(int(one), int(two), wanted), bound, "max") == told for one, two, _ in drawn])
+    assert POWER - 0.1 < power < POWER + 0.13
+
+
+def test_no_number_is_told_at_the_bound() -> None:
+    assert further_examples(pairs(0, 0, 100), 0.0) is None
+    assert further_examples(pairs(3, 1, 100), 0.02) is None
+
+
+def test_two_audits_that_agree_are_told_a_number_that_can_be_had() -> None:
+    right = [True] * 80 + [False] * 20
+    now, then = (
+        audit(check({"clean_accuracy": share(80, 100)})),
+        audit(check({"clean_accuracy": share(80, 100)}), name="aud_1"),
+    )
+    rule = {"metric": ACCURACY, "max_regression": 0.01}
+    found = outcome(now, rule, baseline=then, paired=paired_with(right, right))
+    assert (found.outcome, found.further_examples) == ("inconclusive", pytest.approx(460, abs=30))
