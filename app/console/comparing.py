@@ -12,7 +12,7 @@ from app.contracts.audits import AuditRead
 from app.contracts.estimates import Estimate
 from app.contracts.policies import better_of
 from app.gates import repository as gates
-from app.gates.comparability import differences
+from app.gates.comparability import differences, in_words
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.regression import Refusal, compare
 from app.gates.stored import pair, read_measured
@@ -149,7 +149,7 @@ def _unlike(first: AuditRead, second: AuditRead) -> list[str]:
 
 def _unlike_params(kind: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     return [
-        f"{kind}: {name} is {first.get(name)} in A, {second.get(name)} in B."
+        f"{kind}: {name} is {in_words(name, first.get(name))} in A, {in_words(name, second.get(name))} in B."
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]

@@ -29,7 +29,7 @@ def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) ->
     asked = named(metric)
     first, second = _meaning(asked, now), _meaning(asked, then)
     return [
-        f"{name} is {_told(first.get(name))} here and {_told(second.get(name))} in the baseline"
+        f"{name} is {in_words(name, first.get(name))} here and {in_words(name, second.get(name))} in the baseline"
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]
@@ -44,7 +44,7 @@ def _meaning(asked: MetricName, params: Mapping[str, Any]) -> dict[str, Any]:
         # At which radii is in the metric's name.
         counting["outliers"] = {"dataset": counting["outliers"].get("dataset")}
     if asked.family == "low_level_attack":
-        counting = _as_run(counting)
+        counting = _as_run(asked, {**filled, **params}, counting)
     if "defence" in asked.qualifiers and "defences" in counting:
         chosen = [one for one in counting["defences"] if one.get("name") == asked.qualifiers["defence"]]
         counting["defences"] = chosen
@@ -130,6 +130,8 @@ def _transductive_attack(asked: MetricName) -> set[str]:
 
 _OF_ALL_ATTACKERS = frozenset({"mean_relative_score", "worst_case_score", "rank", "edit_correlation"})
 _OF_ALL_LEVELS = frozenset({"rank", "edit_correlation"})
+_HEEDING_PHI = frozenset({"intrude", "visual", "segment"})
+"""Attackers that hit a word as hard as `phi` says, in whichever reading."""
 _OF_ALL_DRAWS = frozenset({"worst_case_score", "persistent_score"})
 
 
@@ -148,15 +150,27 @@ def _low_level_attack(asked: MetricName) -> set[str]:
     return idle | ({"draws"} if asked.name not in _OF_ALL_DRAWS else set())
 
 
-def _as_run(counting: Mapping[str, Any]) -> dict[str, Any]:
+def _as_run(asked: MetricName, params: Mapping[str, Any], counting: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters of noise with what stands for others written out: the same noise in other words is the same."""
     found = dict(counting)
+    if not _hits_by_phi(asked, params):
+        found.pop("phi", None)
     if "attackers" in found:
-        asked = ATTACKERS if found["attackers"] == "all" else found["attackers"]
-        found["attackers"] = sorted(asked)
+        names = ATTACKERS if found["attackers"] == "all" else found["attackers"]
+        found["attackers"] = sorted(names)
     if "selection" in found:
         found["selection"] = found["selection"] or found.get("variant")
     return found
+
+
+def _hits_by_phi(asked: MetricName, params: Mapping[str, Any]) -> bool:
+    """Tell whether `phi` says how hard one of the attackers behind a metric hits a word."""
+    attacker = asked.qualifiers.get("attacker")
+    heeding = _HEEDING_PHI | ({"keyboard_typo"} if params.get("variant") == "paper" else set())
+    if attacker is not None and attacker != COMBINED and asked.name not in _OF_ALL_ATTACKERS:
+        return attacker in heeding
+    among = params.get("attackers", "all")
+    return not heeding.isdisjoint(ATTACKERS if among == "all" else among)
 
 
 _IDLE: dict[str, Callable[[MetricName], set[str]]] = {
@@ -169,7 +183,20 @@ _IDLE: dict[str, Callable[[MetricName], set[str]]] = {
 """By family: the parameters a metric does not depend on."""
 
 
-def _told(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "not given" if value in (None, []) else str(value)
+_UNSET = {"phi": "not set (the level)", "selection": "not set (as the variant)"}
+"""What parameters that are not given stand for."""
+
+
+def in_words(name: str, value: Any) -> str:
+    """Return the value of a parameter in words.
+
+    >>> in_words("phi", None), in_words("steps", None), in_words("combined", True), in_words("attackers", ["visual", "segment"])
+    ('not set (the level)', 'not given', 'on', 'visual, segment')
+    """
+    if value in (None, []):
+        return _UNSET.get(name, "not given")
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+        return ", ".join(in_words(name, one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -14,7 +14,8 @@ from app.contracts.families.low_level_attack import ATTACKERS
 from app.contracts.states import RunState
 from app.gates.comparability import differences
 from app.gates.evidence import widen
-from app.gates.regression import mover, paired_difference, score_interval
+from app.gates.proportions import score_interval
+from app.gates.regression import mover, paired_difference
 from app.gates.verdict import Measured, Pairing
 from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share
 from workers.stats import paired as workers_paired
@@ -208,6 +209,15 @@ CERTIFY = {"kind": "certified_calibration", "sigma": 0.25, "n": 1000, "radii": [
         (NOISY("rank[attacker=visual]"), NOISE, {"attackers": ["visual", "phonetic"]}, True),
         (NOISY("rank[attacker=visual]"), NOISE, {"levels": [0.2]}, True),
         (NOISY("edit_correlation"), NOISE, {"levels": [0.2]}, True),
+        *[(NOISY(f"score[attacker={name},level=0.2]"), NOISE, {"phi": 0.5}, True) for name in ("intrude", "segment")],
+        *[
+            (NOISY(f"score[attacker={name},level=0.2]"), NOISE, {"phi": 0.5}, False)
+            for name in ("inner_shuffle", "disemvowel", "truncate", "natural_typo", "phonetic", "keyboard_typo")
+        ],
+        (NOISY("score[attacker=keyboard_typo,level=0.2]"), NOISE | {"variant": "paper"}, {"phi": 0.5}, True),
+        (NOISY("score[attacker=combined,level=0.2]"), NOISE, {"phi": 0.5}, True),
+        (NOISY("worst_case_score[level=0.2]"), NOISE, {"phi": 0.5}, True),
+        (NOISY("worst_case_score[level=0.2]"), NOISE | {"attackers": ["truncate"]}, {"phi": 0.5}, False),
         (NOISY("edit_correlation"), NOISE, {"draws": 2, "bins": 3}, False),
         (NOISY("score[level=0]"), NOISE, {"variant": "paper", "attackers": ["visual"], "levels": [0.5]}, False),
         (NOISY("ece[level=0]"), NOISE, {"variant": "paper"}, False),
@@ -222,6 +232,12 @@ CERTIFY = {"kind": "certified_calibration", "sigma": 0.25, "n": 1000, "radii": [
 )
 def test_which_parameters_change_what_a_number_means(metric: str, now: Any, change: Any, matters: bool) -> None:
     assert bool(differences(metric, now, now | change)) == matters
+
+
+def test_what_is_not_set_is_told_as_what_it_stands_for() -> None:
+    assert differences(NOISY(f"score{BY_VISUAL}"), NOISE | {"phi": 0.3}, NOISE) == [
+        "phi is 0.3 here and not set (the level) in the baseline"
+    ]
 
 
 def test_a_difference_inside_a_parameter_is_named() -> None:
