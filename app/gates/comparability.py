@@ -190,8 +190,8 @@ _UNSET = {"phi": "not set (the level)", "selection": "not set (as the variant)"}
 def in_words(name: str, value: Any) -> str:
     """Return the value of a parameter in words.
 
-    >>> in_words("phi", None), in_words("steps", None), in_words("combined", True), in_words("attackers", ["visual", "segment"])
-    ('not set (the level)', 'not given', 'on', 'visual, segment')
+    >>> in_words("phi", None), in_words("combined", True), in_words("attackers", ["visual", "segment"])
+    ('not set (the level)', 'on', 'visual, segment')
     """
     if value in (None, []):
         return _UNSET.get(name, "not given")
