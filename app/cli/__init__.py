@@ -1,5 +1,7 @@
 """The ``seatrial`` command: run the service, and use one from a shell."""
 
+import sys
+
 import click
 
 from app.cli.audits import audit, judge
@@ -14,10 +16,22 @@ from app.cli.policies import baselines, policies
 from app.cli.replay import replay
 from app.cli.resources import datasets, models
 from app.cli.serve import serve
+from app.cli.whole_file import READER_GONE, forget_stdout
 from app.cli.worker import worker
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; whoever reads its output may have had enough of it, as `head` has: no failure of ours."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Click would end with 1, which is what `gate` and `judge` say of a bad model.
+            forget_stdout()
+            sys.exit(READER_GONE)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="seatrial", prog_name="seatrial")
 def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.

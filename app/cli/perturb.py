@@ -14,7 +14,7 @@ from app.cli.exits import BadRequestError, CouldNotRunError, ending_as_documente
 from app.cli.perturb_plan import Asked, Plan, named
 from app.cli.perturb_shown import Shown
 from app.cli.progress import say
-from app.cli.whole_file import Output, OutputError, ReaderGoneError, forget_stdout, whole_file
+from app.cli.whole_file import READER_GONE, Output, OutputError, ReaderGoneError, forget_stdout, whole_file
 from app.contracts.datasets import COLUMNS
 from app.contracts.families.low_level_attack import ATTACKERS, Attacker, Noise
 from app.contracts.perturb import NOISEMAKERS
@@ -46,8 +46,6 @@ _STREAMED: Mapping[str, Callable[[BinaryIO, Any, Rewriting], None]] = {
 }
 _STDIN = Path("-")
 _LEVELS = (0.2, 0.5, 0.8)
-# What a shell says of a command whose reader is gone, 128 + SIGPIPE: no failure of a pipeline's own.
-_SIGPIPE = 141
 
 _OUTPUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _ATTACKER = click.Choice([*NOISEMAKERS, "all"])
@@ -69,7 +67,13 @@ Examples:
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), default="-")
 @click.option("--output", "-o", type=_OUTPUT, help="File.  [default: standard output]")
 @click.option("--format", "layout", type=click.Choice(list(LAYOUTS)), help="Of SOURCE.  [default: as its name ends]")
-@click.option("--attacker", "attackers", multiple=True, type=_ATTACKER, help="May be repeated.")
+@click.option(
+    "--attacker",
+    "attackers",
+    multiple=True,
+    type=_ATTACKER,
+    help="May be repeated.  [default with --mix and --show: all]",
+)
 @click.option("--without", multiple=True, type=click.Choice(ATTACKERS), help="Leave this one out; may be repeated.")
 @click.option(
     "--level",
@@ -175,7 +179,7 @@ def _written_whole(path: Path | None) -> Iterator[Output]:
             yield output
     except ReaderGoneError:
         forget_stdout()
-        sys.exit(_SIGPIPE)
+        sys.exit(READER_GONE)
     except OutputError as error:
         raise CouldNotRunError(str(error)) from error
 

@@ -39,7 +39,7 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
                     description=f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}",
                     completed=check.progress.done,
                     total=check.progress.total or None,
-                    left=_left(check.progress.remaining_s),
+                    left=time_left(check.progress.remaining_s),
                 )
 
         yield show
@@ -61,8 +61,16 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _left(remaining_s: float | None) -> str:
-    return f"about {duration(remaining_s)} left" if remaining_s else ""
+def time_left(remaining_s: float | None) -> str:
+    """Return what remains, as a part of a sentence; nothing where it is not known or over.
+
+    >>> time_left(0.4), time_left(75), time_left(None)
+    ('under 1 s left', 'about 1 min 15 s left', '')
+    """
+    if not remaining_s:
+        return ""
+    told = duration(remaining_s)
+    return f"{told} left" if told.startswith("under") else f"about {told} left"
 
 
 def _plain_lines() -> Callable[[AuditRead], None]:
@@ -76,7 +84,7 @@ def _plain_lines() -> Callable[[AuditRead], None]:
             line = f"{check.kind}: {check.state} {check.progress.stage or ''} {quarter} %"
             if told.get(check.id) != line:
                 told[check.id] = line
-                left = _left(check.progress.remaining_s)
+                left = time_left(check.progress.remaining_s)
                 say(f"{line}, {left}" if left else line)
 
     return show

@@ -14,6 +14,10 @@ from app.cli.exits import BadRequestError
 _STDOUT = (Path("-"), Path("/dev/stdout"))
 
 
+READER_GONE = 141
+"""Exit status of a command whose output nobody reads any more: 128 + SIGPIPE, as shells say."""
+
+
 class OutputError(Exception):
     """What was made could not be written; the message says why.
 

@@ -135,6 +135,30 @@ def test_a_table_that_cannot_be_read_is_not_installed(tmp_path: Path, library: L
     assert leftovers(library) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "package"), [("typos-nlpaug", "nlpaug=="), ("confusables", "confusable-homoglyphs==")], ids=TABLES
+)
+def test_a_wheel_without_the_table_is_named_and_the_right_one_too(
+    tmp_path: Path, library: Library, name: str, package: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "any-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("any/__init__.py", "")
+    with pytest.raises(InstallError) as caught:
+        install(name, library, tmp_path / "any-1-py3-none-any.whl", quietly)
+    assert str(caught.value).startswith(f"{tmp_path / 'any-1-py3-none-any.whl'} holds no ")
+    assert package in str(caught.value)
+
+
+def test_what_an_archive_lacks_is_told_without_the_folder_it_was_unpacked_into(
+    tmp_path: Path, library: Library
+) -> None:
+    (write_wordnet(tmp_path / "bad") / "data.verb").unlink()
+    archive = shutil.make_archive(str(tmp_path / "given"), "zip", tmp_path / "bad")
+    with pytest.raises(InstallError, match=r"given\.zip\S* lacks data\.verb") as caught:
+        install("wordnet", library, Path(archive), quietly)
+    assert ".installing-" not in str(caught.value)
+
+
 def test_vectors_from_a_text_file(tmp_path: Path, library: Library) -> None:
     source = write_text_vectors(tmp_path / "counter-fitted-vectors.txt")
     assert install("word-vectors", library, source, quietly).stands_for == "vectors=counter-fitted-vectors"

@@ -1,6 +1,7 @@
 """``python -m workers.resources``: list, verify and install language resources; ``seatrial resources`` runs it."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,5 +109,18 @@ def _size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
+def _end() -> int:
+    """Run the process's command; whoever reads its output may have had enough of it, as `head` has."""
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or Python would try again, and complain, at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # 128 + SIGPIPE, as shells say.
+        return 141
+    return status
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_end())

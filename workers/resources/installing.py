@@ -76,10 +76,11 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
             if not source.exists():
                 raise InstallError(f"--from: there is no {source}")
             _unpack(source, unpacked)
-        folder = put(unpacked if source is None or source.is_file() else source, staged)
-        found = Library(staged).find(name)
-        if isinstance(found, Absent):
-            raise InstallError(f"{name}: what was unpacked is not usable: {found.why}")
+        with _naming(source, unpacked, staged):
+            folder = put(unpacked if source is None or source.is_file() else source, staged)
+            found = Library(staged).find(name)
+            if isinstance(found, Absent):
+                raise InstallError(f"{name}: what was unpacked is not usable: {found.why}")
         # What the operator gives is the operator's.
         if source is None:
             _verify(name, found, say, is_pinned=is_pinned)
@@ -92,6 +93,18 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
     if library.folder / folder not in (installed.path, *installed.path.parents):
         raise InstallError(f"{name}: {installed.path} is taken before it; remove what is not to be used")
     return installed
+
+
+@contextmanager
+def _naming(source: Path | None, *scratch: Path) -> Iterator[None]:
+    """Let an error name what was given in place of the folders it was unpacked into, which nobody else sees."""
+    try:
+        yield
+    except InstallError as error:
+        told = str(error)
+        for folder in scratch:
+            told = told.replace(str(folder), "what was fetched" if source is None else str(source))
+        raise InstallError(told) from error
 
 
 def _fetch_wordnet(folder: Path, say: Callable[[str], None]) -> bool:
@@ -244,11 +257,11 @@ def _put_masked_lm(source: Path, staged: Path) -> str:
 
 
 def _put_typos(source: Path, staged: Path) -> str:
-    return _put_table(source, staged, "typos-nlpaug", "nlpaug", read_nlpaug)
+    return _put_table(source, staged, "typos-nlpaug", TYPOS_PACKAGE, read_nlpaug)
 
 
 def _put_confusables(source: Path, staged: Path) -> str:
-    return _put_table(source, staged, "confusables", "confusable_homoglyphs", read_confusables)
+    return _put_table(source, staged, "confusables", CONFUSABLES_PACKAGE, read_confusables)
 
 
 def _put_table(source: Path, staged: Path, name: str, package: str, read: Callable[[Path], object]) -> str:
@@ -256,14 +269,15 @@ def _put_table(source: Path, staged: Path, name: str, package: str, read: Callab
     file = INSTALLED[name].name
     places = _walk(source, file)
     if not places:
-        raise InstallError(f"{source} holds no {file}")
+        raise InstallError(f"{source} holds no {file}: it is in the Python package {package}")
     try:
         read(places[0])
     except LexiconError as error:
         raise InstallError(str(error)) from error
     target = staged / name
     target.mkdir()
-    for each in (places[0], *_walk(source, f"{package}-*.dist-info/LICENSE")):
+    folder = package.partition("==")[0].replace("-", "_")
+    for each in (places[0], *_walk(source, f"{folder}-*.dist-info/LICENSE")):
         shutil.copy(each, target)
     return name
 
