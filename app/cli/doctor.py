@@ -26,6 +26,8 @@ from app.core.settings import Settings
 PACKAGE = "seatrial"
 FREE_BYTES = 2**30
 PROGRAM_S = 120.0
+ANSWER_S = 10.0
+"""Seconds for whoever listens on the port: a service of ours may be answering its first request on a busy machine."""
 
 _TORCH = (
     "import torch; "
@@ -216,7 +218,7 @@ def listening(port: int) -> Finding:
 
 def _is_ours(port: int) -> bool:
     try:
-        answer = httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2.0, trust_env=False)
+        answer = httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=ANSWER_S, trust_env=False)
     except httpx.HTTPError:
         return False
     return answer.is_success and re.search(r'"version"', answer.text) is not None
