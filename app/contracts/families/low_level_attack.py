@@ -58,7 +58,8 @@ class Noise(Request):
     selection: Reading | None = Field(
         default=None,
         description="Which words of a text are attacked. `code`: words drawn without replacement until a share of "
-        "`level` has changed; `paper`: the same with a coin for each, so fewer. By default that of `variant`.",
+        "`level` has changed; `paper`: the same with a coin for each, so fewer. By default that of `variant`. segment, "
+        "and visual of `code` without a phi, select no words.",
     )
     phi: Real | None = Field(
         default=None,
@@ -312,7 +313,8 @@ METRICS = [
         qualifiers=["attacker", "level"],
         unit="1",
         better="neither",
-        description="Mean Levenshtein distance between a text and what became of it, per character of the text.",
+        description="Mean Levenshtein distance between a text and what became of it, per character of the text; a "
+        "tagged sentence is its tokens with a space between.",
     ),
     Metric(
         name="tokens_changed",
