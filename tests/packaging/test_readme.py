@@ -1,8 +1,13 @@
 """What the README says of settings, targets and files is so."""
 
+import json
 import re
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+
+from app.contracts.targets import ModelManifest
 from app.core.settings import Settings
 from app.gates import presets
 
@@ -46,3 +51,14 @@ def test_what_other_pages_link_to_is_there() -> None:
     for page in pages:
         for path in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / path).exists(), (page.name, path)
+
+
+def test_the_templates_of_endpoints_fit_the_tasks_said() -> None:
+    (block,) = re.findall(r"^```json\n(\{\"inputs\".*?)^```$", README, re.DOTALL | re.MULTILINE)
+    tasks = ["text-pair-classification"] * 2 + ["token-classification"] * 2
+    for task, line in zip(tasks, block.splitlines(), strict=True):
+        architecture = {"kind": "endpoint", "url": "https://models.example.com/ask", "request": json.loads(line)}
+        said = {"name": "m", "version": "1", "task": task, "labels": ["a", "b"], "architecture": architecture}
+        assert ModelManifest.model_validate(said).architecture is not None
+        with pytest.raises(ValidationError):
+            ModelManifest.model_validate({**said, "task": "text-classification"})
