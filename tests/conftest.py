@@ -1,6 +1,7 @@
 """The API in this process on a migrated SQLite database of its own, and small uploads for it."""
 
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,14 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     upgrade(database)
     database.dispose()
     return folder / "seatrial.db"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let no test leave torch with more threads: processes share the cores, and waiting threads take them away."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ class Deployment:
             lease_s=LEASE_S,
             log_level="warning",
             heartbeat_s=0.5,
+            torch_threads=1,
         )
         self.database: Database = connect(self.settings)
         upgrade(self.database)
