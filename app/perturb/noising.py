@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from app.contracts.families.low_level_attack import COMBINED, Attacker, Noise
 from app.contracts.perturb import NOISEMAKERS, Cell
+from app.core.low_level.copies import Noisy, noisy_copy
 from app.core.low_level.draws import one_of
 from app.core.low_level.lexicons import Lacking, Lexicons
 from app.core.low_level.perturbing import Perturber
@@ -23,20 +23,6 @@ class LackingResourceError(Exception):
     def __init__(self, lacking: Lacking) -> None:
         super().__init__(f"{lacking.resource} is not installed ({lacking.why}): run `{lacking.command}`.")
         self.lacking = lacking
-
-
-class Noisy(NamedTuple):
-    """What became of a text.
-
-    Attributes:
-        parts: As many strings as there were.
-        tokens: Tokens of the text as it was.
-        changed: How many of them changed.
-    """
-
-    parts: tuple[str, ...]
-    tokens: int
-    changed: int
 
 
 class Noising:
@@ -83,14 +69,8 @@ class Noising:
         """
         rng = noise_generator(self._seed_of, *cell, index)
         perturber = self._perturbers[cell.attacker]
-        if self._is_tagged:
-            made = perturber.perturb_tokens(parts, cell.level, rng, form=self._form(cell))
-            return Noisy(made.tokens, len(parts), made.changed)
-        # Premise, then hypothesis, of one generator.
-        texts = [perturber.perturb(part, cell.level, rng) for part in parts]
-        return Noisy(
-            tuple(one.text for one in texts), sum(one.tokens for one in texts), sum(one.changed for one in texts)
-        )
+        form = self._form(cell) if self._is_tagged else None
+        return noisy_copy(perturber, parts, cell.level, rng, form)
 
     def mixed(self, levels: Sequence[float], draw: int, index: int) -> Cell:
         """Return the attacker and the level a text meets in a mixed file: each drawn uniformly, for each text anew.

@@ -10,7 +10,9 @@ from sqlalchemy import func, select, update
 from app.audits.reading import remaining_s
 from app.audits.repository import RunningShard, StageWork
 from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
+from app.contracts.families import STAGE_SHARES
 from app.contracts.families.costs import StageShares
+from app.contracts.families.low_level_attack import LowLevelAttackParams
 from app.contracts.families.uncertainty_span import UncertaintySpanParams
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
@@ -267,6 +269,20 @@ def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
     told = client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]
     assert told["done"] == 10
     assert told["remaining_s"] == pytest.approx(10.0, abs=2.0)
+
+
+def test_every_stage_of_an_audit_of_noise_begins_where_the_one_before_ended() -> None:
+    params = LowLevelAttackParams(kind="low_level_attack", levels=[0.2, 0.5], draws=3, combined=True)
+    stages = ["clean", *(f"attack_{attacker}" for attacker in params.runs("text-classification"))]
+    shares = [STAGE_SHARES["low_level_attack"](params.model_dump(mode="json"), stage) for stage in stages]
+    whole = params.passes(1, {}).forward
+    reached = 0.0
+    for share in shares:
+        assert share is not None
+        assert share.before == reached
+        reached += share.here
+        assert reached + share.after == whole
+    assert STAGE_SHARES["low_level_attack"](params.model_dump(mode="json"), "preflight") is None
 
 
 def test_what_earlier_stages_took_is_taken_off_the_estimate(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from app.contracts.families.low_level_attack import LowLevelAttackParams
 from app.contracts.targets import TAGGING
+from app.core.low_level.copies import noisy_copy
 from app.core.low_level.edits import levenshtein
 from app.core.low_level.lexicons import Lexicons
 from app.core.low_level.perturbing import Perturber
@@ -151,16 +152,18 @@ class Attack:
 
     def _perturb(self, example: LabelledText, level: float, draw: int) -> Noisy:
         rng = noise_generator(self._context.seed, self._attacker, level, draw, example.example_id)
-        if self._task == TAGGING:
-            if (level, draw) not in self._forms:
-                forms = word_forms(self._perturber, self._context.seed, self._attacker, level, draw)
-                # Draws come in order, so those of the one before are not wanted again.
-                self._forms = {(level, draw): forms}
-            tagged = self._perturber.perturb_tokens(example.text, level, rng, form=self._forms[level, draw])
-            return Noisy(tuple(tagged.tokens), _share(tagged.changed, len(example.text)))
-        parts = [self._perturber.perturb(part, level, rng) for part in parts_of(self._task, example.text)]
-        share = _share(sum(part.changed for part in parts), sum(part.tokens for part in parts))
-        return Noisy(parts[0].text if len(parts) == 1 else tuple(part.text for part in parts), share)
+        form = self._form(level, draw) if self._task == TAGGING else None
+        parts = (example.text,) if isinstance(example.text, str) else example.text
+        made = noisy_copy(self._perturber, parts, level, rng, form)
+        text = made.parts[0] if isinstance(example.text, str) else made.parts
+        return Noisy(text, _share(made.changed, made.tokens))
+
+    def _form(self, level: float, draw: int) -> Callable[[str], str | None]:
+        if (level, draw) not in self._forms:
+            forms = word_forms(self._perturber, self._context.seed, self._attacker, level, draw)
+            # Draws come in order, so those of the one before are not wanted again.
+            self._forms = {(level, draw): forms}
+        return self._forms[level, draw]
 
 
 def judge(
