@@ -6,6 +6,8 @@
     +-- TargetError       the model cannot be used: weights and architecture disagree, outputs are not scores, ...
     +-- DataError         the dataset cannot be used: an image does not decode, a shape differs from the model's, ...
     +-- PreflightError    model, data and parameters do not fit together; retrying changes nothing
+
+    AccidentError         what may go well another time; its words are ours and may be told to anybody
 """
 
 from app.contracts.problems import StoredProblem
@@ -29,3 +31,7 @@ class DataError(WorkError):
 
 class PreflightError(WorkError):
     """Model, data and parameters do not fit together."""
+
+
+class AccidentError(Exception):
+    """Something that may go well at the next attempt; the words are ours, and tell nothing of the worker's machine."""

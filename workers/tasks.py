@@ -42,7 +42,7 @@ def _database() -> Database:
 
 @lru_cache(maxsize=1)
 def _worker() -> "Worker":
-    # torch is imported here, in the process that measures, and never in the scheduler.
+    # What runs models is started here, and never by the scheduler.
     with kept_imports():
         from workers.runtime.worker import Worker
 
@@ -66,6 +66,8 @@ def _prepare(**_: Any) -> None:
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def _end(**_: Any) -> None:
+    if _worker.cache_info().currsize:
+        _worker().close()
     # The process ends: what families have imported since need not be looked through for garbage.
     gc.freeze()
 

@@ -7,7 +7,7 @@ takes another shard's, however alike their states.
 """
 
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
@@ -19,6 +19,15 @@ from app.core.tables import DiscardRow, ShardRow
 from app.core.transitions import holds
 
 log = logging.getLogger(__name__)
+
+
+class Deletes(Protocol):
+    """What of a store deletes files."""
+
+    def delete(self, digest: str) -> None:
+        """Remove the bytes, if they are there."""
+        ...
+
 
 STORED_WITHIN_S = 3600.0
 """Seconds a save may take from its announcement to the shard's row: many times what the largest upload takes."""
@@ -101,7 +110,7 @@ def sweep_discards(database: Database, store: ArtifactStore) -> int:
     return sum(delete_file(database, store, digest) for digest in due)
 
 
-def delete_file(database: Database, store: ArtifactStore, digest: str) -> bool:
+def delete_file(database: Database, store: Deletes, digest: str) -> bool:
     """Delete a file that no shard names, then the row that says so; False when one of the two is for a later sweep."""
     try:
         store.delete(digest)

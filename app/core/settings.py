@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -57,6 +57,42 @@ class Settings(BaseSettings):
         default=0.25, gt=0, description="Seconds between looks at the database of an idle local worker."
     )
     max_attempts: int = Field(default=3, ge=1, description="Times a shard is tried before it fails.")
+    check_deadline_s: float = Field(
+        default=300.0, gt=0, description="Seconds the check of an uploaded model may take in all."
+    )
+    check_memory_bytes: int = Field(
+        default=4 * 1024 * MIB,
+        ge=256 * MIB,
+        description="Memory the check of a model may take, besides six times the size of its file.",
+    )
+    shard_silence_s: float = Field(
+        default=1800.0,
+        gt=0,
+        description="Seconds a shard may go without a batch, a gradient step or a text before its process is ended.",
+    )
+    shard_memory_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="Memory a shard may take, besides six times the size of its models' files; 0: three quarters of "
+        "the machine's, or of what its control group is given.",
+    )
+    inspection_deadline_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="Seconds the inspection of an upload may take, and one more for every 10 MB of it.",
+    )
+    inspection_memory_bytes: int = Field(
+        default=1024 * MIB, ge=128 * MIB, description="Memory the inspection of an upload may take."
+    )
+    inspections: int = Field(
+        default=0, ge=0, le=256, description="Uploads inspected at one time by one process; 0: one per processor."
+    )
+    inspections_per_project: int = Field(
+        default=0, ge=0, le=256, description="Most of them for one project; 0: half of them, at least one."
+    )
+    inspections_waiting: int = Field(
+        default=16, ge=0, le=10_000, description="Uploads of one project that wait for their turn; more are a 429."
+    )
     shard_s: float = Field(default=60.0, gt=0, description="Seconds a shard should take.")
     local_workers: int = Field(default=1, ge=0, le=64, description="Worker processes `seatrial serve` starts.")
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
@@ -132,8 +168,23 @@ class Settings(BaseSettings):
         """Whether a broker carries wake-ups."""
         return bool(self.broker_url)
 
+    def for_child(self) -> dict[str, Any]:
+        """Return, as JSON, what a child process that reads uploaded files may know: no address and no secret."""
+        return self.model_dump(mode="json", exclude=_NOT_FOR_CHILDREN)
+
+
+_NOT_FOR_CHILDREN = {"database_url", "broker_url", "artifacts_url", "bootstrap_key", "endpoint_secrets"}
+_given: Settings | None = None
+
 
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
-    """Return the process's settings, read from the environment once."""
-    return Settings()
+    """Return the process's settings: those it was given, else read from the environment once."""
+    return _given or Settings()
+
+
+def use_settings(values: dict[str, Any]) -> None:
+    """Give this process its settings, as :meth:`Settings.for_child` returned them; its environment has none."""
+    global _given
+    _given = Settings.model_validate(values)
+    get_settings.cache_clear()

@@ -24,9 +24,9 @@ from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
 from app.datasets.inspection import inspect_dataset
 from tests import texts
 from tests.rows import add_project
+from tests.runtime.inline import InlineWorker
 from workers.families.protocol import HELD_OUT, SAMPLE, DataInfo, Records, RunContext, Shard, Stage, TargetInfo
-from workers.runtime import advancing, running
-from workers.runtime.worker import Worker
+from workers.runtime import inline
 from workers.targets import Text
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"
@@ -90,8 +90,8 @@ def db(settings: Settings) -> Iterator[Database]:
 
 
 @pytest.fixture
-def worker(db: Database, settings: Settings, tmp_path: Path) -> Worker:
-    return Worker(db, LocalStore(tmp_path / "artifacts"), settings)
+def worker(db: Database, settings: Settings, tmp_path: Path) -> InlineWorker:
+    return InlineWorker(db, LocalStore(tmp_path / "artifacts"), settings)
 
 
 def _untrained(folder: Path, labels: list[str]) -> Path:
@@ -121,7 +121,7 @@ def _rows(task: str, answer: Callable[[list[Text]], list[Tensor]]) -> list[dict[
     return [{"text": t, "labels": [n for n in (0, 1) if has[n]]} for t, has in zip(reviews, given, strict=True)]
 
 
-def _uploaded(db: Database, worker: Worker, folder: Path, task: str) -> tuple[str, str]:
+def _uploaded(db: Database, worker: InlineWorker, folder: Path, task: str) -> tuple[str, str]:
     """Store a tiny model of a task and examples for it, as the API does; return their ids."""
     made = folder / "model"
     if task in (SINGLE, PAIRS):
@@ -133,13 +133,13 @@ def _uploaded(db: Database, worker: Worker, folder: Path, task: str) -> tuple[st
     model = ModelRow(
         **{"id": new_id("mdl"), "project_id": project, "name": "m", "version": "1", "task": task, "format": "archive"},
         manifest=texts.model_manifest(task=task),
-        digest=worker.resources.store.put_bytes(data),
+        digest=worker.store.put_bytes(data),
         size_bytes=len(data),
         state=ModelState.READY,
     )
 
     def answer(asked: list[Text]) -> list[Tensor]:
-        return [found for found in worker.resources.scoring(model).scores(asked) if isinstance(found, Tensor)]
+        return [found for found in worker.executor.resources.scoring(model).scores(asked) if isinstance(found, Tensor)]
 
     path = texts.jsonl(folder / "data.jsonl", _rows(task, answer))
     manifest = texts.dataset_manifest(task=task, labels=LABELS[task] if task != MULTI else None)
@@ -147,7 +147,7 @@ def _uploaded(db: Database, worker: Worker, folder: Path, task: str) -> tuple[st
     dataset = DatasetRow(
         **{"id": new_id("dat"), "project_id": project, "name": "d", "version": "1", "task": task, "split": "test"},
         manifest=manifest,
-        digest=worker.resources.store.put_bytes(path.read_bytes()),
+        digest=worker.store.put_bytes(path.read_bytes()),
         size_bytes=path.stat().st_size,
         format=facts.format,
         facts=facts.model_dump(mode="json"),
@@ -158,7 +158,7 @@ def _uploaded(db: Database, worker: Worker, folder: Path, task: str) -> tuple[st
     return ids
 
 
-def _audit(db: Database, worker: Worker, ids: tuple[str, str], shards: int) -> tuple[dict[str, pa.Table], int]:
+def _audit(db: Database, worker: InlineWorker, ids: tuple[str, str], shards: int) -> tuple[dict[str, pa.Table], int]:
     """Audit with so many shards; return the records of each stage and how many shards the attack had."""
     check = new_id("chk")
     with db.write() as session:
@@ -182,21 +182,20 @@ def _audit(db: Database, worker: Worker, ids: tuple[str, str], shards: int) -> t
         found: dict[str, list[Path]] = {}
         for shard in session.scalars(query):
             assert shard.records_digest is not None
-            found.setdefault(shard.stage, []).append(worker.resources.store.local_path(shard.records_digest))
+            found.setdefault(shard.stage, []).append(worker.store.local_path(shard.records_digest))
     return {stage: read_parquet(paths) for stage, paths in found.items()}, len(found["attack"])
 
 
 @pytest.fixture
 def family(monkeypatch: pytest.MonkeyPatch) -> Reading:
     reading = Reading()
-    for module in (advancing, running):
-        monkeypatch.setattr(module, "find_family", lambda kind: reading)
+    monkeypatch.setattr(inline, "find_family", lambda kind: reading)
     return reading
 
 
 @pytest.mark.parametrize("task", [SINGLE, PAIRS, MULTI, TAGS])
 def test_the_same_examples_come_in_one_shard_and_in_three(
-    db: Database, worker: Worker, tmp_path: Path, family: Reading, task: str
+    db: Database, worker: InlineWorker, tmp_path: Path, family: Reading, task: str
 ) -> None:
     ids = _uploaded(db, worker, tmp_path, task)
     alone, shards = _audit(db, worker, ids, 1)
@@ -227,7 +226,7 @@ def _wanted(task: str, line: dict[str, Any]) -> tuple[Any, list[int]]:
 
 @pytest.mark.parametrize("task", [MULTI, TAGS])
 def test_what_preflight_records_of_examples_with_several_decisions(
-    db: Database, worker: Worker, tmp_path: Path, family: Reading, task: str
+    db: Database, worker: InlineWorker, tmp_path: Path, family: Reading, task: str
 ) -> None:
     records = _audit(db, worker, _uploaded(db, worker, tmp_path, task), 1)[0]["preflight"].to_pylist()
     assert len(records) == SAMPLES
@@ -242,7 +241,7 @@ def test_what_preflight_records_of_examples_with_several_decisions(
 
 @pytest.mark.parametrize("task", [MULTI, TAGS])
 def test_held_out_examples_are_none_of_the_sample(
-    db: Database, worker: Worker, tmp_path: Path, family: Reading, task: str
+    db: Database, worker: InlineWorker, tmp_path: Path, family: Reading, task: str
 ) -> None:
     ids = _uploaded(db, worker, tmp_path, task)
     sample = _audit(db, worker, ids, 1)[0]["preflight"]
@@ -253,7 +252,7 @@ def test_held_out_examples_are_none_of_the_sample(
 
 
 @pytest.mark.parametrize("task", [MULTI, TAGS])
-def test_uploads_of_every_task_are_checked(db: Database, worker: Worker, tmp_path: Path, task: str) -> None:
+def test_uploads_of_every_task_are_checked(db: Database, worker: InlineWorker, tmp_path: Path, task: str) -> None:
     model, _ = _uploaded(db, worker, tmp_path, task)
     with db.write() as session:
         session.get_one(ModelRow, model).state = ModelState.CHECKING

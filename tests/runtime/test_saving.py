@@ -18,14 +18,14 @@ from app.core.storage import LocalStore
 from app.core.tables import ShardRow
 from tests.e2e.deployment import Deployment
 from tests.rows import add_audit
+from tests.runtime.inline import InlineWorker
 from tests.stepping import Stepping, saves_in, steps_run
-from workers.runtime import advancing, running, saving
+from workers.runtime import inline, saving
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_version
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 from workers.runtime.saving import SAVE_S, Saving
 from workers.runtime.stages import make_shards
-from workers.runtime.worker import Worker
 
 STATE = {"state": torch.tensor([1.0, 2.0])}
 
@@ -338,9 +338,8 @@ class Stumbles:
 def play_out(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, stumbles: Stumbles) -> tuple[str, list[int]]:
     """Run a game of six steps in this process; return its audit and the steps that were run."""
     family = Stepping(deployment.home / "steps.log", steps=6, before_step=stumbles)
-    for module in (advancing, running):
-        monkeypatch.setattr(module, "find_family", lambda kind: family)
-    worker = Worker(deployment.database, LocalStore(deployment.home / "artifacts"), deployment.settings)
+    monkeypatch.setattr(inline, "find_family", lambda kind: family)
+    worker = InlineWorker(deployment.database, LocalStore(deployment.home / "artifacts"), deployment.settings)
     audit_id = deployment.submit(*deployment.upload(), shards=1)
     worker.drain()
     return audit_id, [step for _, _, step in steps_run(family.log)]
@@ -372,6 +371,6 @@ def test_a_failed_shard_leaves_no_file_and_its_retry_begins_anew(
     assert steps == [1, 2, 3, 1, 2, 3]
     assert saves_in(deployment.home / "artifacts") == []
     assert deployment.client.post(f"/v1/audits/{audit_id}/retry").status_code == 202
-    Worker(deployment.database, LocalStore(deployment.home / "artifacts"), deployment.settings).drain()
+    InlineWorker(deployment.database, LocalStore(deployment.home / "artifacts"), deployment.settings).drain()
     assert deployment.audit(audit_id)["state"] == "succeeded"
     assert [step for _, _, step in steps_run(deployment.home / "steps.log")][6:] == [1, 2, 3, 4, 5, 6]

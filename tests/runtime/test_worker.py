@@ -21,14 +21,14 @@ from app.core.storage import LocalStore
 from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from tests import assets, texts
 from tests.rows import add_audit, add_project
+from tests.runtime.inline import InlineWorker
 from tests.servers import eventually
 from workers.errors import PreflightError
-from workers.runtime import advancing, checking
+from workers.runtime import advancing, checking, inline
 from workers.runtime.claims import Claim
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 from workers.runtime.seeds import example_generators
 from workers.runtime.stages import make_shards
-from workers.runtime.worker import Worker
 from workers.targets.endpoint import EndpointClassifier
 
 
@@ -46,11 +46,11 @@ def db(settings: Settings) -> Iterator[Database]:
 
 
 @pytest.fixture
-def worker(db: Database, settings: Settings, tmp_path: Path) -> Worker:
-    return Worker(db, LocalStore(tmp_path / "artifacts"), settings)
+def worker(db: Database, settings: Settings, tmp_path: Path) -> InlineWorker:
+    return InlineWorker(db, LocalStore(tmp_path / "artifacts"), settings)
 
 
-def add_model(db: Database, worker: Worker, data: bytes, **manifest: Any) -> str:
+def add_model(db: Database, worker: InlineWorker, data: bytes, **manifest: Any) -> str:
     row = ModelRow(
         id=new_id("mdl"),
         project_id=add_project(db),
@@ -58,7 +58,7 @@ def add_model(db: Database, worker: Worker, data: bytes, **manifest: Any) -> str
         version="1",
         task="image-classification",
         manifest=assets.model_manifest(**manifest),
-        digest=worker.resources.store.put_bytes(data),
+        digest=worker.store.put_bytes(data),
         size_bytes=len(data),
         format="safetensors",
     )
@@ -72,7 +72,7 @@ def read_model(db: Database, model_id: str) -> ModelRow:
         return session.get_one(ModelRow, model_id)
 
 
-def add_endpoint(db: Database, worker: Worker) -> str:
+def add_endpoint(db: Database, worker: InlineWorker) -> str:
     manifest = texts.model_manifest(
         labels=texts.LABELS,
         architecture={
@@ -91,7 +91,7 @@ def add_endpoint(db: Database, worker: Worker) -> str:
         version="1",
         task="text-classification",
         manifest=manifest,
-        digest=worker.resources.store.put_bytes(b"manifest"),
+        digest=worker.store.put_bytes(b"manifest"),
         size_bytes=1,
         format="endpoint",
     )
@@ -108,7 +108,7 @@ def answer(endpoint: EndpointClassifier, asked: list[str]) -> list[Tensor]:
 
 
 def test_a_cancelled_audit_of_an_endpoint_says_nothing_about_the_next_check_of_it(
-    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    db: Database, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EndpointClassifier, "logits", answer)
     first = add_endpoint(db, worker)
@@ -118,7 +118,7 @@ def test_a_cancelled_audit_of_an_endpoint_says_nothing_about_the_next_check_of_i
     def cancelled() -> None:
         raise ShardCancelled("of an audit that has ended")
 
-    endpoint = worker.resources.scoring(read_model(db, first)).classifier
+    endpoint = worker.executor.resources.scoring(read_model(db, first)).classifier
     assert isinstance(endpoint, EndpointClassifier)
     endpoint.work_for(cancelled, spent=20)
     # The same endpoint in another project.
@@ -128,7 +128,7 @@ def test_a_cancelled_audit_of_an_endpoint_says_nothing_about_the_next_check_of_i
 
 
 def test_a_check_of_an_endpoint_is_given_back_when_the_process_stops(
-    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    db: Database, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopping = threading.Event()
     worker._is_stopping = stopping.is_set
@@ -144,7 +144,7 @@ def test_a_check_of_an_endpoint_is_given_back_when_the_process_stops(
     assert (row.state, row.token, row.attempts) == (ModelState.CHECKING, None, 0)
 
 
-def test_a_good_model_becomes_ready_with_its_facts(db: Database, worker: Worker) -> None:
+def test_a_good_model_becomes_ready_with_its_facts(db: Database, worker: InlineWorker) -> None:
     model_id = add_model(db, worker, assets.weights())
     assert worker.drain() == 1
     row = read_model(db, model_id)
@@ -156,7 +156,7 @@ def test_a_good_model_becomes_ready_with_its_facts(db: Database, worker: Worker)
     assert row.facts["backward_s"] > 0
 
 
-def test_weights_that_do_not_fit_are_rejected_by_name(db: Database, worker: Worker) -> None:
+def test_weights_that_do_not_fit_are_rejected_by_name(db: Database, worker: InlineWorker) -> None:
     layers = [*assets.LAYERS[:2], ["conv", 16, 8, 3, 2, 1], ["relu"], ["flatten"], ["linear", 128, 10]]
     model_id = add_model(db, worker, assets.weights(), architecture={"kind": "layers", "layers": layers})
     worker.drain()
@@ -167,11 +167,11 @@ def test_weights_that_do_not_fit_are_rejected_by_name(db: Database, worker: Work
 
 
 def test_a_model_whose_bytes_are_gone_is_rejected_after_three_attempts(
-    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    db: Database, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checking, "AGAIN_S", 0.0)
     model_id = add_model(db, worker, assets.weights())
-    worker.resources.store.delete(read_model(db, model_id).digest)
+    worker.store.delete(read_model(db, model_id).digest)
     assert worker.drain() == 3
     row = read_model(db, model_id)
     assert row.state == ModelState.REJECTED
@@ -179,7 +179,7 @@ def test_a_model_whose_bytes_are_gone_is_rejected_after_three_attempts(
     assert row.problem["code"] == "unexpected-error"
 
 
-def test_an_idle_worker_tells_it_is_alive_and_that_it_leaves(db: Database, worker: Worker) -> None:
+def test_an_idle_worker_tells_it_is_alive_and_that_it_leaves(db: Database, worker: InlineWorker) -> None:
     worker.drain()
     with db.read() as session:
         assert session.scalars(select(WorkerRow.device)).all() == ["cpu"]
@@ -189,7 +189,7 @@ def test_an_idle_worker_tells_it_is_alive_and_that_it_leaves(db: Database, worke
 
 
 def test_a_kind_the_worker_does_not_know_fails_with_a_reason_and_the_worker_goes_on(
-    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    db: Database, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(advancing, "POSTPONED_S", 0.0)
     audit_id = add_audit(db)
@@ -292,12 +292,12 @@ def test_randomness_follows_the_example_and_nothing_else() -> None:
     ],
 )
 def test_the_field_to_blame_is_a_pointer_into_the_request(
-    db: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch, named: str | None, pointer: str | None
+    db: Database, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch, named: str | None, pointer: str | None
 ) -> None:
     def refused(kind: str) -> None:
         raise PreflightError("refused", "Refused", "for the test", field=named)
 
-    monkeypatch.setattr(advancing, "find_family", refused)
+    monkeypatch.setattr(inline, "find_family", refused)
     audit_id = add_audit(db, checks=2)
     worker.drain()
     with db.read() as session:

@@ -14,46 +14,16 @@ from torch import Tensor
 
 from app.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
+from workers.families.stages import HELD_OUT as HELD_OUT
+from workers.families.stages import SAMPLE as SAMPLE
+from workers.families.stages import Shard as Shard
+from workers.families.stages import Stage as Stage
 from workers.targets import Classifier, Text
 
 Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""
 
-SAMPLE = "sample"
-"""The source of a stage that runs over the audit's own sample."""
-
-HELD_OUT = "held_out"
-"""The source of a stage that runs over examples of the audit's dataset that are not in its sample."""
-
 ParamsT = TypeVar("ParamsT", contravariant=True)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A pass over one source of examples.
-
-    Attributes:
-        name: Unique within the check; also the name of its table of records.
-        source: ``SAMPLE``, ``HELD_OUT``, or the parameter naming a further dataset (``outliers/dataset``).
-        limit: At most so many examples of the source (its first ones; a sample is stratified at every length). Without
-            it as many as the audit samples.
-        grain: Examples that must stay together in a shard; None for a whole batch, so that floating-point sums inside a
-            batch are the same however a stage is cut.
-    """
-
-    name: str
-    source: str = SAMPLE
-    limit: int | None = None
-    grain: int | None = None
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The part of a stage to run: positions ``start`` to ``stop`` of its source, whole batches."""
-
-    stage: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True)

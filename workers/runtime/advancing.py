@@ -2,16 +2,12 @@
 
 import logging
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as pc
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.contracts.estimates import Flag, Result
-from app.contracts.families import params_contract
+from app.contracts.families import METRICS, params_contract
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState, RunState
 from app.core.cost import cost_of
@@ -20,16 +16,14 @@ from app.core.lifecycle import close_check, open_stage
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from app.core.transitions import release
-from workers.errors import WorkError
-from workers.families.protocol import HELD_OUT, SAMPLE, AnyFamily, Stage
+from workers.errors import AccidentError, WorkError
+from workers.families.stages import HELD_OUT, SAMPLE, Stage
 from workers.runtime.claims import Claim
-from workers.runtime.families import find_family
+from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
-from workers.runtime.resources import Resources, parse_manifest
+from workers.runtime.jobs import Advanced, CheckJob, parse_manifest
 from workers.runtime.running import store_patiently, unexpected
-from workers.runtime.seeds import derive_seed
-from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES, cut, make_shards
-from workers.runtime.stored import StoredRecords
+from workers.runtime.stages import PREFLIGHT, cut, make_shards
 
 log = logging.getLogger(__name__)
 
@@ -40,51 +34,27 @@ MOST_SHARDS = 500
 """Shards a stage is cut into by itself: enough for many workers, few enough to read back in seconds."""
 
 
-@dataclass(frozen=True)
-class CheckJob:
-    """Everything about a check that the database says."""
-
-    check: CheckRow
-    audit: AuditRow
-    models: dict[str, ModelRow]
-    """The audit's model under "model", and further ones by the parameter naming them."""
-    datasets: dict[str, DatasetRow]
-    """The audit's dataset under ``SAMPLE``, and further ones by the parameter naming them."""
-    stages: list[StageRow]
-    shards: list[ShardRow]
-
-    def digests(self) -> dict[str, list[str]]:
-        """Return the artifacts of each stage's shards, in order."""
-        return {
-            stage.name: [one.records_digest for one in self.shards if one.stage == stage.name and one.records_digest]
-            for stage in self.stages
-        }
-
-
-def advance(database: Database, resources: Resources, settings: Settings, claim: Claim) -> int:
+def advance(database: Database, executor: Executor, settings: Settings, claim: Claim) -> int:
     """Advance a claimed check by one stage, or end it; return how many shards were opened."""
     with database.read() as session:
         attempts = session.get_one(CheckRow, claim.row_id).attempts
     try:
         job = read_check(database, claim.row_id)
-        states = {model.state for model in job.models.values()}
+        states = {model.state for model in job.models()}
         if ModelState.CHECKING in states and ModelState.REJECTED not in states:
             # A further model is still being checked.
             _let_go(database, claim, put_off_s=POSTPONED_S, attempts=0)
             return 0
-        problem = _reason_to_fail(job)
-        done = StoredRecords(job.digests(), resources)
-        if problem is None:
-            problem = _too_many_errors(job, done)
-        if problem is not None:
-            end, outcome = RunState.FAILED, {"error": problem.model_dump()}
+        if (problem := _reason_to_fail(job)) is not None:
+            advanced = Advanced(error=problem.model_dump())
         else:
-            family = find_family(job.check.kind)
-            params = parse_manifest(params_contract(job.check.kind), job.check.params)
-            stage = family.next_stage(params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
-            if stage is not None:
-                return _open(database, settings, claim, job, stage)
-            end, outcome = RunState.SUCCEEDED, _reduce(family, params, job, done, resources, claim.tick)
+            advanced = executor.advance(job, claim)
+        if advanced.stage is not None:
+            return _open(database, settings, claim, job, advanced.stage)
+        if advanced.error is not None:
+            end, outcome = RunState.FAILED, {"error": advanced.error}
+        else:
+            end, outcome = RunState.SUCCEEDED, dict(advanced.values)
         claim.tick()
     except Interrupted:
         _let_go(database, claim, attempts=attempts - 1)
@@ -117,6 +87,8 @@ def read_check(database: Database, check_id: str) -> CheckJob:
     """Return everything the database says about a check."""
     with database.read() as session:
         check = session.get_one(CheckRow, check_id)
+        if check.kind not in METRICS:
+            raise AccidentError(f"this worker knows no check of kind {check.kind}: the API runs a newer version")
         audit = session.get_one(AuditRow, check.audit_id)
         references = parse_manifest(params_contract(check.kind), check.params).references()
         models = {"model": audit.model_id} | {k: v for k, v in references.items() if v.startswith("mdl_")}
@@ -124,7 +96,7 @@ def read_check(database: Database, check_id: str) -> CheckJob:
         return CheckJob(
             check=check,
             audit=audit,
-            models={name: session.get_one(ModelRow, row_id) for name, row_id in models.items()},
+            by_name={name: session.get_one(ModelRow, row_id) for name, row_id in models.items()},
             datasets={name: session.get_one(DatasetRow, row_id) for name, row_id in datasets.items()},
             stages=list(
                 session.scalars(select(StageRow).where(StageRow.check_id == check_id).order_by(StageRow.ordinal))
@@ -136,7 +108,7 @@ def read_check(database: Database, check_id: str) -> CheckJob:
 
 
 def _reason_to_fail(job: CheckJob) -> StoredProblem | None:
-    for name, model in job.models.items():
+    for name, model in job.by_name.items():
         if model.state == ModelState.REJECTED:
             reason = StoredProblem.model_validate(model.problem)
             return reason.model_copy(update={"title": f"The {name.replace('_', ' ')} was rejected: {reason.title}"})
@@ -160,26 +132,6 @@ def _located(problem: StoredProblem, check: CheckRow) -> StoredProblem:
     is_parameter = problem.field.partition("/")[0] in params_contract(check.kind).model_fields
     place = f"/checks/{check.ordinal}" if is_parameter else ""
     return problem.model_copy(update={"field": f"{place}/{problem.field}"})
-
-
-def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None:
-    if not job.stages:
-        return None
-    # Earlier stages were looked at when they ended.
-    name, allowed = job.stages[-1].name, job.audit.spec["max_error_rate"]
-    records = done[name]
-    errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
-    if errored <= allowed * records.num_rows:
-        return None
-    return StoredProblem(
-        code="too-many-errors",
-        title="Too many examples errored",
-        detail=f"{errored} of {records.num_rows} examples of stage {name} errored: outputs that are not finite, no "
-        f"answer, or a budget that ran out. max_error_rate allows {allowed:.0%}. An errored example is never counted "
-        "as robust. Its records stay readable; a retry would judge the same ones: submit a new audit when the cause is "
-        "gone.",
-        field="/max_error_rate",
-    )
 
 
 def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> int:
@@ -223,22 +175,4 @@ def _estimate(job: CheckJob) -> float | None:
     facts = job.datasets[SAMPLE].facts
     samples = min(job.audit.samples, int(facts["examples"]))
     words = facts.get("mean_words")
-    return cost_of(params, samples, sizes, job.models["model"].facts, mean_words=words).seconds
-
-
-def _reduce(
-    family: AnyFamily,
-    params: Any,
-    job: CheckJob,
-    done: StoredRecords,
-    resources: Resources,
-    tick: Callable[[], None],
-) -> dict[str, Any]:
-    seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
-    result: Result = family.reduce(params, done, seed, tick=tick)
-    noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
-    result = result.model_copy(update={"flags": [*noted, *result.flags]})
-    figures = {
-        name: resources.store.put_bytes(svg.encode()) for name, svg in sorted(family.figures(params, result).items())
-    }
-    return {"result": result.model_dump(mode="json"), "figures": figures}
+    return cost_of(params, samples, sizes, job.by_name["model"].facts, mean_words=words).seconds

@@ -4,19 +4,16 @@ import logging
 from typing import Any
 
 from app.contracts.states import ModelState
-from app.contracts.targets import IMAGES, ModelManifest
 from app.core.database import Database
 from app.core.settings import Settings
 from app.core.tables import ModelRow
 from app.core.transitions import holds, move, release
 from workers.errors import WorkError
 from workers.runtime.claims import Claim
-from workers.runtime.interruptions import Interrupted
-from workers.runtime.resources import Resources, parse_manifest
+from workers.runtime.executor import Executor
+from workers.runtime.interruptions import Interrupted, LeaseLost
+from workers.runtime.jobs import ModelJob
 from workers.runtime.running import store_patiently, unexpected
-from workers.targets.checks import TargetReport, check_target
-from workers.targets.endpoint import EndpointClassifier
-from workers.targets.text_checks import check_text_target
 
 log = logging.getLogger(__name__)
 
@@ -24,15 +21,17 @@ AGAIN_S = 5.0
 """Seconds before a check that stumbled is tried again, times the attempts so far: a full disk may be emptied."""
 
 
-def check_model(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
+def check_model(database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
     """Make a claimed model ready or rejected; what stumbles is tried again, ``max_attempts`` times in all."""
     with database.read() as session:
         row = session.get_one(ModelRow, claim.row_id)
     state, values = ModelState.REJECTED, dict[str, Any]()
     try:
-        report, labels = _check(resources, row, parse_manifest(ModelManifest, row.manifest), claim)
-        facts = report.facts.model_copy(update={"flags": report.flags, "labels": labels})
-        state, values = ModelState.READY, {"facts": facts.model_dump(mode="json"), "problem": None}
+        facts = executor.check(ModelJob(row), claim)
+        state, values = ModelState.READY, {"facts": facts, "problem": None}
+    except LeaseLost:
+        log.warning("the check of %s was cancelled or is another worker's; nothing is written", claim.row_id)
+        return
     except Interrupted:
         with database.write() as session:
             release(session, ModelRow, claim.row_id, claim.token, attempts=row.attempts - 1)
@@ -52,17 +51,3 @@ def check_model(database: Database, resources: Resources, settings: Settings, cl
         lambda session: bool(move(session, ModelRow, state, *mine, token=None, lease_until=None, **values)),
         patience_s=settings.lease_s,
     )
-
-
-def _check(
-    resources: Resources, row: ModelRow, manifest: ModelManifest, claim: Claim
-) -> tuple[TargetReport, list[str]]:
-    """Return what was measured and the class names."""
-    if manifest.task == IMAGES:
-        image_classifier = resources.classifier(row)
-        return check_target(image_classifier, manifest), image_classifier.labels
-    text_classifier = resources.scoring(row).classifier
-    if isinstance(text_classifier, EndpointClassifier):
-        # It may be at hand from an audit that has ended: that one's cancellation and budget are not this check's.
-        text_classifier.work_for(claim.tick)
-    return check_text_target(text_classifier, manifest), text_classifier.labels

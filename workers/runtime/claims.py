@@ -14,9 +14,11 @@ from sqlalchemy.orm import Session
 from app.contracts.states import RunState
 from app.core.database import Database
 from app.core.lifecycle import report_progress
+from app.core.saves import announce_save, delete_file, point_at_save
 from app.core.settings import Settings
 from app.core.tables import CheckRow, ModelRow, ShardRow
 from app.core.transitions import heartbeat, holds
+from workers.runtime.executor import Files
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 
 log = logging.getLogger(__name__)
@@ -112,6 +114,20 @@ class Claim:
         except SQLAlchemyError as error:
             log.warning("progress of %s is not stored: %s", self.row_id, error)
 
+    def announce_save(self, digest: str) -> None:
+        """Write down that a save is about to be stored."""
+        with self.database.write() as session:
+            announce_save(session, digest)
+
+    def point_at_save(self, digest: str) -> bool:
+        """Make an announced and stored file the shard's save; False when the shard is no longer ours."""
+        with self.database.write() as session:
+            return point_at_save(session, self.row_id, self.token, digest)
+
+    def delete_save(self, store: Files, digest: str) -> None:
+        """Delete a save that no row names."""
+        delete_file(self.database, store, digest)
+
     def _keep(self) -> None:
         beat_at = time.monotonic() + self._settings.heartbeat_s
         while not self._ended.wait(min(WATCH_S, self._settings.heartbeat_s)):
@@ -131,11 +147,11 @@ class Claim:
             log.warning("no heartbeat for %s: %s", self.row_id, error)
 
     def _watch(self) -> None:
-        query = select(CheckRow.state).where(*holds(self._table, self.row_id, self.token))
+        # A model whose check is cancelled is taken away from who checks it; an audit says that it is being cancelled.
+        column = ModelRow.state if self._table is ModelRow else CheckRow.state
+        query = select(column).where(*holds(self._table, self.row_id, self.token))
         if self._table is ShardRow:
             query = query.join(ShardRow, ShardRow.check_id == CheckRow.id)
-        elif self._table is not CheckRow:
-            return
         try:
             with self.database.read() as session:
                 state = session.scalar(query)

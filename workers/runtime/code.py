@@ -2,11 +2,8 @@
 
 import hashlib
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
-
-import numpy as np
-import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +14,7 @@ def code_version() -> str:
 
     Read once, as early as a process can: sources replaced under a running process are not the ones it runs.
     """
-    found = hashlib.sha256(f"torch {torch.__version__}, numpy {np.__version__}".encode())
+    found = hashlib.sha256(f"torch {version('torch')}, numpy {version('numpy')}".encode())
     groups = [group for group in entry_points().groups if group.startswith("seatrial.")]
     plugins = {(point.value, point.dist and point.dist.version) for g in groups for point in entry_points(group=g)}
     found.update(repr(sorted(plugins, key=repr)).encode())

@@ -1,8 +1,7 @@
 """What a family sees while it runs one shard."""
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,15 +9,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from app.contracts.targets import TAGGING
-from app.core.storage import digest_of_bytes
-from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.sampling import strata, stratified_sample
 from workers.data.texts import of_classes
-from workers.families.protocol import Batch, LabelledText, Records, Saved, Shard, TextExample
-from workers.runtime.claims import Claim
-from workers.runtime.code import code_version
+from workers.families.protocol import Batch, LabelledText, Records, Saved, TextExample
+from workers.runtime.executor import Holder
+from workers.runtime.jobs import ShardJob
 from workers.runtime.resources import Resources
 from workers.runtime.saving import Saving
 from workers.runtime.seeds import derive_seed, example_generators
@@ -27,69 +24,17 @@ from workers.targets.endpoint import EndpointClassifier
 from workers.targets.image_classifier import ImageClassifier
 
 
-@dataclass(frozen=True)
-class ShardJob:
-    """Everything about one shard that the database says.
-
-    Attributes:
-        source: The dataset the stage runs over: the audit's own or a further one.
-        is_further_source: Whether it is a further one, whose images are brought to the model's shape.
-        is_held_out: Whether the stage runs over what the audit's sample leaves of its dataset.
-        examples: Examples of the stage, all its shards together.
-        further_models: Other models by the parameter naming them.
-        further_datasets: Other datasets by the parameter naming them.
-        earlier: Artifacts of the records of the stages before this one.
-        sent: Texts this check's other shards have sent through a text model so far.
-        saved: The shard's save, if it has one.
-        may_resume: Whether this attempt may begin from it.
-    """
-
-    shard_id: str
-    check_id: str
-    kind: str
-    params: dict[str, object]
-    shard: Shard
-    seed: int
-    samples: int
-    batch_size: int
-    model: ModelRow
-    source: DatasetRow
-    is_further_source: bool
-    is_held_out: bool
-    examples: int
-    further_models: dict[str, ModelRow]
-    further_datasets: dict[str, DatasetRow]
-    earlier: dict[str, list[str]]
-    sent: int
-    saved: str | None
-    may_resume: bool
-
-    def belongs_to(self) -> str:
-        """Return a digest of all that a state inside this shard depends on, the code that runs it included."""
-        rows: list[tuple[str, ModelRow | DatasetRow]] = [("model", self.model), ("source", self.source)]
-        rows += [*sorted(self.further_models.items()), *sorted(self.further_datasets.items())]
-        facts = {
-            "shard": [self.shard_id, self.shard.stage, self.shard.start, self.shard.stop],
-            "kind": self.kind,
-            "params": self.params,
-            "sample": [self.seed, self.samples, self.batch_size],
-            "resources": [[name, row.digest, row.manifest] for name, row in rows],
-            "code": code_version(),
-        }
-        return digest_of_bytes(json.dumps(facts, sort_keys=True).encode())
-
-
 class ShardContext:
     """Gives a family its batches, its randomness and its models; see :class:`workers.families.protocol.RunContext`."""
 
-    def __init__(self, job: ShardJob, resources: Resources, claim: Claim) -> None:
+    def __init__(self, job: ShardJob, resources: Resources, holder: Holder) -> None:
         self._job = job
         self._resources = resources
-        self._claim = claim
-        self._earlier = StoredRecords(job.earlier, resources)
+        self._holder = holder
+        self._earlier = StoredRecords(job.earlier, resources.store)
         self._asked: tuple[ScoringService, Meters] | None = None
         self._saving = Saving(
-            resources.store, claim, belongs_to=job.belongs_to(), digest=job.saved, may_resume=job.may_resume
+            resources.store, holder, belongs_to=job.belongs_to(), digest=job.saved, may_resume=job.may_resume
         )
 
     @property
@@ -136,16 +81,16 @@ class ShardContext:
         """Yield the shard's batches; see :class:`workers.families.protocol.RunContext`."""
         positions = self.positions()
         for first in range(0, len(positions), self._job.batch_size):
-            self._claim.look()
+            self._holder.look()
             chosen = positions[first : first + self._job.batch_size]
             yield self._batch(chosen)
             if first + len(chosen) < len(positions):
                 # The last batch is told with the shard's end.
-                self._claim.progress(first + len(chosen))
+                self._holder.progress(first + len(chosen))
 
     def together(self) -> Batch:
         """Return all of the shard's examples as one batch."""
-        self._claim.look()
+        self._holder.look()
         return self._batch(self.positions())
 
     def _batch(self, positions: NDArray[np.int64]) -> Batch:
@@ -171,7 +116,7 @@ class ShardContext:
 
     def tick(self) -> None:
         """Stop here if there is a reason to."""
-        self._claim.tick()
+        self._holder.tick()
 
     def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
         """Return one generator per example."""
@@ -237,7 +182,7 @@ class ShardContext:
         """Tell how many of the shard's examples are done."""
         # The last one is told with the shard's end.
         if done < self._job.shard.stop - self._job.shard.start:
-            self._claim.progress(done)
+            self._holder.progress(done)
 
     def scoring(self, parameter: str | None = None) -> ScoringService:
         """Return the scoring service of the text model under audit, or of a further one."""
@@ -254,7 +199,7 @@ class ShardContext:
     def _accompany(self, service: ScoringService, *, spent: int) -> None:
         """Let an endpoint's waits be interrupted, and its query budget begin where this check's other shards are."""
         if isinstance(service.classifier, EndpointClassifier):
-            service.classifier.work_for(self._claim.tick, spent=spent)
+            service.classifier.work_for(self._holder.tick, spent=spent)
 
     def asked(self) -> tuple[int, int] | None:
         """Return how often this shard asked the text model under audit and what it computed; None if it did not."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from app.contracts.estimates import Flag
 from app.contracts.targets import IMAGES, TAGGING, ModelManifest
 from workers.families.protocol import AnyFamily, DataInfo, Records, TargetInfo
-from workers.runtime.context import ShardContext, ShardJob
-from workers.runtime.resources import parse_manifest
+from workers.runtime.context import ShardContext
+from workers.runtime.jobs import ShardJob, parse_manifest
 from workers.targets.checks import preflight
 from workers.targets.judging import PreflightReport, check_labels, check_same_classes
 from workers.targets.text_preflight import preflight_tags, preflight_texts

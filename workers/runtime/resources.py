@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
@@ -10,11 +10,12 @@ from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.contracts.endpoints import EndpointArchitecture
 from app.contracts.targets import ModelManifest
 from app.core.settings import Settings
-from app.core.storage import ArtifactStore
 from app.core.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.loading import load_image_dataset, load_tagged_dataset, load_text_dataset
+from workers.runtime.executor import Files
+from workers.runtime.jobs import parse_manifest
 from workers.targets import TextClassifier
 from workers.targets.endpoint import EndpointClassifier
 from workers.targets.image_classifier import ImageClassifier
@@ -50,7 +51,7 @@ class _Recent(Generic[T]):
 class Resources:
     """Loads what rows name, through the artifact store."""
 
-    def __init__(self, store: ArtifactStore, device: torch.device, settings: Settings) -> None:
+    def __init__(self, store: Files, device: torch.device, settings: Settings) -> None:
         self.store = store
         self.device = device
         self.autocast = torch.bfloat16 if settings.autocast == "bfloat16" else None
@@ -138,8 +139,3 @@ class Resources:
 def _disconnect(service: ScoringService) -> None:
     if isinstance(service.classifier, EndpointClassifier):
         service.classifier.close()
-
-
-def parse_manifest(model: type[Any], stored: dict[str, Any]) -> Any:
-    """Return a stored manifest or parameters as the contract they were accepted under."""
-    return model.model_validate(stored, strict=False)

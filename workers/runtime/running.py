@@ -1,57 +1,42 @@
 """Running one claimed shard and storing what came of it, once."""
 
 import logging
+import secrets
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.contracts.estimates import Flag
 from app.contracts.families import params_contract
 from app.contracts.problems import StoredProblem
 from app.contracts.states import RunState
 from app.core.database import Database
 from app.core.lifecycle import close_shard, give_back
-from app.core.records import to_parquet
-from app.core.saves import may_resume, sweep_discards
+from app.core.saves import may_resume
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
-from workers.errors import WorkError
-from workers.families.protocol import HELD_OUT, SAMPLE, Records, Shard
+from workers.errors import AccidentError, WorkError
+from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim
-from workers.runtime.context import ShardContext, ShardJob
-from workers.runtime.families import find_family
+from workers.runtime.executor import Executor
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
-from workers.runtime.preflight import run_preflight
-from workers.runtime.resources import Resources, parse_manifest
-from workers.runtime.stages import PREFLIGHT
+from workers.runtime.jobs import ShardJob, parse_manifest
 
 log = logging.getLogger(__name__)
 
 
-def run_shard(database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
+def run_shard(database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
     """Run a claimed shard to one of its ends: succeeded, failed, cancelled, or queued again."""
     with database.read() as session:
         attempts = session.get_one(ShardRow, claim.row_id).attempts
     try:
         job = read_job(database, claim.row_id)
-        context = ShardContext(job, resources, claim)
-        records, flags = _measure(job, context, claim)
-        asked = context.asked()
-        digest = resources.store.put_bytes(to_parquet(records))
-        end = _ending(
-            RunState.SUCCEEDED,
-            records_digest=digest,
-            flags=[flag.model_dump() for flag in flags],
-            done=job.shard.stop - job.shard.start,
-            error=None,
-            queries=asked and asked[0],
-            forward_passes=asked and asked[1],
-            seconds=context.spent_s(),
-        )
+        measured = executor.run(job, claim)
+        end = _ending(RunState.SUCCEEDED, done=job.shard.stop - job.shard.start, error=None, **asdict(measured))
     except ShardCancelled:
         end = _ending(RunState.CANCELLED)
     except ShuttingDown:
@@ -73,8 +58,6 @@ def run_shard(database: Database, resources: Resources, settings: Settings, clai
             end = _queued_again(counts=True, error=problem)
     if not store_patiently(database, lambda session: end(session, claim), patience_s=settings.lease_s):
         log.warning("%s is no longer ours; nothing is written", claim.row_id)
-        return
-    sweep_discards(database, resources.store)
 
 
 def read_job(database: Database, shard_id: str) -> ShardJob:
@@ -135,19 +118,6 @@ def _earlier(session: Session, check_id: str, stage: StageRow) -> dict[str, list
     return digests
 
 
-def _measure(job: ShardJob, context: ShardContext, claim: Claim) -> tuple[Records, list[Flag]]:
-    claim.look()
-    params = parse_manifest(params_contract(job.kind), job.params)
-    family = find_family(job.kind)
-    if job.shard.stage == PREFLIGHT:
-        return run_preflight(family, params, job, context)
-    records = family.run(params, job.shard, context)
-    expected = job.shard.stop - job.shard.start
-    if records.num_rows != expected:
-        raise RuntimeError(f"{job.kind} returned {records.num_rows} records for {expected} examples")
-    return records, []
-
-
 def _ending(state: RunState, **values: Any) -> Callable[[Any, Claim], bool]:
     return lambda session, claim: close_shard(session, claim.row_id, claim.token, state, **values)
 
@@ -175,7 +145,15 @@ def store_patiently(database: Database, write: Callable[[Any], bool], *, patienc
 
 
 def unexpected(error: Exception) -> StoredProblem:
-    """Return an error nobody foresaw as a problem for the person who asked."""
+    """Return an error nobody foresaw as a problem for the person who asked, and log it under the number they are told.
+
+    Its own words are for the operator: a library's may hold what it found on the worker's disk.
+    """
+    reference = secrets.token_hex(4)
+    log.error("reference %s: %s: %s", reference, type(error).__name__, error)
+    words = str(error) if isinstance(error, AccidentError) else type(error).__name__
     return StoredProblem(
-        code="unexpected-error", title="An unexpected error", detail=f"{type(error).__name__}: {error}"[:2000]
+        code="unexpected-error",
+        title="An unexpected error",
+        detail=f"{words}: the worker's log says more under reference {reference}",
     )

@@ -10,10 +10,9 @@ from safetensors.torch import load, save
 from sqlalchemy.exc import SQLAlchemyError
 from torch import Tensor
 
-from app.core.saves import announce_save, delete_file, point_at_save
-from app.core.storage import ArtifactMissingError, ArtifactStore, digest_of_bytes
+from app.core.storage import ArtifactMissingError, digest_of_bytes
 from workers.families.protocol import Saved
-from workers.runtime.claims import Claim
+from workers.runtime.executor import Files, Holder
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +32,16 @@ class Saving:
 
     Args:
         store: Where the bytes are.
-        claim: The shard; no longer ours, nothing is written.
+        holder: Holds the shard; no longer ours, nothing is written.
         belongs_to: Digest of all a state depends on (check, shard, code): one that belongs to something else is not
             resumed.
         digest: The shard's save, if it has one.
         may_resume: Whether this attempt may begin from it.
     """
 
-    def __init__(
-        self, store: ArtifactStore, claim: Claim, *, belongs_to: str, digest: str | None, may_resume: bool
-    ) -> None:
+    def __init__(self, store: Files, holder: Holder, *, belongs_to: str, digest: str | None, may_resume: bool) -> None:
         self._store = store
-        self._claim = claim
+        self._holder = holder
         self._belongs_to = belongs_to
         self._digest = digest
         self._may_resume = may_resume
@@ -57,17 +54,17 @@ class Saving:
 
     def read(self) -> Saved | None:
         """Return what was saved last, or None: nothing, or nothing that fits; then begin anew."""
-        self._claim.tick()
+        self._holder.tick()
         if self._digest is None or not self._may_resume:
             return None
         try:
             data = self._store.read_passing(self._digest)
         except ArtifactMissingError as error:
-            log.warning("%s begins anew, its save cannot be read: %s", self._claim.row_id, error)
+            log.warning("%s begins anew, its save cannot be read: %s", self._holder.row_id, error)
             return None
         header = _header(data)
         if (header.get("format"), header.get("belongs_to")) != (FORMAT, self._belongs_to):
-            log.warning("%s begins anew: it was saved by other code", self._claim.row_id)
+            log.warning("%s begins anew: it was saved by other code", self._holder.row_id)
             return None
         self._began_at = time.monotonic() - float(header["seconds"])
         return Saved(load(data), json.loads(header["notes"]))
@@ -82,14 +79,14 @@ class Saving:
                 then the state is saved first.
         """
         began_at = time.monotonic()
-        if began_at < self._due_at and not force and not self._claim.is_stopping():
-            self._claim.tick()
+        if began_at < self._due_at and not force and not self._holder.is_stopping():
+            self._holder.tick()
             return
-        self._claim.confirm()
+        self._holder.confirm()
         self._replace(self._bytes(state, notes))
         ended_at = time.monotonic()
         self._due_at = ended_at + max(SAVE_S, SAVE_SHARE * (ended_at - began_at))
-        self._claim.tick()
+        self._holder.tick()
 
     def _bytes(self, state: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
         # Copied: safetensors takes neither tensors that share memory nor such that are not contiguous.
@@ -108,34 +105,29 @@ class Saving:
         )
 
     def _replace(self, data: bytes) -> None:
-        claim, digest = self._claim, digest_of_bytes(data)
+        holder, digest = self._holder, digest_of_bytes(data)
         try:
-            with claim.database.write() as session:
-                announce_save(session, digest)
-            is_stored = self._put(data, digest) and self._point_at(digest)
+            holder.announce_save(digest)
+            is_stored = self._put(data, digest) and holder.point_at_save(digest)
         except SQLAlchemyError as error:
             # Whether the row names the file now is for the database to say; a sweep deletes the one it does not name.
-            log.warning("%s is not saved: %s", claim.row_id, error)
+            log.warning("%s is not saved: %s", holder.row_id, error)
             return
         unnamed = self._digest if is_stored else digest
         if unnamed is not None:
-            delete_file(claim.database, self._store, unnamed)
+            holder.delete_save(self._store, unnamed)
         if not is_stored:
-            claim.confirm()
-            log.warning("%s is not saved", claim.row_id)
+            holder.confirm()
+            log.warning("%s is not saved", holder.row_id)
             return
         self._digest, self._may_resume = digest, True
-
-    def _point_at(self, digest: str) -> bool:
-        with self._claim.database.write() as session:
-            return point_at_save(session, self._claim.row_id, self._claim.token, digest)
 
     def _put(self, data: bytes, digest: str) -> bool:
         try:
             self._store.put_passing(data, digest)
         except Exception as error:
             # Every kind of store has errors of its own; a full disk must not end what has run for hours.
-            log.warning("%s is not saved: %s", self._claim.row_id, error)
+            log.warning("%s is not saved: %s", self._holder.row_id, error)
             return False
         return True
 

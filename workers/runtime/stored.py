@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.core.records import read_parquet
 from workers.families.protocol import Records
-from workers.runtime.resources import Resources
+from workers.runtime.executor import Files
 
 
 class StoredRecords(Mapping[str, Records]):
@@ -12,19 +12,17 @@ class StoredRecords(Mapping[str, Records]):
 
     Args:
         digests: Artifacts of each stage's shards, in order; stages in the order they were begun.
-        resources: Reads them.
+        store: Where they are.
     """
 
-    def __init__(self, digests: Mapping[str, Sequence[str]], resources: Resources) -> None:
+    def __init__(self, digests: Mapping[str, Sequence[str]], store: Files) -> None:
         self._digests = digests
-        self._resources = resources
+        self._store = store
         self._read: dict[str, Records] = {}
 
     def __getitem__(self, stage: str) -> Records:
         if stage not in self._read:
-            self._read[stage] = read_parquet(
-                self._resources.store.local_path(digest) for digest in self._digests[stage]
-            )
+            self._read[stage] = read_parquet(self._store.local_path(digest) for digest in self._digests[stage])
         return self._read[stage]
 
     def __iter__(self) -> Iterator[str]:

@@ -23,9 +23,9 @@ from workers.runtime.advancing import advance
 from workers.runtime.checking import check_model
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_version
-from workers.runtime.device import describe, prepare
-from workers.runtime.resources import Resources
+from workers.runtime.executor import Executor
 from workers.runtime.running import run_shard
+from workers.runtime.sandboxed import SandboxedExecutor
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class Worker:
         store: Where bytes are.
         settings: Leases, device, attempts.
         is_stopping: Told by the process: finish or give back what is held, claim nothing more.
+        executor: Runs what is claimed; in child processes by default.
         ring: Wakes so many other workers, when a stage has shards for them; they poll where there is no broker.
     """
 
@@ -49,6 +50,7 @@ class Worker:
         store: ArtifactStore,
         settings: Settings,
         *,
+        executor: Executor | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
         ring: Callable[[int], None] = lambda times: None,
     ) -> None:
@@ -57,10 +59,11 @@ class Worker:
         self._is_stopping = is_stopping
         self._ring = ring
         self._swept_at = float("-inf")
-        self.device = prepare(settings)
         # Before anybody can replace the sources under this process.
         code_version()
-        self.resources = Resources(store, self.device, settings)
+        self._store = store
+        self._executor = executor or SandboxedExecutor(store, settings)
+        self.device = self._executor.device()
         self.id = new_id("wrk")
         self.name = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -97,12 +100,13 @@ class Worker:
                 is_stopping=self._is_stopping,
                 on_beat=self._tell_alive,
             ) as claim:
-                work(self._database, self.resources, self._settings, claim)
+                work(self._database, self._executor, self._settings, claim)
+            sweep_discards(self._database, self._store)
             return True
         return False
 
-    def _advance(self, database: Database, resources: Resources, settings: Settings, claim: Claim) -> None:
-        opened = advance(database, resources, settings, claim)
+    def _advance(self, database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
+        opened = advance(database, executor, settings, claim)
         if opened > 1:
             with database.read() as session:
                 others = count_workers(session) - 1
@@ -120,19 +124,24 @@ class Worker:
             self._tell_alive(session)
         taken = reap(self._database, max_attempts=self._settings.max_attempts)
         sweep_old(self._database)
-        sweep_discards(self._database, self.resources.store)
+        sweep_discards(self._database, self._store)
         if taken:
             log.warning("took back %d expired leases", taken)
 
+    def close(self) -> None:
+        """End what runs models."""
+        self._executor.close()
+
     def leave(self) -> None:
-        """Tell that this worker is gone."""
+        """Tell that this worker is gone, and end what runs models."""
+        self.close()
         with self._database.write() as session:
             session.execute(sa.delete(WorkerRow).where(WorkerRow.id == self.id))
 
     def _tell_alive(self, session: Session) -> None:
         alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(last_seen_at=utc_now()))
         if not alive.rowcount:  # type: ignore[attr-defined]
-            session.add(WorkerRow(id=self.id, device=describe(self.device), pid=os.getpid()))
+            session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid()))
 
     def _claim(self, claimer: Claimer) -> tuple[str, str] | None:
         with self._database.write() as session:

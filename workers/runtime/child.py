@@ -1,0 +1,263 @@
+"""The child process in which models are loaded and run: no database, no secret but those of the endpoint it asks.
+
+What it needs of the world it asks its parent for, the worker that holds the claim; see
+:mod:`workers.runtime.sandboxed`. Forked from a process that has imported everything, it begins within milliseconds.
+"""
+
+import logging
+import pickle
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.contracts.endpoints import EndpointSecret
+from app.core.sandbox.channel import Channel, ChannelClosedError, Message
+from app.core.settings import Settings, get_settings
+from app.core.storage import ArtifactMissingError
+from workers.errors import WorkError
+from workers.runtime.executor import Files
+from workers.runtime.inline import InlineExecutor
+from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown
+
+log = logging.getLogger(__name__)
+
+ALIVE_S = 2.0
+"""Seconds between two signs of life of work that needs nothing of its parent."""
+
+LATE_IMPORTS = ("torch._dynamo", "torch.utils._device", "scipy.stats", "matplotlib.backends.backend_svg")
+
+INTERRUPTIONS: Mapping[str, type[Interrupted]] = {
+    "cancelled": ShardCancelled,
+    "lost": LeaseLost,
+    "stopping": ShuttingDown,
+}
+
+
+def prepare() -> None:
+    """Import what a child needs, in the process it is forked from; a file of nobody's is read and no thread started."""
+    from importlib import import_module
+
+    from app.contracts.families import METRICS
+
+    # torch and scipy import the others by themselves when first used: half a second each time for every child.
+    for name in (*(f"workers.families.{kind}.family" for kind in METRICS), *LATE_IMPORTS):
+        import_module(name)
+
+
+def prepare_transformers() -> None:
+    """Import what loading a Hugging Face folder takes."""
+    from transformers import (  # noqa: F401
+        AutoConfig,
+        AutoModelForImageClassification,
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+        AutoTokenizer,
+    )
+
+
+def prepare_text_attacks() -> None:
+    """Import TextAttack, where it is installed."""
+    from importlib.util import find_spec
+
+    from workers.attacks.text.textattack_environment import prepare as prepare_textattack
+
+    if find_spec("textattack") is not None:
+        prepare_textattack()
+
+
+def serve(channel: Channel) -> None:
+    """Run the jobs that come over a channel, until its other end is closed."""
+    settings = get_settings()
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    parent = Parent(channel)
+    executor: InlineExecutor | None = None
+    while True:
+        command = parent.next_command()
+        if command is None:
+            return
+        header = command.header
+        if executor is None:
+            # Everything that is unpacked or written for a while goes where the parent deletes it.
+            tempfile.tempdir = header["scratch"]
+            executor = InlineExecutor(ParentStore(parent), _with_secrets(settings, header["secrets"]))
+        parent.begin(header.get("row_id", ""))
+        channel.send({"end": _run(executor, parent, header["do"], command.payload)})
+
+
+def _with_secrets(settings: Settings, secrets: Mapping[str, Any]) -> Settings:
+    return settings.model_copy(
+        update={"endpoint_secrets": {name: EndpointSecret.model_validate(one) for name, one in secrets.items()}}
+    )
+
+
+def _run(executor: InlineExecutor, parent: "Parent", what: str, payload: bytes) -> dict[str, Any]:
+    try:
+        if what == "device":
+            return {"done": [executor.device_kind, executor.device()]}
+        job = pickle.loads(payload)  # noqa: S301 - from our own parent
+        if what == "check":
+            return {"done": executor.check(job, parent)}
+        if what == "advance":
+            return {"done": asdict(executor.advance(job, parent))}
+        return {"done": asdict(executor.run(job, parent))}
+    except Interrupted as error:
+        return {"interrupted": next(name for name, kind in INTERRUPTIONS.items() if isinstance(error, kind))}
+    except WorkError as error:
+        return {"refused": error.problem.model_dump()}
+    except MemoryError as error:
+        return {"memory": str(error)}
+    except SQLAlchemyError as error:
+        return {"database": str(error)}
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # A library's panic is no Exception, and no reason to end.
+        log.exception("%s of %s failed", what, parent.row_id)
+        return {"failed": type(error).__name__, "words": str(error)[:2000]}
+
+
+class Parent:
+    """The worker at the channel's other end, as the holder of the claim; see :class:`workers.runtime.executor.Holder`.
+
+    A thread reads what it says, so that a reason to stop is known at the next step.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._commands: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._calling = threading.Lock()
+        self._reason: str | None = None
+        self._told_at = 0.0
+        self.row_id = ""
+        threading.Thread(target=self._listen, name="parent", daemon=True).start()
+
+    def next_command(self) -> Message | None:
+        """Return the next command; None when the parent is gone."""
+        return self._commands.get()
+
+    def begin(self, row_id: str) -> None:
+        """Begin to work on a row."""
+        self.row_id, self._reason = row_id, None
+
+    def tick(self) -> None:
+        """Stop here if the parent has said so; tell it from time to time that there is life."""
+        now = time.monotonic()
+        if now - self._told_at >= ALIVE_S:
+            self._told_at = now
+            self._channel.send({"alive": True})
+        if self._reason is not None:
+            raise INTERRUPTIONS[self._reason](self.row_id)
+
+    def look(self) -> None:
+        """Let the parent ask the database whether to go on."""
+        self.call("look")
+        self.tick()
+
+    def confirm(self) -> None:
+        """Let the parent ask the database whether to go on; a process that is stopping may store what it has."""
+        self.call("confirm")
+
+    def is_stopping(self) -> bool:
+        """Return whether the process is stopping."""
+        return self._reason == "stopping"
+
+    def progress(self, done: int) -> None:
+        """Tell how many of the shard's examples are done."""
+        self._channel.send({"progress": done})
+
+    def announce_save(self, digest: str) -> None:
+        """Let the parent write down that a save is about to be stored."""
+        self.call("announce_save", digest)
+
+    def point_at_save(self, digest: str) -> bool:
+        """Let the parent make a stored file the shard's save."""
+        return bool(self.call("point_at_save", digest).header["value"])
+
+    def delete_save(self, store: Files, digest: str) -> None:
+        """Let the parent delete a save that no row names."""
+        self.call("delete_save", digest)
+
+    def call(self, name: str, *arguments: Any, payload: bytes = b"") -> Message:
+        """Return the parent's answer.
+
+        Raises:
+            Interrupted: The parent says that the work is to stop.
+            ArtifactMissingError: It has no such file.
+            SQLAlchemyError: Its database does not answer.
+            OSError: Its store does not.
+        """
+        with self._calling:
+            self._channel.send({"call": name, "arguments": arguments}, payload)
+            answer = self._answers.get()
+        told = answer.header
+        if (reason := told.get("interrupted")) is not None:
+            raise INTERRUPTIONS[reason](self.row_id)
+        if (missing := told.get("missing")) is not None:
+            raise ArtifactMissingError(missing)
+        if (trouble := told.get("database")) is not None:
+            raise SQLAlchemyError(trouble)
+        if (trouble := told.get("store")) is not None:
+            raise OSError(trouble)
+        return answer
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self._channel.receive()
+            except ChannelClosedError:
+                self._reason = "lost"
+                self._commands.put(None)
+                self._answers.put(Message({"interrupted": "lost"}))
+                return
+            if "stop" in message.header:
+                self._reason = message.header["stop"]
+            elif "do" in message.header:
+                self._commands.put(message)
+            else:
+                self._answers.put(message)
+
+
+class ParentStore:
+    """The parent's files: those the job names can be read, new ones are handed over whole.
+
+    Implements :class:`workers.runtime.executor.Files`.
+    """
+
+    def __init__(self, parent: Parent) -> None:
+        self._parent = parent
+
+    def local_path(self, digest: str) -> Path:
+        """Return a path on this machine with the bytes; never write to it.
+
+        Raises:
+            ArtifactMissingError: There is no such file, or it is none of the job's.
+        """
+        return Path(self._parent.call("local_path", digest).header["value"])
+
+    def put_bytes(self, data: bytes) -> str:
+        """Store bytes and return their digest."""
+        return str(self._parent.call("put_bytes", payload=data).header["value"])
+
+    def put_passing(self, data: bytes, digest: str) -> None:
+        """Store a save."""
+        self._parent.call("put_passing", digest, payload=data)
+
+    def read_passing(self, digest: str) -> bytes:
+        """Return a save.
+
+        Raises:
+            ArtifactMissingError: There is no such file.
+        """
+        return self._parent.call("read_passing", digest).payload
+
+    def delete(self, digest: str) -> None:
+        """Let the parent delete a save that no row names."""
+        self._parent.delete_save(self, digest)

@@ -1,0 +1,107 @@
+"""Who runs models: in a child process of limited memory and time, or, for tests, in this one."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob
+
+
+class Files(Protocol):
+    """What running work uses of the store; see :class:`app.core.storage.ArtifactStore`."""
+
+    def local_path(self, digest: str) -> Path:
+        """Return a path on this machine with the bytes; never write to it."""
+        ...
+
+    def put_bytes(self, data: bytes) -> str:
+        """Store bytes and return their digest."""
+        ...
+
+    def put_passing(self, data: bytes, digest: str) -> None:
+        """Store bytes that are replaced soon and read seldom."""
+        ...
+
+    def read_passing(self, digest: str) -> bytes:
+        """Return such bytes, verified."""
+        ...
+
+    def delete(self, digest: str) -> None:
+        """Remove the bytes, if they are there."""
+        ...
+
+
+class Holder(Protocol):
+    """What running work may ask of whoever holds its claim."""
+
+    @property
+    def row_id(self) -> str:
+        """The row that is worked on."""
+        ...
+
+    def tick(self) -> None:
+        """Stop here if there is a reason to. Costs nothing: call it at every gradient step.
+
+        Raises:
+            Interrupted: The work was cancelled, its lease lost, or the process is stopping.
+        """
+        ...
+
+    def look(self) -> None:
+        """Ask the database whether to go on, then :meth:`tick`."""
+        ...
+
+    def confirm(self) -> None:
+        """Ask the database whether to go on; a process that is stopping may still store what it has.
+
+        Raises:
+            Interrupted: The work was cancelled or its lease lost.
+        """
+        ...
+
+    def is_stopping(self) -> bool:
+        """Return whether the process is stopping."""
+        ...
+
+    def progress(self, done: int) -> None:
+        """Tell how many of the shard's examples are done."""
+        ...
+
+    def announce_save(self, digest: str) -> None:
+        """Write down that a save is about to be stored; see :func:`app.core.saves.announce_save`."""
+        ...
+
+    def point_at_save(self, digest: str) -> bool:
+        """Make an announced and stored file the shard's save; see :func:`app.core.saves.point_at_save`."""
+        ...
+
+    def delete_save(self, store: Files, digest: str) -> None:
+        """Delete a save that no row names."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs jobs, one at a time.
+
+    Each method raises what stops the work: ``WorkError`` for a fault of the input, which is never retried;
+    ``Interrupted`` as the claim says; anything else is an accident, after which the job may be tried again.
+    """
+
+    def device(self) -> str:
+        """Return the name of the device, for people."""
+        ...
+
+    def check(self, job: ModelJob, holder: Holder) -> dict[str, Any]:
+        """Load a model, measure it, and return its facts as JSON."""
+        ...
+
+    def advance(self, job: CheckJob, holder: Holder) -> Advanced:
+        """Return the next stage of a check, or its end."""
+        ...
+
+    def run(self, job: ShardJob, holder: Holder) -> Measured:
+        """Run a shard and store its records."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...

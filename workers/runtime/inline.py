@@ -1,0 +1,140 @@
+"""Running jobs in this process: what a child does, and what tests do without one."""
+
+from typing import Any
+
+import pyarrow.compute as pc
+
+from app.contracts.estimates import Flag, Result
+from app.contracts.families import params_contract
+from app.contracts.problems import StoredProblem
+from app.contracts.targets import IMAGES, ModelManifest
+from app.core.records import to_parquet
+from app.core.seeds import derive_seed
+from app.core.settings import Settings
+from workers.families.protocol import AnyFamily, Records
+from workers.families.stages import Stage
+from workers.runtime.context import ShardContext
+from workers.runtime.device import describe, prepare
+from workers.runtime.executor import Files, Holder
+from workers.runtime.families import find_family
+from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob, parse_manifest
+from workers.runtime.preflight import run_preflight
+from workers.runtime.resources import Resources
+from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
+from workers.runtime.stored import StoredRecords
+from workers.targets.checks import check_target
+from workers.targets.endpoint import EndpointClassifier
+from workers.targets.text_checks import check_text_target
+
+
+class InlineExecutor:
+    """Runs jobs in this process; implements :class:`workers.runtime.executor.Executor`.
+
+    Args:
+        store: Where bytes are.
+        settings: Device, limits.
+    """
+
+    def __init__(self, store: Files, settings: Settings) -> None:
+        self._store = store
+        self._device = prepare(settings)
+        self.resources = Resources(store, self._device, settings)
+
+    def device(self) -> str:
+        """Return the name of the device, for people."""
+        return describe(self._device)
+
+    @property
+    def device_kind(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self._device.type
+
+    def check(self, job: ModelJob, holder: Holder) -> dict[str, Any]:
+        """Load a model, measure it, and return its facts as JSON."""
+        row = job.model
+        manifest = parse_manifest(ModelManifest, row.manifest)
+        if manifest.task == IMAGES:
+            image_classifier = self.resources.classifier(row)
+            report, labels = check_target(image_classifier, manifest), image_classifier.labels
+        else:
+            text_classifier = self.resources.scoring(row).classifier
+            if isinstance(text_classifier, EndpointClassifier):
+                # It may be at hand from an audit that has ended: that one's cancellation and budget are not this
+                # check's.
+                text_classifier.work_for(holder.tick)
+            report, labels = check_text_target(text_classifier, manifest), text_classifier.labels
+        return report.facts.model_copy(update={"flags": report.flags, "labels": labels}).model_dump(mode="json")
+
+    def advance(self, job: CheckJob, holder: Holder) -> Advanced:
+        """Return the next stage of a check, or its end."""
+        done = StoredRecords(job.records(), self._store)
+        problem = _too_many_errors(job, done)
+        if problem is not None:
+            return Advanced(error=problem.model_dump())
+        family = find_family(job.check.kind)
+        params = parse_manifest(params_contract(job.check.kind), job.check.params)
+        stage = family.next_stage(params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
+        if stage is not None:
+            return Advanced(stage=stage)
+        return Advanced(values=self._reduce(family, params, job, done, holder))
+
+    def run(self, job: ShardJob, holder: Holder) -> Measured:
+        """Run a shard and store its records."""
+        context = ShardContext(job, self.resources, holder)
+        records, flags = _measure(job, context, holder)
+        asked = context.asked()
+        return Measured(
+            records_digest=self._store.put_bytes(to_parquet(records)),
+            flags=[flag.model_dump() for flag in flags],
+            queries=asked and asked[0],
+            forward_passes=asked and asked[1],
+            seconds=context.spent_s(),
+        )
+
+    def close(self) -> None:
+        """Let go of everything; the process's end does."""
+
+    def _reduce(
+        self, family: AnyFamily, params: Any, job: CheckJob, done: StoredRecords, holder: Holder
+    ) -> dict[str, Any]:
+        seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
+        result: Result = family.reduce(params, done, seed, tick=holder.tick)
+        noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
+        result = result.model_copy(update={"flags": [*noted, *result.flags]})
+        figures = {
+            name: self._store.put_bytes(svg.encode()) for name, svg in sorted(family.figures(params, result).items())
+        }
+        return {"result": result.model_dump(mode="json"), "figures": figures}
+
+
+def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Records, list[Flag]]:
+    holder.look()
+    params = parse_manifest(params_contract(job.kind), job.params)
+    family = find_family(job.kind)
+    if job.shard.stage == PREFLIGHT:
+        return run_preflight(family, params, job, context)
+    records = family.run(params, job.shard, context)
+    expected = job.shard.stop - job.shard.start
+    if records.num_rows != expected:
+        raise RuntimeError(f"{job.kind} returned {records.num_rows} records for {expected} examples")
+    return records, []
+
+
+def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None:
+    if not job.stages:
+        return None
+    # Earlier stages were looked at when they ended.
+    name, allowed = job.stages[-1].name, job.audit.spec["max_error_rate"]
+    records = done[name]
+    errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
+    if errored <= allowed * records.num_rows:
+        return None
+    return StoredProblem(
+        code="too-many-errors",
+        title="Too many examples errored",
+        detail=f"{errored} of {records.num_rows} examples of stage {name} errored: outputs that are not finite, no "
+        f"answer, or a budget that ran out. max_error_rate allows {allowed:.0%}. An errored example is never counted "
+        "as robust. Its records stay readable; a retry would judge the same ones: submit a new audit when the cause is "
+        "gone.",
+        field="/max_error_rate",
+    )

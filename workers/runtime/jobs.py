@@ -1,0 +1,159 @@
+"""What the database says about a piece of work, as it is handed to whoever runs models.
+
+Without torch, and without a session: a job is read in one process and run in another.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.storage import digest_of_bytes
+from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from workers.families.stages import Shard, Stage
+from workers.runtime.code import code_version
+
+
+@dataclass(frozen=True)
+class ModelJob:
+    """A model to be checked."""
+
+    model: ModelRow
+
+    def models(self) -> list[ModelRow]:
+        """Return the models it loads."""
+        return [self.model]
+
+    def digests(self) -> set[str]:
+        """Return the artifacts it may read."""
+        return {self.model.digest}
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """Everything about one shard that the database says.
+
+    Attributes:
+        source: The dataset the stage runs over: the audit's own or a further one.
+        is_further_source: Whether it is a further one, whose images are brought to the model's shape.
+        is_held_out: Whether the stage runs over what the audit's sample leaves of its dataset.
+        examples: Examples of the stage, all its shards together.
+        further_models: Other models by the parameter naming them.
+        further_datasets: Other datasets by the parameter naming them.
+        earlier: Artifacts of the records of the stages before this one.
+        sent: Texts this check's other shards have sent through a text model so far.
+        saved: The shard's save, if it has one.
+        may_resume: Whether this attempt may begin from it.
+    """
+
+    shard_id: str
+    check_id: str
+    kind: str
+    params: dict[str, object]
+    shard: Shard
+    seed: int
+    samples: int
+    batch_size: int
+    model: ModelRow
+    source: DatasetRow
+    is_further_source: bool
+    is_held_out: bool
+    examples: int
+    further_models: dict[str, ModelRow]
+    further_datasets: dict[str, DatasetRow]
+    earlier: dict[str, list[str]]
+    sent: int
+    saved: str | None
+    may_resume: bool
+
+    def belongs_to(self) -> str:
+        """Return a digest of all that a state inside this shard depends on, the code that runs it included."""
+        rows: list[tuple[str, ModelRow | DatasetRow]] = [("model", self.model), ("source", self.source)]
+        rows += [*sorted(self.further_models.items()), *sorted(self.further_datasets.items())]
+        facts = {
+            "shard": [self.shard_id, self.shard.stage, self.shard.start, self.shard.stop],
+            "kind": self.kind,
+            "params": self.params,
+            "sample": [self.seed, self.samples, self.batch_size],
+            "resources": [[name, row.digest, row.manifest] for name, row in rows],
+            "code": code_version(),
+        }
+        return digest_of_bytes(json.dumps(facts, sort_keys=True).encode())
+
+    def models(self) -> list[ModelRow]:
+        """Return the models it loads."""
+        return [self.model, *self.further_models.values()]
+
+    def digests(self) -> set[str]:
+        """Return the artifacts it may read."""
+        rows: list[ModelRow | DatasetRow] = [*self.models(), self.source, *self.further_datasets.values()]
+        records = [digest for digests in self.earlier.values() for digest in digests]
+        return {row.digest for row in rows} | set(records) | ({self.saved} if self.saved else set())
+
+
+@dataclass(frozen=True)
+class CheckJob:
+    """Everything about a check that the database says."""
+
+    check: CheckRow
+    audit: AuditRow
+    by_name: dict[str, ModelRow]
+    """The audit's model under "model", and further ones by the parameter naming them."""
+    datasets: dict[str, DatasetRow]
+    """The audit's dataset under ``SAMPLE``, and further ones by the parameter naming them."""
+    stages: list[StageRow]
+    shards: list[ShardRow]
+
+    def records(self) -> dict[str, list[str]]:
+        """Return the artifacts of each stage's shards, in order."""
+        return {
+            stage.name: [one.records_digest for one in self.shards if one.stage == stage.name and one.records_digest]
+            for stage in self.stages
+        }
+
+    def models(self) -> list[ModelRow]:
+        """Return the models its shards load; advancing it loads none."""
+        return list(self.by_name.values())
+
+    def digests(self) -> set[str]:
+        """Return the artifacts it may read."""
+        return {digest for digests in self.records().values() for digest in digests}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a shard measured.
+
+    Attributes:
+        records_digest: Artifact of its records.
+        flags: Doubts that do not stop the audit.
+        queries: Texts the model under audit was asked for; None where it was not asked.
+        forward_passes: Texts it computed.
+        seconds: Time the shard took.
+    """
+
+    records_digest: str
+    flags: list[dict[str, Any]]
+    queries: int | None
+    forward_passes: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """How a check goes on.
+
+    Attributes:
+        stage: Its next stage; None at its end.
+        error: Why it failed; None where it did not.
+        values: What is stored at its end: result and figures.
+    """
+
+    stage: Stage | None = None
+    error: dict[str, Any] | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_manifest(model: type[Any], stored: dict[str, Any]) -> Any:
+    """Return a stored manifest or parameters as the contract they were accepted under."""
+    return model.model_validate(stored, strict=False)

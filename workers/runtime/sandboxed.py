@@ -1,0 +1,392 @@
+"""Running jobs in a child process: limited in memory and time, ended with what is cancelled, replaced when it dies.
+
+The child has no database and no secret of the service. It is kept for further jobs over the same models of the same
+project, and ended before anything else runs: what one model left behind in a process never meets another.
+"""
+
+import logging
+import os
+import pickle
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.contracts.problems import StoredProblem
+from app.contracts.targets import IMAGES
+from app.core.sandbox.channel import ChannelClosedError, Message
+from app.core.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
+from app.core.sandbox.scratch import Scratch
+from app.core.settings import MIB, Settings
+from app.core.storage import ArtifactMissingError, ArtifactStore
+from app.core.tables import ModelRow
+from workers.errors import AccidentError, TargetError, WorkError
+from workers.families.stages import Stage
+from workers.runtime.executor import Holder
+from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown
+from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob
+
+log = logging.getLogger(__name__)
+
+ENTRY = "workers.runtime.child:serve"
+PREPARE: list[list[Any]] = [["workers.runtime.child:prepare"]]
+"""What is called before every fork; what it imports, children have."""
+
+STOP_S = 8.0
+"""Seconds a child has to stop by itself; less than a service that is asked to end gives its workers."""
+
+IDLE_S = 60.0
+"""Seconds a child without work is kept: it holds a model's memory, on a GPU too."""
+
+STORED_BYTES_PER_S = 50e6
+"""A check may take longer, the larger the file: it is unpacked, read and hashed."""
+
+FILE_COPIES = 6
+"""Memory of a model in times its file: half precision made single, twice while it is loaded, and gradients."""
+
+_SECRET = re.compile(r"\{\{\s*secret:\s*([^}\s]+)\s*\}\}")
+_REASONS: dict[type[Interrupted], str] = {ShardCancelled: "cancelled", LeaseLost: "lost", ShuttingDown: "stopping"}
+_INTERRUPTIONS = {reason: kind for kind, reason in _REASONS.items()}
+
+
+_CRASHES = {-number for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
+"""What a file does to the library that reads it; SIGKILL may be the kernel's, for want of memory of others."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    child: Child
+    folder: Path
+    key: tuple[str, ...]
+
+
+class SandboxedExecutor:
+    """Runs jobs in a child process; implements :class:`workers.runtime.executor.Executor`.
+
+    Args:
+        store: Where bytes are; a child reads those its job names.
+        settings: Limits.
+    """
+
+    def __init__(self, store: ArtifactStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._scratch = Scratch()
+        self._zygote = Zygote([["app.core.settings:use_settings", settings.for_child()], *PREPARE])
+        self._running: _Running | None = None
+        self._busy = threading.Lock()
+        self._idle: threading.Timer | None = None
+        self._device: tuple[str, str] | None = None
+
+    def device(self) -> str:
+        """Return the name of the device, for people."""
+        if self._device is None:
+            with self._busy:
+                kind, name = self._command("device", (), [], None, None, _Limits())
+                self._device = str(kind), str(name)
+                self._end()
+        return self._device[1]
+
+    def check(self, job: ModelJob, holder: Holder) -> dict[str, Any]:
+        """Load a model, measure it, and return its facts as JSON."""
+        size = job.model.size_bytes
+        seconds = self._settings.check_deadline_s + size / STORED_BYTES_PER_S
+        memory = self._settings.check_memory_bytes + FILE_COPIES * size
+        facts: dict[str, Any] = self._run("check", job, holder, _Limits(memory, total_s=seconds))
+        return facts
+
+    def advance(self, job: CheckJob, holder: Holder) -> Advanced:
+        """Return the next stage of a check, or its end."""
+        told = self._run("advance", job, holder, self._shard_limits(job.models()))
+        stage = told.pop("stage")
+        return Advanced(stage=stage and Stage(**stage), **told)
+
+    def run(self, job: ShardJob, holder: Holder) -> Measured:
+        """Run a shard and store its records."""
+        return Measured(**self._run("run", job, holder, self._shard_limits(job.models())))
+
+    def close(self) -> None:
+        """End the child, and whatever it was forked from."""
+        with self._busy:
+            self._end()
+            self._zygote.close()
+            self._scratch.close()
+
+    def _shard_limits(self, models: Sequence[ModelRow]) -> "_Limits":
+        memory = self._settings.shard_memory_bytes or machine_memory() * 3 // 4
+        return _Limits(
+            memory + FILE_COPIES * sum(model.size_bytes for model in models), silence_s=self._settings.shard_silence_s
+        )
+
+    def _run(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "_Limits") -> Any:
+        with self._busy:
+            try:
+                return self._command(what, _key(job), job.models(), job, holder, limits)
+            except WorkError:
+                if what == "check":
+                    # Nobody will want a model that was refused.
+                    self._end()
+                raise
+            except MemoryExceededError as error:
+                self._end()
+                raise _too_large(what, limits) from error
+            except DeadlineError as error:
+                self._end()
+                raise _too_slow(what, limits) from error
+            except ChildDiedError as error:
+                self._end()
+                if what == "check" and error.status in _CRASHES:
+                    raise _crashed(error) from error
+                raise AccidentError(f"the process that ran the model did not end by itself ({error})") from error
+            except Interrupted:
+                self._end()
+                raise
+            finally:
+                self._rest()
+
+    def _command(
+        self,
+        what: str,
+        key: tuple[str, ...],
+        models: Sequence[ModelRow],
+        job: ModelJob | CheckJob | ShardJob | None,
+        holder: Holder | None,
+        limits: "_Limits",
+    ) -> Any:
+        running = self._child(key, models)
+        child = running.child
+        memory = limits.memory_bytes
+        # A GPU's driver reserves address space by the hundreds of GiB: what is resident is watched instead.
+        child.limit_memory(memory if self._device is not None and self._device[0] == "cpu" else None)
+        header = {"do": what, "scratch": str(running.folder), "secrets": _secrets(models, self._settings)}
+        watch = _Watch(child, holder)
+        try:
+            child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
+            while True:
+                message = child.receive(
+                    deadline=limits.deadline(watch), memory_bytes=memory and child.base_bytes + memory, on_wake=watch
+                )
+                watch.seen()
+                told = message.header
+                if "end" in told:
+                    return _outcome(told["end"], what, limits)
+                if holder is None or job is None:
+                    continue
+                if "progress" in told:
+                    holder.progress(int(told["progress"]))
+                elif "call" in told:
+                    child.channel.send(*self._answer(message, job, holder))
+        except DeadlineError:
+            if watch.reason is not None:
+                raise watch.reason from None
+            raise
+        except ChannelClosedError as error:
+            raise ChildDiedError(child.close()) from error
+
+    def _child(self, key: tuple[str, ...], models: Sequence[ModelRow]) -> _Running:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._running is not None and self._running.key != key:
+            self._end()
+        if self._running is None:
+            child = self._zygote.fork(ENTRY, prepare=_preparation(models))
+            self._running = _Running(child, self._scratch.new_folder(), key)
+        return self._running
+
+    def _answer(self, message: Message, job: Any, holder: Holder) -> tuple[dict[str, Any], bytes]:
+        name, arguments = message.header["call"], message.header["arguments"]
+        try:
+            if name in ("look", "confirm"):
+                getattr(holder, name)()
+                return {}, b""
+            if name == "announce_save":
+                holder.announce_save(str(arguments[0]))
+                return {}, b""
+            if name == "point_at_save":
+                return {"value": holder.point_at_save(str(arguments[0]))}, b""
+            if name == "put_bytes":
+                return {"value": self._store.put_bytes(message.payload)}, b""
+            if name == "put_passing":
+                self._store.put_passing(message.payload, str(arguments[0]))
+                return {}, b""
+            digest = str(arguments[0])
+            if name == "delete_save":
+                holder.delete_save(self._store, digest)
+                return {}, b""
+            if digest not in job.digests():
+                return {"missing": f"{digest} is none of the job's files"}, b""
+            if name == "read_passing":
+                return {}, self._store.read_passing(digest)
+            return {"value": str(self._store.local_path(digest))}, b""
+        except Interrupted as error:
+            return {"interrupted": _reason(error)}, b""
+        except ArtifactMissingError as error:
+            return {"missing": str(error)}, b""
+        except SQLAlchemyError as error:
+            log.warning("the database does not answer %s of %s: %s", name, holder.row_id, error)
+            return {"database": type(error).__name__}, b""
+        except Exception as error:
+            # Every kind of store has errors of its own.
+            log.warning("the store does not answer %s of %s: %s", name, holder.row_id, error)
+            return {"store": f"{type(error).__name__}: {error}"[:500]}, b""
+
+    def _rest(self) -> None:
+        self._idle = threading.Timer(IDLE_S, self._end_idle)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def _end_idle(self) -> None:
+        if self._busy.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._busy.release()
+
+    def _end(self) -> None:
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.child.close()
+            shutil.rmtree(running.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Of one command; None is without."""
+
+    memory_bytes: int | None = None
+    total_s: float | None = None
+    silence_s: float | None = None
+
+    def deadline(self, watch: "_Watch") -> float | None:
+        ends = []
+        if self.total_s is not None:
+            ends.append(watch.began_at + self.total_s)
+        if self.silence_s is not None:
+            ends.append(watch.seen_at + self.silence_s)
+        if watch.stop_at is not None:
+            ends.append(watch.stop_at)
+        return min(ends, default=None)
+
+
+class _Watch:
+    """Looks after a job while its child is silent: passes on a reason to stop, and ends the child if it does not."""
+
+    def __init__(self, child: Child, holder: Holder | None) -> None:
+        self._child, self._holder = child, holder
+        self.reason: Interrupted | None = None
+        self.began_at = self.seen_at = time.monotonic()
+        self.stop_at: float | None = None
+
+    def seen(self) -> None:
+        """Note a sign of life."""
+        self.seen_at = time.monotonic()
+        self()
+
+    def __call__(self) -> None:
+        if self.reason is not None or self._holder is None:
+            return
+        try:
+            self._holder.tick()
+        except Interrupted as error:
+            self.reason, self.stop_at = error, time.monotonic() + STOP_S
+            self._child.channel.send({"stop": _reason(error)})
+
+
+def machine_memory() -> int:
+    """Return the memory of this machine, or of the control group the process is in where that is less, in bytes."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(Path(path).read_text()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def _key(job: ModelJob | CheckJob | ShardJob) -> tuple[str, ...]:
+    models = job.models()
+    return (models[0].project_id, *sorted({f"{model.digest} {model.id}" for model in models}))
+
+
+def _preparation(models: Sequence[ModelRow]) -> list[list[str]]:
+    calls = []
+    if any(model.manifest.get("architecture", {}).get("kind") == "huggingface" for model in models):
+        calls.append(["workers.runtime.child:prepare_transformers"])
+    if any(model.task != IMAGES for model in models):
+        calls.append(["workers.runtime.child:prepare_text_attacks"])
+    return calls
+
+
+def _secrets(models: Sequence[ModelRow], settings: Settings) -> Mapping[str, Any]:
+    """Return the secrets the models' headers name, as JSON: of those that are endpoints."""
+    named = {name for model in models if model.format == "endpoint" for name in _SECRET.findall(str(model.manifest))}
+    return {
+        name: {**secret.model_dump(mode="json"), "value": secret.value.get_secret_value()}
+        for name, secret in settings.endpoint_secrets.items()
+        if name in named
+    }
+
+
+def _reason(error: Interrupted) -> str:
+    return next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
+
+
+def _outcome(end: Mapping[str, Any], what: str, limits: _Limits) -> Any:
+    if "done" in end:
+        return end["done"]
+    if "refused" in end:
+        problem = StoredProblem.model_validate(end["refused"])
+        raise WorkError(problem.code, problem.title, problem.detail, field=problem.field)
+    if "interrupted" in end:
+        raise _INTERRUPTIONS[end["interrupted"]](what)
+    if "memory" in end:
+        raise _too_large(what, limits)
+    if "database" in end:
+        raise SQLAlchemyError(end["database"])
+    log.error("%s in the process that ran the model: %s", end["failed"], end["words"])
+    raise AccidentError(str(end["failed"]))
+
+
+def _too_large(what: str, limits: _Limits) -> TargetError:
+    setting = "SEATRIAL_CHECK_MEMORY_BYTES" if what == "check" else "SEATRIAL_SHARD_MEMORY_BYTES"
+    return TargetError(
+        "out-of-memory",
+        "The worker has too little memory for the model",
+        f"its process asked for more than the {(limits.memory_bytes or 0) // MIB:,} MiB it is given ({setting} and the "
+        "model's size): send a smaller model, smaller images or a smaller batch_size, or ask the operator for more",
+        field="/file" if what == "check" else None,
+    )
+
+
+def _too_slow(what: str, limits: _Limits) -> TargetError:
+    if what == "check":
+        return TargetError(
+            "check-timed-out",
+            "The check of the model took too long",
+            f"it was ended after {limits.total_s:.0f} seconds (SEATRIAL_CHECK_DEADLINE_S and the file's size): loading "
+            "the model and running it on eight examples should take seconds",
+            field="/file",
+        )
+    return TargetError(
+        "shard-silent",
+        "The model made no progress",
+        f"nothing was heard of it for {limits.silence_s:.0f} seconds (SEATRIAL_SHARD_SILENCE_S): a batch, a gradient "
+        "step or a text should take less",
+    )
+
+
+def _crashed(error: ChildDiedError) -> TargetError:
+    return TargetError(
+        "check-crashed",
+        "Loading the model crashed",
+        f"a library that read or ran the model crashed ({error}): a file of it is damaged, or asks for more memory "
+        "than there is",
+        field="/file",
+    )
