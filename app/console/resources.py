@@ -64,7 +64,7 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
         ) as arrival:
             if arrival.is_manifest and arrival.manifest.architecture.kind != "endpoint":
                 raise InvalidRequestError("Choose the file with the weights.", pointer="/file")
-            await run_in_threadpool(store_model, services, viewer.project_id, arrival)
+            await store_model(request, services, viewer.project_id, arrival)
     except (ProblemError, InspectionError) as error:
         form.refuse_all(error, field_of)
         return await run_in_threadpool(_models, request, viewer, services, form, status=error.status)
@@ -118,7 +118,7 @@ async def upload_dataset(request: Request, viewer: Runner, services: Service) ->
         ) as arrival:
             if arrival.is_manifest:
                 raise InvalidRequestError("Choose the file with the examples.", pointer="/file")
-            await run_in_threadpool(store_dataset, services, viewer.project_id, arrival)
+            await store_dataset(request, services, viewer.project_id, arrival)
     except (ProblemError, InspectionError) as error:
         form.refuse_all(error, field_of)
         return await run_in_threadpool(_datasets, request, viewer, services, form, status=error.status)

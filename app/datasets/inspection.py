@@ -1,6 +1,7 @@
 """Checks an uploaded dataset before it is stored, and says what it holds."""
 
 from pathlib import Path
+from typing import Any
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.contracts.targets import IMAGES
@@ -58,6 +59,11 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
     if facts.examples == 0:
         raise ContentError(f"{where} holds no examples")
     return facts
+
+
+def dataset_facts(path: Path, filename: str, manifest: DatasetManifest, limits: Settings) -> dict[str, Any]:
+    """Return the facts of an uploaded dataset as JSON; see :func:`inspect_dataset`."""
+    return inspect_dataset(path, filename, manifest, limits).model_dump(mode="json")
 
 
 def _holds_arrays(path: Path, limits: Settings) -> bool:

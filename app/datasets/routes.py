@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
@@ -28,7 +27,7 @@ DatasetId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="
     "",
     status_code=201,
     response_model=DatasetRead,
-    responses=raises(400, 409, 413, 415, 422, 507),
+    responses=raises(400, 409, 413, 415, 422, 429, 507),
     openapi_extra=accepts_upload(
         DatasetReference, DatasetManifest, example=DATASET_REFERENCE, more={"texts": TEXTS_REFERENCE}
     ),
@@ -51,7 +50,7 @@ async def upload_dataset(request: Request, principal: Runner, services: Service)
         reference=DatasetReference,
         max_bytes=services.settings.max_dataset_bytes,
     ) as arrival:
-        row = await run_in_threadpool(store_dataset, services, principal.project_id, arrival)
+        row = await store_dataset(request, services, principal.project_id, arrival)
     return JSONResponse(render_dataset(row), status_code=201, headers={"Location": f"/v1/datasets/{row.id}"})
 
 

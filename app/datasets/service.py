@@ -2,28 +2,43 @@
 
 from typing import Any
 
-from app.contracts.datasets import DatasetManifest, DatasetRead
+from fastapi import Request
+
+from app.contracts.datasets import DatasetFacts, DatasetManifest, DatasetRead
 from app.core.ids import new_id
 from app.core.tables import DatasetRow
 from app.datasets import repository
-from app.datasets.inspection import inspect_dataset
 from app.web.intake import Arrival
 from app.web.problems import NotFoundError
 from app.web.services import Services
 from app.web.storing import store
 
 
-def store_dataset(services: Services, project_id: str, arrival: Arrival[DatasetManifest]) -> DatasetRow:
+async def store_dataset(
+    request: Request, services: Services, project_id: str, arrival: Arrival[DatasetManifest]
+) -> DatasetRow:
     """Inspect what came in and store it; the same name, version, bytes and manifest again give the same row.
+
+    Args:
+        request: What brought it; when its client goes away, the inspection ends.
+        services: Where rows and bytes go.
+        project_id: Whose it is.
+        arrival: What came.
 
     Raises:
         InspectionError: The bytes are not an acceptable dataset; nothing is stored.
         ConflictError: The name and version belong to something else.
     """
 
-    def inspect() -> DatasetRow:
+    async def inspect() -> DatasetRow:
         manifest = arrival.manifest
-        facts = inspect_dataset(arrival.path, arrival.filename, manifest, services.settings)
+        arguments = [arrival.path, arrival.filename, manifest]
+        facts = DatasetFacts.model_validate(
+            await services.inspections.run(
+                request, project_id, "app.datasets.inspection:dataset_facts", arguments, size_bytes=arrival.size_bytes
+            ),
+            strict=False,
+        )
         return DatasetRow(
             id=new_id("dat"),
             project_id=project_id,
@@ -38,7 +53,7 @@ def store_dataset(services: Services, project_id: str, arrival: Arrival[DatasetM
             facts=facts.model_dump(mode="json"),
         )
 
-    return store(services, project_id, arrival, repository.find_by_name, inspect)
+    return await store(services, project_id, arrival, repository.find_by_name, inspect)
 
 
 def get_dataset(services: Services, project_id: str, dataset_id: str) -> DatasetRow:

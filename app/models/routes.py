@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
@@ -30,7 +29,7 @@ ModelId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id
     "",
     status_code=201,
     response_model=ModelRead,
-    responses=raises(400, 409, 413, 415, 422, 507),
+    responses=raises(400, 409, 413, 415, 422, 429, 507),
     openapi_extra=accepts_upload(
         ModelReference,
         ModelManifest,
@@ -58,7 +57,7 @@ async def upload_model(request: Request, principal: Runner, services: Service, w
         reference=ModelReference,
         max_bytes=services.settings.max_model_bytes,
     ) as arrival:
-        row = await run_in_threadpool(store_model, services, principal.project_id, arrival)
+        row = await store_model(request, services, principal.project_id, arrival)
     headers = {"Location": f"/v1/models/{row.id}"}
     if wait_s:
         row = await wait_until_checked(services, row, wait_s)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.contracts.problems import StoredProblem
@@ -11,10 +12,9 @@ from app.contracts.targets import ModelManifest, ModelRead
 from app.core.endpoint_rules import EndpointRuleError
 from app.core.ids import new_id
 from app.core.inspection.errors import ManifestMismatchError
-from app.core.settings import Settings
 from app.core.tables import ModelRow
 from app.models import repository
-from app.models.inspection import inspect_endpoint, inspect_model
+from app.models.inspection import inspect_endpoint
 from app.web.intake import Arrival
 from app.web.problems import InvalidRequestError, NotFoundError, StoredProblemError
 from app.web.services import Services
@@ -24,8 +24,16 @@ from app.web.storing import store
 LOOK_S = 0.1
 
 
-def store_model(services: Services, project_id: str, arrival: Arrival[ModelManifest]) -> ModelRow:
+async def store_model(
+    request: Request, services: Services, project_id: str, arrival: Arrival[ModelManifest]
+) -> ModelRow:
     """Inspect what came in and store it; the same name, version, bytes and manifest again give the same row.
+
+    Args:
+        request: What brought it; when its client goes away, the inspection ends.
+        services: Where rows and bytes go.
+        project_id: Whose it is.
+        arrival: What came.
 
     Raises:
         InspectionError: The bytes are not an acceptable model; nothing is stored.
@@ -39,7 +47,7 @@ def store_model(services: Services, project_id: str, arrival: Arrival[ModelManif
             field="/manifest/architecture/kind",
         )
 
-    def inspect() -> ModelRow:
+    async def inspect() -> ModelRow:
         return ModelRow(
             id=new_id("mdl"),
             project_id=project_id,
@@ -49,19 +57,23 @@ def store_model(services: Services, project_id: str, arrival: Arrival[ModelManif
             manifest=manifest.model_dump(mode="json"),
             digest=arrival.digest,
             size_bytes=arrival.size_bytes,
-            format=_format(arrival, services.settings),
+            format=await _format(request, services, project_id, arrival),
         )
 
-    row = store(services, project_id, arrival, repository.find_by_name, inspect)
-    services.bell.ring()
+    row = await store(services, project_id, arrival, repository.find_by_name, inspect)
+    await run_in_threadpool(services.bell.ring)
     return row
 
 
-def _format(arrival: Arrival[ModelManifest], limits: Settings) -> str:
+async def _format(request: Request, services: Services, project_id: str, arrival: Arrival[ModelManifest]) -> str:
     if not arrival.is_manifest:
-        return inspect_model(arrival.path, arrival.filename, arrival.manifest, limits)
+        arguments = [arrival.path, arrival.filename, arrival.manifest]
+        found: str = await services.inspections.run(
+            request, project_id, "app.models.inspection:inspect_model", arguments, size_bytes=arrival.size_bytes
+        )
+        return found
     try:
-        return inspect_endpoint(arrival.manifest, limits)
+        return inspect_endpoint(arrival.manifest, services.settings)
     except EndpointRuleError as error:
         raise InvalidRequestError(error.detail, pointer=error.field) from error
 

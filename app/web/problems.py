@@ -183,6 +183,17 @@ class PayloadTooLargeError(ProblemError):
     title = "The body is too large"
 
 
+class TooManyRequestsError(ProblemError):
+    """More at one time than whoever asks has a share of."""
+
+    status = 429
+    code = "too-many-requests"
+    title = "Too much at one time"
+
+    def __init__(self, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
 class StorageFullError(ProblemError):
     """No room left on the disk."""
 

@@ -10,18 +10,20 @@ from app.core.database import Database, connect
 from app.core.queue import Bell
 from app.core.settings import Settings
 from app.core.storage import ArtifactStore, open_store
+from app.web.inspecting import Inspections
 from app.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True)
 class Services:
-    """The process's database, store, bell, deliverer and keys."""
+    """The process's database, store, bell, deliverer, inspections and keys."""
 
     settings: Settings
     database: Database
     store: ArtifactStore
     bell: Bell
     deliverer: Deliverer
+    inspections: Inspections
     authenticator: Authenticator = field(repr=False)
 
 
@@ -35,6 +37,7 @@ def open_services(settings: Settings) -> Services:
         open_store(settings),
         Bell(settings),
         Deliverer(settings, database),
+        Inspections(settings),
         Authenticator(settings, database),
     )
 

@@ -4,12 +4,13 @@ The slow part, writing through to a disk or uploading to a bucket, comes before 
 lock, and a large model must not hold it for minutes. Only a rename is left for inside.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 
 from app.contracts.datasets import DatasetManifest
 from app.contracts.targets import ModelManifest
@@ -26,8 +27,12 @@ Find = Callable[[Session, str, str, str], RowT | None]
 """From project, name and version to the row that holds them."""
 
 
-def store(
-    services: Services, project_id: str, arrival: Arrival[ManifestT], find: Find[RowT], inspect: Callable[[], RowT]
+async def store(
+    services: Services,
+    project_id: str,
+    arrival: Arrival[ManifestT],
+    find: Find[RowT],
+    inspect: Callable[[], Awaitable[RowT]],
 ) -> RowT:
     """Store what came in and return its row; the same name, version, bytes and manifest again give the same row.
 
@@ -41,10 +46,18 @@ def store(
     Raises:
         ConflictError: The name and version belong to something else. Nothing is stored, as after any other error.
     """
-    with services.database.read() as session:
-        if (same := _same(session, project_id, arrival, find)) is not None:
-            return same
-    row = inspect()
+
+    def look() -> RowT | None:
+        with services.database.read() as session:
+            return _same(session, project_id, arrival, find)
+
+    if (same := await run_in_threadpool(look)) is not None:
+        return same
+    row = await inspect()
+    return await run_in_threadpool(_commit, services, project_id, arrival, find, row)
+
+
+def _commit(services: Services, project_id: str, arrival: Arrival[ManifestT], find: Find[RowT], row: RowT) -> RowT:
     is_new = services.store.prepare(arrival.path, arrival.digest)
     try:
         with services.database.write() as session:

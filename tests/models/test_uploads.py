@@ -17,6 +17,7 @@ from app.contracts.targets import ModelRead
 from app.core.settings import Settings
 from app.core.tables import ModelRow
 from app.core.transitions import move
+from app.web.inspecting import Inspections
 from app.web.services import Services
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
 from tests.web.test_problems import assert_problem
@@ -212,7 +213,11 @@ def test_paths_are_read_below_allowed_folders_only(
 def test_a_folder_becomes_the_same_archive_every_time(
     client: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.models.service.inspect_model", lambda *_: "archive")
+
+    async def accept(*_: object, **__: object) -> str:
+        return "archive"
+
+    monkeypatch.setattr(Inspections, "run", accept)
     folder = settings.allowed_paths[0] / "hf"
     for name in ("b.json", "sub/a.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

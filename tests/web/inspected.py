@@ -1,0 +1,35 @@
+"""What stands in place of inspections in the tests of how they are run; settings come last."""
+
+import ctypes
+import os
+import time
+from pathlib import Path
+
+from app.core.inspection.errors import ContentError
+from app.core.settings import Settings
+
+
+def tell(word: str, settings: Settings) -> list[object]:
+    return [word, settings.max_examples, settings.endpoint_secrets, os.getpid()]
+
+
+def refuse(settings: Settings) -> None:
+    raise ContentError("for the test", field="/manifest/labels")
+
+
+def take_memory(size_bytes: int, settings: Settings) -> int:
+    return len(bytearray(size_bytes))
+
+
+def sleep(log: str, settings: Settings) -> None:
+    with Path(log).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(60)
+
+
+def crash(settings: Settings) -> None:
+    ctypes.string_at(0)
+
+
+def err(settings: Settings) -> None:
+    raise KeyError("a mistake of ours")
