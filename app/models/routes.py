@@ -11,7 +11,7 @@ from app.contracts.targets import ModelManifest, ModelRead, ModelReference, Task
 from app.models import repository
 from app.models.inspection import ENDPOINT
 from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE, TAGGER_REFERENCE
-from app.models.service import get_model, render_model, store_model, wait_until_checked
+from app.models.service import cancel_check, get_model, render_model, store_model, wait_until_checked
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
 from app.web.intake import receive
@@ -87,6 +87,17 @@ def list_models(
 def read_model(model_id: ModelId, principal: Reader, services: Service) -> Response:
     """Read a model: its state, what a worker measured, or why it was rejected."""
     return JSONResponse(render_model(get_model(services, principal.project_id, model_id)))
+
+
+@router.post(
+    "/{model_id}/cancel", response_model=ModelRead, responses=raises(404, 409, 422), summary="Cancel a model's check"
+)
+def cancel_model_check(model_id: ModelId, principal: Runner, services: Service) -> Response:
+    """End the check of a model that is still `checking`; it is then `rejected`, and audits waiting for it fail.
+
+    The process that loads it is ended within seconds. A model that has been checked is a 409.
+    """
+    return JSONResponse(render_model(cancel_check(services, principal.project_id, model_id)))
 
 
 @router.get(

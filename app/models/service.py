@@ -13,12 +13,15 @@ from app.core.endpoint_rules import EndpointRuleError
 from app.core.ids import new_id
 from app.core.inspection.errors import ManifestMismatchError
 from app.core.tables import ModelRow
+from app.core.transitions import move
 from app.models import repository
 from app.models.inspection import inspect_endpoint
 from app.web.intake import Arrival
-from app.web.problems import InvalidRequestError, NotFoundError, StoredProblemError
+from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, StoredProblemError
 from app.web.services import Services
 from app.web.storing import store
+
+CHECK_CANCELLED = "check-cancelled"
 
 # How often a waiting upload looks whether a worker has judged it.
 LOOK_S = 0.1
@@ -88,6 +91,29 @@ def get_model(services: Services, project_id: str, model_id: str) -> ModelRow:
         row = repository.find(session, project_id, model_id)
     if row is None:
         raise NotFoundError(f"There is no model {model_id} in this project.")
+    return row
+
+
+def cancel_check(services: Services, project_id: str, model_id: str) -> ModelRow:
+    """End the check of a model, which is rejected; cancelling twice is the same as once.
+
+    Raises:
+        NotFoundError: There is none of that id.
+        ConflictError: It has been checked already.
+    """
+    row = get_model(services, project_id, model_id)
+    problem = StoredProblem(
+        code=CHECK_CANCELLED,
+        title="The check of the model was cancelled",
+        detail="somebody of this project cancelled it: upload the model under another version to have it checked",
+    )
+    with services.database.write() as session:
+        # Whoever works on it finds that it is no longer theirs, and ends its process.
+        end = {"problem": problem.model_dump(), "token": None, "lease_until": None}
+        move(session, ModelRow, ModelState.REJECTED, ModelRow.id == row.id, **end)
+    row = get_model(services, project_id, model_id)
+    if row.state == ModelState.READY or (row.problem or {}).get("code") != CHECK_CANCELLED:
+        raise ConflictError(f"The model is {row.state} already: only a check that has not ended can be cancelled.")
     return row
 
 

@@ -233,6 +233,19 @@ def test_a_folder_becomes_the_same_archive_every_time(
         assert archive.namelist() == ["b.json", "sub/a.json"]
 
 
+def test_a_check_that_has_not_ended_can_be_cancelled(client: httpx.Client, services: Services) -> None:
+    model = upload(client, "models", model_manifest(), weights()).json()["id"]
+    for _ in range(2):
+        cancelled = client.post(f"/v1/models/{model}/cancel")
+        assert cancelled.status_code == 200, cancelled.text
+        assert (cancelled.json()["state"], cancelled.json()["problem"]["code"]) == ("rejected", "check-cancelled")
+    upload(client, "models", model_manifest(version="2"), weights())
+    judge(services, ModelState.READY)
+    ready = client.get("/v1/models?state=ready").json()["items"][0]["id"]
+    assert_problem(client.post(f"/v1/models/{ready}/cancel"), 409)
+    assert_problem(client.post("/v1/models/mdl_none/cancel"), 404)
+
+
 def test_lists_are_filtered(client: httpx.Client, services: Services) -> None:
     upload(client, "models", model_manifest(), weights())
     judge(services, ModelState.READY)

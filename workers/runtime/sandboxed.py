@@ -171,7 +171,9 @@ class SandboxedExecutor:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
             while True:
                 message = child.receive(
-                    deadline=limits.deadline(watch), memory_bytes=memory and child.base_bytes + memory, on_wake=watch
+                    deadline=lambda: limits.deadline(watch),
+                    memory_bytes=memory and child.base_bytes + memory,
+                    on_wake=watch,
                 )
                 watch.seen()
                 told = message.header

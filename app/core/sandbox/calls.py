@@ -59,7 +59,8 @@ class Call:
             child.limit_memory(self._settings.inspection_memory_bytes)
             order = pickle.dumps((self._arguments, self._settings.for_child()))
             child.channel.send({"function": self._function}, order)
-            told = child.receive(deadline=time.monotonic() + self._seconds).header
+            end = time.monotonic() + self._seconds
+            told = child.receive(deadline=lambda: end).header
         except DeadlineError as error:
             raise UploadTooLargeError(
                 f"The file takes more than the {self._seconds:.0f} seconds its inspection is given "

@@ -16,6 +16,10 @@ class ChannelClosedError(ConnectionError):
     """The other end is gone, or does not speak this protocol."""
 
 
+class ChannelEndedError(ChannelClosedError):
+    """The other end is gone."""
+
+
 @dataclass(frozen=True)
 class Message:
     """One message.
@@ -85,6 +89,6 @@ class Channel:
             except OSError as error:
                 raise ChannelClosedError(str(error)) from error
             if not part:
-                raise ChannelClosedError("the other end is gone")
+                raise ChannelEndedError("the other end is gone")
             data += part
         return bytes(data)

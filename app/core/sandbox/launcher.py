@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.core.sandbox.channel import Channel, ChannelClosedError, Message
+from app.core.sandbox.channel import Channel, ChannelClosedError, ChannelEndedError, Message
 
 START_S = 120.0
 """Patience with a zygote that imports its libraries for the first time, from a cold disk."""
@@ -76,6 +76,7 @@ class Child:
         self.pid = pid
         self.channel = channel
         self._zygote = zygote
+        self._generation = zygote.generation
         self._status: int | None = None
         self._handle: int | None = None
         # A handle stays that of this process, where its number may be another's soon.
@@ -124,13 +125,13 @@ class Child:
 
     def _ended(self) -> int | None:
         if self._status is None:
-            self._status = self._zygote.status_of(self.pid)
+            self._status = self._zygote.status_of(self.pid, self._generation)
         return self._status
 
     def receive(
         self,
         *,
-        deadline: float | None = None,
+        deadline: Callable[[], float | None] = lambda: None,
         memory_bytes: int | None = None,
         wake_s: float = 0.25,
         on_wake: Callable[[], object] = lambda: None,
@@ -138,7 +139,7 @@ class Child:
         """Return the child's next message.
 
         Args:
-            deadline: When its time is over, on the monotonic clock.
+            deadline: Returns when its time is over, on the monotonic clock; asked again whenever there is no message.
             memory_bytes: Resident memory at which it is killed; for devices whose drivers reserve address space in
                 such amounts that it cannot be limited.
             wake_s: Seconds between two calls of ``on_wake``.
@@ -150,7 +151,8 @@ class Child:
             ChildDiedError: It is gone.
         """
         while True:
-            left = wake_s if deadline is None else min(wake_s, deadline - time.monotonic())
+            end = deadline()
+            left = wake_s if end is None else min(wake_s, end - time.monotonic())
             if left <= 0:
                 self.kill()
                 raise DeadlineError("its time was over")
@@ -158,6 +160,8 @@ class Child:
                 try:
                     return self.channel.receive()
                 except ChannelClosedError as error:
+                    if not isinstance(error, ChannelEndedError):
+                        self.kill()
                     raise ChildDiedError(self._ended()) from error
             if memory_bytes is not None and self.resident_bytes() > memory_bytes:
                 self.kill()
@@ -181,6 +185,7 @@ class Zygote:
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._statuses: dict[int, int] = {}
         self._changed = threading.Condition()
+        self.generation = 0
 
     def fork(self, entry: str, *, prepare: Sequence[Sequence[Any]] = (), max_payload_bytes: int = 2**33) -> Child:
         """Return a new child that runs ``entry`` (``module:function``) with its end of a channel.
@@ -207,10 +212,19 @@ class Zygote:
             raise LaunchError(answer.get("failed", "the zygote does not answer"))
         return Child(answer["pid"], Channel(ours, max_payload_bytes=max_payload_bytes), self)
 
-    def status_of(self, pid: int) -> int | None:
-        """Wait until a child is gone, some seconds at most, and return its exit status; None when nobody knows."""
+    def status_of(self, pid: int, generation: int) -> int | None:
+        """Wait until a child is gone, some seconds at most, and return its exit status; None when nobody knows.
+
+        Args:
+            pid: The child.
+            generation: The zygote it was forked from.
+        """
+
+        def is_told() -> bool:
+            return pid in self._statuses or generation != self.generation or not self._is_running()
+
         with self._changed:
-            self._changed.wait_for(lambda: pid in self._statuses or not self._is_running(), EXIT_S)
+            self._changed.wait_for(is_told, EXIT_S)
             return self._statuses.pop(pid, None)
 
     def close(self) -> None:
@@ -247,6 +261,7 @@ class Zygote:
                 start_new_session=True,
                 env=minimal_environment(),
             )
+        self.generation += 1
         self._control = ours
         self._answers = queue.SimpleQueue()
         listen = threading.Thread(target=self._listen, args=(ours, self._answers), name="zygote", daemon=True)
