@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.certification.instances import random_instance
-from workers.certification.admm import GRID, Iterate, Program, Setting, admm_calibration_error, onto_sphere
+from workers.certification.admm import GRID, STARTS, Iterate, Program, Setting, admm_calibration_error, onto_sphere
 from workers.certification.brier import brier_confidences
 from workers.certification.worst_calibration import Intervals, certified_calibration_error
 from workers.stats.calibration import ece
@@ -189,13 +189,20 @@ def test_it_lies_between_its_starts_and_the_exact_worst_case(bins) -> None:
         assert max(trace.max() for trace in outcome.traces) == outcome.value
 
 
-def test_it_finds_most_of_the_worst_case() -> None:
-    lower, upper, correct, clean = realistic(300)
-    settings = [setting for setting in GRID if (setting.alpha_z, setting.alpha_a, setting.growth) == (1e-3, 1e-2, 1.02)]
-    outcome = admm_calibration_error(lower, upper, correct, clean, settings=tuple(settings), steps=1000)
-    exact = certified_calibration_error(lower, upper, correct).value
-    assert 0.6 < outcome.value / exact <= 1
-    assert outcome.value > 1.5 * max(trace[0] for trace in outcome.traces)
+def test_its_runs_end_most_of_the_way_from_their_start_to_the_exact_worst_case() -> None:
+    # Its steps amplify rounding: the value of one run moves by percents from processor to processor, the mean of 16
+    # did by 0.03: 0.82 to 0.85 over 50 repetitions with noise of 1e-15 to 1e-6 or the examples in another order. With
+    # a sign turned, without multipliers, either gradient, the box or the intervals it was at most 0.66. Not so the
+    # largest value on the way: an iteration that ascends in a, where it should descend, finds more.
+    settings = tuple(Setting(start, 1e-3, 1e-2, 1.02) for start in STARTS)
+    closed = []
+    for seed in range(8):
+        lower, upper, correct, clean = realistic(50, seed)
+        exact = certified_calibration_error(lower, upper, correct).value
+        for trace in admm_calibration_error(lower, upper, correct, clean, settings=settings, steps=2000).traces:
+            assert trace.max() <= exact + 1e-12
+            closed.append((trace[-1] - trace[0]) / (exact - trace[0]))
+    assert np.mean(closed) > 0.75
 
 
 def test_the_grid_has_16_different_runs_eight_from_each_start() -> None:
