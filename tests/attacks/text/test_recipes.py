@@ -306,7 +306,7 @@ def test_downloads_are_refused_with_the_command_that_helps() -> None:
 @pytest.mark.slow
 def test_preparing_leaves_no_trace_and_redirects_nobody(tmp_path: Path) -> None:
     script = """
-        import os, socket, sys, warnings
+        import logging, os, socket, sys, warnings
 
         def refuse(*_):
             raise AssertionError("reached for the network")
@@ -314,6 +314,8 @@ def test_preparing_leaves_no_trace_and_redirects_nobody(tmp_path: Path) -> None:
         socket.socket.connect = refuse
         warnings.simplefilter("error")
         before = dict(os.environ)
+        loggers = {name: logging.getLogger(name) for name in ("workers.ours", "switched.off")}
+        loggers["switched.off"].disabled = True
         from concurrent.futures import ThreadPoolExecutor
         from workers.attacks.text.textattack_environment import prepare
 
@@ -321,6 +323,7 @@ def test_preparing_leaves_no_trace_and_redirects_nobody(tmp_path: Path) -> None:
         with ThreadPoolExecutor(4) as pool:
             assert len({id(module) for module in pool.map(lambda _: prepare(), range(4))}) == 1
         assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
+        assert [name for name, logger in loggers.items() if logger.disabled] == ["switched.off"], "loggers fell silent"
         from huggingface_hub import constants
         assert constants.HF_HOME.startswith(os.environ["HOME"]), constants.HF_HOME
     """

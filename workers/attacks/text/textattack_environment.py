@@ -1,7 +1,8 @@
 """TextAttack on a machine that may write nowhere and reach nobody.
 
-On import TextAttack asks the network for six lexicons, writes into a cache folder, redirects other libraries' caches
-and needs NLTK's stopwords on disk. ``prepare`` gives it what it asks for and takes the downloads away.
+On import TextAttack asks the network for six lexicons, writes into a cache folder, redirects other libraries' caches,
+disables every logger there is and needs NLTK's stopwords on disk. ``prepare`` gives it what it asks for, takes the
+downloads away and puts the loggers back.
 """
 
 import importlib
@@ -42,7 +43,7 @@ def prepare() -> ModuleType:
     global _textattack
     with _lock:
         if _textattack is None:
-            with quiet():
+            with quiet(), _loggers_kept():
                 _textattack = _imported()
         return _textattack
 
@@ -91,6 +92,22 @@ def _imported() -> ModuleType:
             module.__dict__[name] = _refuse
     install.logger.setLevel(logging.CRITICAL)
     return textattack
+
+
+@contextmanager
+def _loggers_kept() -> Iterator[None]:
+    """Let the process log as before: TextAttack, configuring its own logger, disables all others; flair enables all."""
+    disabled = {logger for logger in _loggers() if logger.disabled}
+    try:
+        yield
+    finally:
+        for logger in _loggers():
+            logger.disabled = logger in disabled
+
+
+def _loggers() -> set[logging.Logger]:
+    known = list(logging.root.manager.loggerDict.values())
+    return {logger for logger in known if isinstance(logger, logging.Logger)}
 
 
 def _refuse(asked_for: object, *_: Any, **__: Any) -> NoReturn:
