@@ -3,7 +3,15 @@ import pytest
 from scipy import stats
 
 from workers.stats import intervals
-from workers.stats.intervals import bootstrap, bootstrap_means, clopper_pearson, paired_difference
+from workers.stats.estimating import mean
+from workers.stats.intervals import (
+    bias_corrected,
+    bootstrap,
+    bootstrap_means,
+    clopper_pearson,
+    paired_difference,
+    resample,
+)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20), (499, 500)])
@@ -58,6 +66,23 @@ def test_undefined_statistics_have_no_interval() -> None:
 
 def test_a_constant_has_an_interval_of_no_width() -> None:
     assert bootstrap_means([[2.0]] * 9, seed=0) == [(2.0, 2.0)]
+
+
+@pytest.mark.parametrize("value", [0.1, 0.2, 0.3, 0.7])
+def test_the_interval_of_a_constant_holds_it_however_it_is_summed(value) -> None:
+    for n in range(2, 60):
+        found = mean(np.full(n, value), [0])
+        assert found.low <= found.value <= found.high
+        assert found.high - found.low < 1e-14
+
+
+@pytest.mark.parametrize("n", [10, 31, 100])
+def test_rounding_does_not_decide_which_resamples_are_ties(n) -> None:
+    values = np.random.default_rng(n).integers(1, 4, n) / 10
+    drawn = resample(lambda weights: weights @ values[:, None] / n, [n], seed=0)[:, 0]
+    expected = bias_corrected(values.mean(), drawn)
+    for factor in (1 - 3e-16, 1 + 3e-16):
+        assert bias_corrected(values.mean(), drawn * factor) == pytest.approx(expected, abs=1e-12)
 
 
 def test_pairing_removes_what_the_arms_share() -> None:

@@ -37,7 +37,11 @@ def mean(values: Floats, seed: list[int]) -> Estimate:
     defined = values[np.isfinite(values)]
     if len(defined) == 0:
         return estimate(None, None, 0)
-    return estimate(float(defined.mean()), bootstrap_means(defined[:, None], seed=seed)[0], len(defined))
+    value, interval = float(defined.mean()), bootstrap_means(defined[:, None], seed=seed)[0]
+    if interval is not None:
+        # It holds the mean as the bootstrap sums it, which may differ in the last digit.
+        interval = min(interval[0], value), max(interval[1], value)
+    return estimate(value, interval, len(defined))
 
 
 def proportion(hits: NDArray[np.bool_]) -> Estimate:

@@ -18,6 +18,9 @@ Draw = Callable[[np.random.Generator, int, int], Floats]
 CELLS = 4_000_000
 """Entries of one resampling matrix: 32 MB in float64, whatever the sample size."""
 
+TIED = 1e-9
+"""Statistics this near, relative to the largest, are the same but for rounding."""
+
 
 def clopper_pearson(successes: int, trials: int, *, alpha: float = 0.05) -> Interval:
     """Return the exact two-sided (1 - alpha) interval of a success rate (Clopper and Pearson 1934).
@@ -114,8 +117,10 @@ def bias_corrected(value: float, drawn: Floats, *, alpha: float = 0.05) -> Inter
     defined = drawn[np.isfinite(drawn)]
     if not np.isfinite(value) or len(defined) * 2 < len(drawn):
         return None
-    # Ties count half: a statistic that many resamples repeat exactly has no bias to correct.
-    share = (np.sum(defined < value) + np.sum(defined == value) / 2) / len(defined)
+    # Ties count half: a statistic that many resamples repeat exactly has no bias to correct. Which of them repeat it to
+    # the last digit depends on the order of summation, and so on the processor.
+    tied = np.abs(defined - value) <= TIED * np.abs(defined).max()
+    share = (np.sum(defined[~tied] < value) + np.sum(tied) / 2) / len(defined)
     shift = 2 * ndtri(np.clip(share, 1 / len(defined), 1 - 1 / len(defined)))
     low, high = np.quantile(defined, ndtr(shift + ndtri([alpha / 2, 1 - alpha / 2])))
     return min(float(low), float(value)), max(float(high), float(value))
