@@ -32,7 +32,7 @@ Range = tuple[float, float]
 
 _NORMAL = NormalDist()
 Z = _NORMAL.inv_cdf(1 - ALPHA / 2)
-# Far below any p that decides, far above what sums of a binomial's terms are off by.
+# Far below any p and any relative difference of means that decides, far above what sums are off by.
 ROUNDING = 1e-9
 
 
@@ -109,7 +109,7 @@ def widen(estimate: Estimate, span: Range | None, *, examples: int | None = None
     value, n = estimate.value, max(1, estimate.n if examples is None else examples)
     below, above = value - found[0], found[1] - value
     if span is None:
-        if below + above <= 0:
+        if below + above <= ROUNDING * abs(value):
             return estimate.model_copy(update={"low": None, "high": None})
         below, above = (side * (1 + SKEWED / math.sqrt(n)) for side in (below, above))
     else:

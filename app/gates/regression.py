@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from app.contracts.estimates import Estimate, Flag
 from app.contracts.states import RunState
 from app.gates.comparability import differences
-from app.gates.evidence import ALPHA, Evidence, Range, Z, ends, widen, within
+from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z, ends, widen, within
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
 from app.gates.proportions import score_interval
@@ -187,8 +187,10 @@ def _bootstrap(values: Floats, seed: bytes, weights: Floats | None) -> Range:
     rows = RESAMPLES if n <= MOST_RESAMPLED // 10 else RESAMPLES // 10
     drawn = (rng.integers(0, n, (rows, n)) for _ in range(RESAMPLES // rows))
     means = np.concatenate([_mean(values[one], None if weights is None else weights[one]) for one in drawn])
-    # Ties count half: a mean that many resamples repeat exactly has no bias to correct.
-    share = (np.sum(means < value) + np.sum(means == value) / 2) / RESAMPLES
+    # Ties count half: a mean that many resamples repeat exactly has no bias to correct. Which of them repeat it to the
+    # last digit depends on the order of summation, and so on the processor.
+    tied = np.abs(means - value) <= ROUNDING * np.abs(means).max()
+    share = (np.sum(means[~tied] < value) + np.sum(tied) / 2) / RESAMPLES
     shift = 2 * _NORMAL.inv_cdf(min(max(float(share), 1 / RESAMPLES), 1 - 1 / RESAMPLES))
     tails = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(tail)) for tail in (ALPHA / 2, 1 - ALPHA / 2)]
     low, high = np.quantile(means, tails)

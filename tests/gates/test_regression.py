@@ -306,6 +306,13 @@ def test_paired_means_get_the_bootstrap_interval_workers_publish_but_for_its_luc
     assert paired_difference(worse, MUS, (0.0, 2.0)) == paired_difference(worse, MUS, (0.0, 2.0))
 
 
+def test_rounding_does_not_decide_the_interval_of_paired_means() -> None:
+    steps = np.random.default_rng(0).integers(-1, 3, 40)
+    found = paired_difference(steps / 10, MUS, (0.0, 2.0)).stored
+    exact = paired_difference(steps / 8, MUS, (0.0, 2.0)).stored
+    assert (found.low, found.high) == pytest.approx((0.8 * exact.low, 0.8 * exact.high), abs=1e-12)
+
+
 def test_paired_means_of_very_many_are_as_good_as_normal() -> None:
     worse = np.random.default_rng(0).normal(0, 1, 20_000)
     found = paired_difference(worse, MUS, (0.0, 9.0)).stored
@@ -313,11 +320,15 @@ def test_paired_means_of_very_many_are_as_good_as_normal() -> None:
     assert (found.low, found.high) == pytest.approx(wanted, abs=0.1 * (wanted[1] - wanted[0]))
 
 
-def test_paired_means_that_are_all_alike_leave_room_for_what_was_not_seen() -> None:
-    leaves = paired_difference(np.full(100, 0.25), MUS, (0.0, 2.0)).judged
+@pytest.mark.parametrize("value", [0.25, 0.1, 0.7])
+def test_paired_means_that_are_all_alike_leave_room_for_what_was_not_seen(value) -> None:
+    # Neither 0.1 nor 0.7 sums to the same in every order; that is rounding and no spread.
+    leaves = paired_difference(np.full(100, value), MUS, (0.0, 2.0)).judged
     assert leaves.method == "paired"
-    assert (leaves.low, leaves.high) == pytest.approx((0.25 - 0.0362 * 2.25, 0.25 + 0.0362 * 1.75), abs=1e-4)
-    unknown = paired_difference(np.full(100, 0.25), MUS, None).judged
+    assert (leaves.low, leaves.high) == pytest.approx(
+        (value - 0.0362 * (2 + value), value + 0.0362 * (2 - value)), abs=1e-4
+    )
+    unknown = paired_difference(np.full(100, value), MUS, None).judged
     assert (unknown.low, unknown.high) == (None, None)
 
 

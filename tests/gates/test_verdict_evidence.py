@@ -134,6 +134,12 @@ def test_only_bootstrap_intervals_are_widened() -> None:
     assert widen(nothing, (0.0, 1.0)) is nothing
 
 
+def test_an_interval_as_wide_as_rounding_is_no_evidence() -> None:
+    # A constant's mean and its resampled means are summed in different orders.
+    assert widen(mean(0.1, math.nextafter(0.1, 0), math.nextafter(0.1, 1)), None).low is None
+    assert widen(mean(0.1, 0.1 - 1e-6, 0.1), None).low is not None
+
+
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(2, 10_000))
 def test_an_interval_never_leaves_the_range_nor_gets_narrower(value, low, high, n) -> None:
     low, value, high = sorted((low, value, high))

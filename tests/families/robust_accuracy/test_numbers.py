@@ -35,7 +35,7 @@ def test_of_a_linear_model_it_is_the_closed_form(norm: str, classes: int) -> Non
     params = parameters(norm=norm, epsilon=float(ordered[gap : gap + 2].mean()), steps=15, queries=20)
     records = attack(params, Model(model, classes), (images, labels))
     assert records["robust"].to_pylist() == (distances > params.radius).tolist()
-    assert estimate(params, records)["robust_accuracy"].value == float((distances > params.radius).double().mean())
+    assert estimate(params, records)["robust_accuracy"].value == int((distances > params.radius).sum()) / 20
 
 
 @pytest.mark.parametrize("version", ["standard", "rand"])
@@ -54,9 +54,9 @@ def test_it_is_what_autoattack_finds_when_it_is_run_by_hand(version: str) -> Non
     named = [by_hand.attacks[at] if at >= 0 else None for at in found.broken_by.tolist()]
     assert records["broken_by"].to_pylist() == named
     value = {name: one.value for name, one in estimate(params, records).items()}
-    assert value["robust_accuracy"] == float(found.robust.double().mean())
+    assert value["robust_accuracy"] == int(found.robust.sum()) / 21
     for name in by_hand.attacks:
-        assert value[f"robust_accuracy[attack={name}]"] == float(found.holding_after(name).double().mean())
+        assert value[f"robust_accuracy[attack={name}]"] == int(found.holding_after(name).sum()) / 21
     assert 0 < value["robust_accuracy"] < 18 / 21
 
 

@@ -187,11 +187,15 @@ def test_the_tempered_attack_is_not_credited_with_what_a_transferred_one_found()
     assert f"{value['mus[attack=tempered]']:.3g} nat" in flag.message
 
 
-@pytest.mark.parametrize(("scale", "least"), [(1e3, 0.693), (1e5, 0.69), (1e6, 0.6)])
-def test_the_entropy_on_the_boundary_is_log_2_as_far_as_float32_goes(scale, least) -> None:
+@pytest.mark.parametrize("scale", [1e3, 1e5, 1e6])
+def test_the_entropy_on_the_boundary_is_log_2_as_far_as_float32_goes(scale) -> None:
     _, done = audit(parameters(), Model(lambda x: NETWORK.logits(x) * scale, 4), DATA)
     crossed = np.asarray(done["tempered"]["crossed"])
-    assert np.asarray(done["tempered"]["entropy_under"])[crossed].min() > least
+    # Two logits within three units in the last place of the largest; one and a half were the most that noise of a unit
+    # in the last place in every result of torch led to, in five repetitions.
+    margin = 3 * np.spacing(np.float32(scale * NETWORK.logits(IMAGES).abs().max().item()))
+    least = np.log1p(np.exp(-margin)) + margin / (1 + np.exp(margin))
+    assert np.asarray(done["tempered"]["entropy_under"])[crossed].min() > least - 1e-6
 
 
 def test_a_short_attack_that_does_worse_in_a_larger_ball_is_a_note_and_not_a_doubt() -> None:
