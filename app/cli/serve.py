@@ -91,6 +91,7 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         from app.core.database import connect
         from app.core.migrations import upgrade
         from app.main import create_app
+        from app.web.connections import bounded_http, raise_file_limit
 
     if not settings.is_distributed:
         database = connect(settings)
@@ -98,6 +99,8 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         database.dispose()
     config = uvicorn.Config(
         create_app(settings),
+        http=bounded_http(settings, files=raise_file_limit()),
+        ws="none",
         log_level=settings.log_level,
         access_log=False,
         lifespan="on",

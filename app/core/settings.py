@@ -39,6 +39,32 @@ class Settings(BaseSettings):
     max_model_bytes: int = Field(default=8 * 1024 * MIB, gt=0, description="Largest model upload, bytes.")
     max_dataset_bytes: int = Field(default=4 * 1024 * MIB, gt=0, description="Largest dataset upload, bytes.")
     max_json_bytes: int = Field(default=1 * MIB, gt=0, description="Largest JSON body, bytes.")
+    max_header_bytes: int = Field(
+        default=64 * 1024, ge=1024, description="Most bytes of a request's line and headers; others are a 431."
+    )
+    header_timeout_s: float = Field(
+        default=10.0, gt=0, description="Seconds a client has to send a request's line and headers."
+    )
+    body_timeout_s: float = Field(
+        default=30.0, gt=0, description="Seconds over which the speed of a body, sent or received, is averaged."
+    )
+    min_body_rate: int = Field(
+        default=500,
+        ge=0,
+        description="Least bytes a second of a body, sent or received; 0: one byte per SEATRIAL_BODY_TIMEOUT_S.",
+    )
+    max_connections: int = Field(
+        default=2000,
+        ge=8,
+        description="Most connections of an API process; a new one takes the place of the one idle longest. Fewer "
+        "where the system allows few open files.",
+    )
+    max_streams_per_key: int = Field(
+        default=32, gt=0, description="Most event streams open at a time with one key, per API process."
+    )
+    max_streams_per_project: int = Field(
+        default=128, gt=0, description="Most event streams open at a time in one project, per API process."
+    )
     max_archive_entries: int = Field(default=200_000, gt=0, description="Most files in an archive.")
     max_archive_bytes: int = Field(default=16 * 1024 * MIB, gt=0, description="Most bytes an archive may unpack to.")
     max_compression_ratio: float = Field(

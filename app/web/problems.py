@@ -5,6 +5,7 @@
     ProblemError                      what a client did, and what would be right
     +-- InvalidRequestError      422  a body, parameter or header does not fit; ``errors[]`` says which
     +-- MalformedBodyError       400  not JSON, not multipart, cut short
+    +-- MalformedRequestError    400  not HTTP: a request line, a header or a body's framing
     +-- UnsupportedMediaError    415  another kind of body than the route reads
     +-- NotAcceptableError       406  another kind of answer than the route gives
     +-- UnauthorizedError        401  no key, or one that is not valid
@@ -124,6 +125,13 @@ class MalformedBodyError(ProblemError):
     title = "The body cannot be read"
 
 
+class MalformedRequestError(ProblemError):
+    """The request is not HTTP as it should be."""
+
+    code = "malformed-request"
+    title = "The request cannot be read"
+
+
 class UnsupportedMediaError(ProblemError):
     """The route reads another kind of body."""
 
@@ -221,20 +229,25 @@ def request_id_of(request: Request) -> str:
 def render(request: Request, error: ProblemError) -> Response:
     """Return the answer for a problem."""
     request_id = request_id_of(request)
-    body: dict[str, Any] = {
-        "type": TYPE_PREFIX + error.code,
-        "title": error.title,
-        "status": error.status,
-        "detail": error.detail,
-        "instance": request.url.path,
-        "code": error.code,
-        "request_id": request_id,
-        **error.extra,
-    }
+    body = problem_body(error, instance=request.url.path, request_id=request_id)
     if error.errors:
         body["errors"] = [_as_sent(request, one).model_dump(by_alias=True) for one in error.errors]
     headers = {"X-Request-ID": request_id, **error.headers}
     return JSONResponse(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def problem_body(error: ProblemError, *, instance: str, request_id: str) -> dict[str, Any]:
+    """Return the document of a problem, without the fields to blame."""
+    return {
+        "type": TYPE_PREFIX + error.code,
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "instance": instance,
+        "code": error.code,
+        "request_id": request_id,
+        **error.extra,
+    }
 
 
 def _as_sent(request: Request, error: FieldError) -> FieldError:

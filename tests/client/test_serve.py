@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -111,6 +112,23 @@ def test_no_key_on_loopback_and_a_taken_port_is_said(serving: Serving) -> None:
     assert again.stderr == (
         f"Error: cannot listen on 127.0.0.1:{port}: Address already in use. Give another --port, or 0 for a free one.\n"
     )
+
+
+def test_endless_headers_are_refused_and_the_file_limit_is_raised(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+    try:
+        running = Serving(tmp_path, "--workers", "0")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        eventually(running.is_ready, what="the service")
+        assert psutil.Process(running.process.pid).rlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        answer = httpx.get(f"{running.url}/healthz", headers={"X": "x" * 100_000})
+        assert (answer.status_code, answer.json()["code"]) == (431, "header-too-large")
+        assert httpx.get(f"{running.url}/healthz", headers={"X": "x" * 50_000}).status_code == 200
+    finally:
+        running.close()
 
 
 def test_keys_are_required_on_any_other_address(tmp_path: Path) -> None:
