@@ -51,17 +51,21 @@ class Authenticator:
     def identify_digest(self, digest: str) -> Principal | None:
         """Return who holds the secret with this digest; None when nobody (any more) does."""
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
-            return self._operator()
+            return self._operator(digest)
         with self._database.read() as session:
             row = repository.find_by_digest(session, digest)
         if row is None or row.revoked_at is not None or row.scope not in SCOPES:
             return None
-        principal = Principal(row.project_id, row.scope)
+        principal = Principal(row.project_id, row.scope, key_digest=digest)
         with self._lock:
             if len(self._known) >= CACHE_KEYS:
                 self._known.clear()
             self._known[digest] = (time.monotonic() + CACHE_S, principal)
         return principal
+
+    def is_known(self, principal: Principal) -> bool:
+        """Return whether a principal still is one: no key was needed, or its key is valid."""
+        return principal.key_digest is None or self.identify_digest(principal.key_digest) is not None
 
     def forget(self, digest: str) -> None:
         """Drop a key from memory: it has been revoked."""
@@ -71,7 +75,7 @@ class Authenticator:
     def _operator_if_known(self) -> Principal | None:
         return Principal(self._default_project, "admin", is_operator=True) if self._default_project else None
 
-    def _operator(self) -> Principal:
+    def _operator(self, key_digest: str | None = None) -> Principal:
         if self._default_project is None:
             self._default_project = ensure_project(self._database, DEFAULT_PROJECT)
-        return Principal(self._default_project, "admin", is_operator=True)
+        return Principal(self._default_project, "admin", is_operator=True, key_digest=key_digest)

@@ -1,6 +1,6 @@
 """Scopes, principals, and the bodies of the key routes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -25,11 +25,13 @@ class Principal:
         project_id: The project everything is read from and written to.
         scope: What may be done there.
         is_operator: Whether this is the bootstrap key or keyless loopback, which may act for any project.
+        key_digest: Which key it is; None where none is needed.
     """
 
     project_id: str
     scope: ScopeName
     is_operator: bool = False
+    key_digest: str | None = field(default=None, repr=False, compare=False)
 
     def may(self, scope: ScopeName) -> bool:
         """Return whether the scope covers another.

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import get_args
-
-from starlette.concurrency import run_in_threadpool
 
 from app.audits import repository
 from app.audits.reading import moment, not_found
@@ -18,6 +16,8 @@ from app.web.problems import NotFoundError
 
 POLL_S = 0.5
 HEARTBEAT_S = 15.0
+# A revoked key's streams end this much later at most.
+CHECK_S = 5.0
 # As OpenAPI 3.2 describes a stream: one event, its data as parsed.
 EVENT_SCHEMA = {
     "type": "object",
@@ -70,31 +70,40 @@ def read_events(database: Database, project_id: str, audit_id: str, after: int) 
     return Look(events, position, has_ended and position >= audit.event_seq)
 
 
-async def stream_events(database: Database, project_id: str, audit_id: str, look: Look) -> AsyncIterator[str]:
+async def stream_events(
+    look: Look, look_after: Callable[[int], Awaitable[Look]], is_known: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[str]:
     """Yield events as text until the audit has ended and, where it has a policy, has been judged.
 
     Args:
-        database: Held only while it is asked, never while we sleep.
-        project_id: Whose audit it is.
-        audit_id: Which audit.
-        look: What :func:`read_events` returned, read before the response began so that a problem can still be one.
+        look: The first look, taken before the response began so that a problem can still be one.
+        look_after: Looks again, at what comes after a position.
+        is_known: Whether whoever follows still may.
     """
     yield "retry: 2000\n\n"
-    silent_s = 0.0
+    loop = asyncio.get_running_loop()
+    heartbeat_at, check_at = loop.time() + HEARTBEAT_S, loop.time() + CHECK_S
     while True:
         for event in look.events:
             yield format_event(event)
         if look.is_over:
             return
-        silent_s = 0.0 if look.events else silent_s + POLL_S
-        if silent_s >= HEARTBEAT_S:
+        if look.events:
+            heartbeat_at = loop.time() + HEARTBEAT_S
+        elif loop.time() >= heartbeat_at:
             # Keeps proxies from closing a connection they take for dead.
             yield ": heartbeat\n\n"
-            silent_s = 0.0
+            heartbeat_at = loop.time() + HEARTBEAT_S
         if len(look.events) < _BATCH:
-            await asyncio.sleep(POLL_S)
+            # Streams look at the same moments, so that they can share what they see.
+            await asyncio.sleep(POLL_S - loop.time() % POLL_S)
+        if loop.time() >= check_at:
+            if not await is_known():
+                # The next request with that key is told why.
+                return
+            check_at = loop.time() + CHECK_S
         try:
-            look = await run_in_threadpool(read_events, database, project_id, audit_id, look.position)
+            look = await look_after(look.position)
         except NotFoundError:
             # Deleted meanwhile: the response has begun, so it can only end.
             return

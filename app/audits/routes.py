@@ -3,12 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
 from app.audits import repository, service
-from app.audits.events import EVENT_SCHEMA, read_events, stream_events
+from app.audits.events import EVENT_SCHEMA
 from app.audits.reading import read_audit, render_summary
 from app.audits.records import (
     JSONL,
@@ -20,6 +19,7 @@ from app.audits.records import (
     records_response,
 )
 from app.audits.schemas import AUDIT_EXAMPLES
+from app.audits.streams import EventStream, Follower
 from app.audits.submitting import estimate, plan
 from app.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
 from app.contracts.policies import Verdict
@@ -149,7 +149,7 @@ def retry_audit(audit_id: AuditId, principal: Runner, services: Service) -> Resp
     response_class=Stream,
     responses={
         200: {"content": {"text/event-stream": {"itemSchema": EVENT_SCHEMA}}, "description": "Events as they happen."},
-        **raises(404, 422),
+        **raises(404, 422, 429),
     },
     summary="Follow an audit",
 )
@@ -164,16 +164,12 @@ async def follow_audit(
 
     The stream ends when the audit has; where the audit has a policy, after its verdict. Send the last `id` as
     `Last-Event-ID` (or `?after=`) to go on where it broke; beyond the newest event, what comes next is streamed and
-    nothing is repeated.
+    nothing is repeated. It ends early when the key is revoked. A stream more than may be open per key and project is
+    a 429.
     """
     since = after if after is not None else last_event_id or 0
-    look = await run_in_threadpool(read_events, services.database, principal.project_id, audit_id, since)
-    return Stream(
-        stream_events(services.database, principal.project_id, audit_id, look),
-        media_type="text/event-stream",
-        # Proxies must pass each event on when it comes.
-        headers={"X-Accel-Buffering": "no"},
-    )
+    follower = Follower(principal.project_id, principal.key_digest, lambda: services.authenticator.is_known(principal))
+    return EventStream(services.streams, services.database, follower, audit_id, since)
 
 
 @router.get(

@@ -10,12 +10,21 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse
 
 from app.audits import service as audits
-from app.audits.events import read_events, stream_events
 from app.audits.records import RecordsFormat, read_records, records_response
 from app.audits.routes import read_figure
+from app.audits.streams import EventStream, Follower
 from app.console import repository, service
 from app.console.pages import fragment, page
-from app.console.viewer import ConsoleRoute, LoginNeededError, Posted, Reader, Runner, first, requires
+from app.console.viewer import (
+    ConsoleRoute,
+    LoginNeededError,
+    Posted,
+    Reader,
+    Runner,
+    first,
+    principal_of,
+    requires,
+)
 from app.contracts.policies import BaselineCreate, JudgementRequest
 from app.contracts.states import RunState
 from app.gates.baselines import promote
@@ -23,7 +32,6 @@ from app.gates.service import judge_audit as judge
 from app.reports.negotiation import MEDIA_TYPES
 from app.reports.routes import read_bundle, read_report
 from app.web.bodies import parse_json
-from app.web.heads import Stream
 from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
 
@@ -137,12 +145,10 @@ async def follow_audit(request: Request, audit_id: AuditId, services: Service) -
         return Response(status_code=401)
     told = request.headers.get("last-event-id", "")
     since = int(told) if told.isdecimal() and len(told) < 12 else 0
-    look = await run_in_threadpool(read_events, services.database, viewer.project_id, audit_id, since)
-    return Stream(
-        stream_events(services.database, viewer.project_id, audit_id, look),
-        media_type="text/event-stream",
-        headers={"X-Accel-Buffering": "no"},
+    follower = Follower(
+        viewer.project_id, viewer.principal.key_digest, lambda: principal_of(request, services) is not None
     )
+    return EventStream(services.streams, services.database, follower, audit_id, since)
 
 
 @router.get("/audits/{audit_id}/report")

@@ -70,16 +70,19 @@ def requires(scope: ScopeName) -> Callable[[Request, Service], Viewer]:
 
 def find_viewer(request: Request, services: Services) -> Viewer | None:
     """Return who looks; None when nobody is logged in."""
-    is_keyless = services.authenticator.is_keyless
-    if is_keyless:
-        principal = services.authenticator.identify(None)
-    else:
-        principal = sessions.principal_of(services, sessions.token_of(request))
+    principal = principal_of(request, services)
     if principal is None:
         return None
     with services.database.read() as session:
         project = keys.get_project_name(session, principal.project_id)
-    return Viewer(principal, project, is_keyless)
+    return Viewer(principal, project, services.authenticator.is_keyless)
+
+
+def principal_of(request: Request, services: Services) -> Principal | None:
+    """Return who is logged in; None when nobody is, or no longer."""
+    if services.authenticator.is_keyless:
+        return services.authenticator.identify(None)
+    return sessions.principal_of(services, sessions.token_of(request))
 
 
 Reader = Annotated[Viewer, Depends(requires("read"))]

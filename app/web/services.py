@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.access.authenticator import Authenticator
+from app.audits.streams import EventStreams
 from app.core.database import Database, connect
 from app.core.queue import Bell
 from app.core.settings import Settings
@@ -16,7 +17,7 @@ from app.webhooks.delivery import Deliverer
 
 @dataclass(frozen=True)
 class Services:
-    """The process's database, store, bell, deliverer, inspections and keys."""
+    """The process's database, store, bell, deliverer, inspections, keys and event streams."""
 
     settings: Settings
     database: Database
@@ -25,6 +26,7 @@ class Services:
     deliverer: Deliverer
     inspections: Inspections
     authenticator: Authenticator = field(repr=False)
+    streams: EventStreams
 
 
 def open_services(settings: Settings) -> Services:
@@ -39,6 +41,7 @@ def open_services(settings: Settings) -> Services:
         Deliverer(settings, database),
         Inspections(settings),
         Authenticator(settings, database),
+        EventStreams(settings),
     )
 
 
