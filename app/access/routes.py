@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Row
 
 from app.access import repository
@@ -11,13 +11,12 @@ from app.access.schemas import KeyCreate, KeyCreated, KeyRead
 from app.access.service import create_key
 from app.core.tables import KeyRow
 from app.web.bodies import accepts, json_body
+from app.web.identifiers import KeyId
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import ForbiddenError, NotFoundError, raises
 from app.web.services import Service
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], responses=raises(401, 403))
-
-KeyId = Annotated[str, Path(max_length=100, description="Id of the key.")]
 
 
 @router.post(

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
@@ -28,17 +28,13 @@ from app.web.bodies import accepts, json_body
 from app.web.files import StoredFile
 from app.web.heads import Stream
 from app.web.idempotency import IdempotencyKey
+from app.web.identifiers import FILE, AuditId, CheckName, FigureName, OfModel
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import NotFoundError, raises
 from app.web.services import Service
 
 router = APIRouter(prefix="/v1/audits", tags=["audits"], responses=raises(401, 403))
 
-_ID = r"^[A-Za-z0-9_-]{1,100}$"
-AuditId = Annotated[str, Path(pattern=_ID, description="Id of the audit.")]
-CheckName = Annotated[
-    str, Path(pattern=_ID, description="Id of the check, its position from 0, or its kind where only one has it.")
-]
 # Stands after the principal in every signature: a stranger's body is not read.
 Submitted = Annotated[AuditCreate, Depends(json_body(AuditCreate))]
 SeqNumber = Annotated[
@@ -79,7 +75,7 @@ def list_audits(
     services: Service,
     page: Annotated[PageRequest, Depends(page_request("aud"))],
     state: Annotated[RunState | None, Query(description="Only in this state.")] = None,
-    model: Annotated[str | None, Query(pattern=_ID, description="Only of this model.")] = None,
+    model: OfModel = None,
     verdict: Annotated[Verdict | None, Query(description="Only with this verdict.")] = None,
 ) -> Response:
     """List audits, newest first."""
@@ -197,7 +193,7 @@ def read_audit_records(
     stage: Annotated[
         str | None,
         Query(
-            pattern=r"^[A-Za-z0-9_.-]{1,100}$",
+            pattern=FILE,
             description="Which stage; by default the first whose name begins with `attack`, of those begun, else the "
             "first after the preflight. `Seatrial-Stage` tells which it was.",
         ),
@@ -221,7 +217,7 @@ def read_audit_records(
 def read_figure(
     audit_id: AuditId,
     check: CheckName,
-    name: Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,100}$", description="One of the check's `figures`.")],
+    name: FigureName,
     principal: Reader,
     services: Service,
 ) -> Response:

@@ -2,10 +2,9 @@
 
 import json
 import re
-from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse
 
@@ -32,6 +31,7 @@ from app.gates.service import judge_audit as judge
 from app.reports.negotiation import MEDIA_TYPES
 from app.reports.routes import read_bundle, read_report
 from app.web.bodies import parse_json
+from app.web.identifiers import AuditId, CheckName, FigureName
 from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
 
@@ -39,9 +39,6 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 PER_PAGE = 25
 VERDICTS = ("passed", "failed", "inconclusive", "errored")
-
-AUDIT_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-AuditId = Annotated[str, Path(pattern=f"^{AUDIT_ID.pattern}$")]
 
 FORMATS = {"html": "a page", "json": "JSON", "markdown": "Markdown", "junit": "JUnit XML", "sarif": "SARIF"}
 DONE = {
@@ -166,7 +163,7 @@ def download_bundle(request: Request, audit_id: AuditId, viewer: Reader, service
 @router.get("/audits/{audit_id}/records/{check}")
 def download_records(
     audit_id: AuditId,
-    check: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$")],
+    check: CheckName,
     viewer: Reader,
     services: Service,
     format: RecordsFormat = "parquet",
@@ -179,8 +176,8 @@ def download_records(
 @router.get("/audits/{audit_id}/figures/{check}/{name}")
 def show_figure(
     audit_id: AuditId,
-    check: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$")],
-    name: Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,100}$")],
+    check: CheckName,
+    name: FigureName,
     viewer: Reader,
     services: Service,
 ) -> Response:

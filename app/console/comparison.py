@@ -1,15 +1,13 @@
 """Pages that compare: two audits, and a model's versions."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.console import chart, repository
-from app.console.audits import AUDIT_ID
 from app.console.comparing import history, side_by_side
 from app.console.pages import page
 from app.console.service import progress_of
 from app.console.viewer import ConsoleRoute, Reader
+from app.web.identifiers import ModelName, is_id
 from app.web.problems import NotFoundError
 from app.web.services import Service
 
@@ -23,7 +21,7 @@ def compare_audits(request: Request, viewer: Reader, services: Service, a: str =
     with services.database.read() as session:
         choices = repository.measured_audits(session, viewer.project_id)
         for named in (a, b):
-            if named and not AUDIT_ID.fullmatch(named):
+            if named and not is_id(named):
                 raise NotFoundError("There is no such audit in this project.")
             found.append(progress_of(session, viewer.project_id, named).audit if named else None)
         ids = {one for audit in found if audit is not None for one in (audit.model, audit.dataset)}
@@ -46,7 +44,7 @@ def compare_audits(request: Request, viewer: Reader, services: Service, a: str =
 @router.get("/models/{name}/history")
 def show_history(
     request: Request,
-    name: Annotated[str, Path(max_length=100, pattern=r"^[^\x00]+$")],
+    name: ModelName,
     viewer: Reader,
     services: Service,
     metric: str = "",

@@ -1,8 +1,8 @@
 """Pages of policies: those that ship, those of the project, one of them in words, and a form that stores one."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse
 
@@ -14,6 +14,7 @@ from app.gates import repository
 from app.gates.documents import YamlError, yaml_to_json
 from app.gates.policies import find_policy, parse_policy, shipped_policies, store_policy
 from app.gates.wording import requirement
+from app.web.identifiers import PolicyReference
 from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import MalformedBodyError, NotFoundError, ProblemError
 from app.web.services import Service, Services
@@ -62,7 +63,7 @@ def _parsed(text: str) -> Policy:
 @router.get("/policies/{reference}")
 def show_policy(
     request: Request,
-    reference: Annotated[str, Path(pattern=r"^[a-z0-9_@-]{1,100}$")],
+    reference: PolicyReference,
     viewer: Reader,
     services: Service,
 ) -> Response:

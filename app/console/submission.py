@@ -21,6 +21,7 @@ from app.datasets import repository as datasets
 from app.models import repository as models
 from app.reports.narratives import narrative_of
 from app.web.bodies import parse_json
+from app.web.identifiers import is_id
 from app.web.problems import ProblemError
 from app.web.services import Service, Services
 
@@ -101,7 +102,7 @@ def _form(
 
 
 def _named(find: Any, session: Any, project_id: str, said: str) -> Any:
-    return find(session, project_id, said) if said and said.isprintable() else None
+    return find(session, project_id, said) if is_id(said) else None
 
 
 def _checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
@@ -13,14 +13,13 @@ from app.datasets.schemas import DATASET_REFERENCE, TEXTS_REFERENCE
 from app.datasets.service import get_dataset, render_dataset, store_dataset
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
+from app.web.identifiers import DatasetId, OfName
 from app.web.intake import receive
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
 from app.web.services import Service
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=raises(401, 403))
-
-DatasetId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the dataset.")]
 
 
 @router.post(
@@ -60,7 +59,7 @@ def list_datasets(
     principal: Reader,
     services: Service,
     page: Annotated[PageRequest, Depends(page_request("dat"))],
-    name: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="Only of this name.")] = None,
+    name: OfName = None,
     task: Annotated[Task | None, Query(description="Only for this task.")] = None,
 ) -> Response:
     """List datasets, newest first."""

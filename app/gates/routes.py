@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
@@ -25,6 +25,7 @@ from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
 from app.gates.policies import find_policy, parse_policy, shipped_policies, store_policy
 from app.gates.schemas import BASELINE_EXAMPLES, JUDGEMENT_EXAMPLES, POLICY_EXAMPLES
 from app.web.bodies import accepts, json_body
+from app.web.identifiers import AuditId, OfModelName, PolicyReference
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import MalformedBodyError, NotFoundError, PayloadTooLargeError, UnsupportedMediaError, raises
 from app.web.services import Service
@@ -32,7 +33,6 @@ from app.web.services import Service
 router = APIRouter(prefix="/v1", responses=raises(401, 403))
 
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-AuditId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the audit.")]
 Named = Annotated[str | None, Query(pattern=NAME, description="Only of this name.")]
 
 
@@ -121,18 +121,7 @@ def _render_policy(row: PolicyRow) -> dict[str, Any]:
     summary="Read a policy",
     tags=["policies"],
 )
-def read_policy(
-    reference: Annotated[
-        str,
-        Path(
-            pattern=r"^[a-z0-9_@-]{1,100}$",
-            description="Id, name (its newest version), `name@version`, or a shipped one: `lenient`, `standard`, "
-            "`strict`.",
-        ),
-    ],
-    principal: Reader,
-    services: Service,
-) -> PolicyRead:
+def read_policy(reference: PolicyReference, principal: Reader, services: Service) -> PolicyRead:
     """Read a version of a policy, defaults filled in."""
     with services.database.read() as session:
         found = find_policy(session, principal.project_id, reference)
@@ -217,9 +206,7 @@ def list_baselines(
     principal: Reader,
     services: Service,
     page: Annotated[PageRequest, Depends(page_request("bas"))],
-    model: Annotated[
-        str | None, Query(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="Only of models of this name.")
-    ] = None,
+    model: OfModelName = None,
     name: Named = None,
 ) -> Response:
     """List baselines and those they replaced, newest first."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
@@ -14,6 +14,7 @@ from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE, TAGGER_REFER
 from app.models.service import cancel_check, get_model, render_model, store_model, wait_until_checked
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
+from app.web.identifiers import ModelId, OfName
 from app.web.intake import receive
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.preferences import WaitSeconds
@@ -21,8 +22,6 @@ from app.web.problems import raises
 from app.web.services import Service
 
 router = APIRouter(prefix="/v1/models", tags=["models"], responses=raises(401, 403))
-
-ModelId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Id of the model.")]
 
 
 @router.post(
@@ -71,7 +70,7 @@ def list_models(
     principal: Reader,
     services: Service,
     page: Annotated[PageRequest, Depends(page_request("mdl"))],
-    name: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="Only of this name.")] = None,
+    name: OfName = None,
     task: Annotated[Task | None, Query(description="Only for this task.")] = None,
     state: Annotated[ModelState | None, Query(description="Only in this state.")] = None,
 ) -> Response:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from app.access.principal import Reader
@@ -16,12 +16,12 @@ from app.reports.sarif import render_sarif
 from app.reports.schemas import ReportRead
 from app.reports.service import compose_report, no_verdict, pick_judgement
 from app.web.heads import Stream, is_head
+from app.web.identifiers import ID, POLICY, AuditId
 from app.web.problems import raises
 from app.web.services import Service
 
 router = APIRouter(prefix="/v1/audits", tags=["reports"], responses=raises(401, 403))
 
-AuditId = Annotated[str, Path(max_length=100, description="Id of the audit.", examples=["aud_..."])]
 Format = Annotated[
     str | None,
     Query(
@@ -33,7 +33,7 @@ Format = Annotated[
 PolicyName = Annotated[
     str | None,
     Query(
-        max_length=100,
+        pattern=POLICY,
         description="Judge by this policy for this answer, without storing the verdict: an id, a name, `name@version` "
         "or a shipped one. Default: the verdict of the policy the audit was submitted with.",
         examples=["standard"],
@@ -41,7 +41,7 @@ PolicyName = Annotated[
 ]
 JudgementId = Annotated[
     str | None,
-    Query(max_length=100, description="Print this stored judgement of the audit instead.", examples=["jdg_..."]),
+    Query(pattern=ID, description="Print this stored judgement of the audit instead.", examples=["jdg_..."]),
 ]
 _SENT = {"text/html": {"schema": {"type": "string"}}} | {
     MEDIA_TYPES[kind]: {"schema": {"type": "string"}} for kind in ("markdown", "junit")

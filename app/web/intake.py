@@ -34,6 +34,10 @@ ManifestT = TypeVar("ManifestT", bound=BaseModel)
 
 Compose = Callable[[dict[str, str]], str]
 
+# Of all the headers of one part, names and values: a file name has 255 characters at most.
+MAX_PART_HEADER_BYTES = 8192
+# The largest form of ours has some thirty.
+MAX_PARTS = 200
 # One write and one hash per so many bytes: fewer hops to the thread pool, and still little memory.
 _FLUSH_BYTES = 2**20
 
@@ -138,6 +142,7 @@ class _Form:
         self._seen: set[str] = set()
         self._part = ""
         self._header = (bytearray(), bytearray())
+        self._header_bytes = self._parts = 0
         self._disposition = b""
         self._is_complete = False
 
@@ -156,8 +161,8 @@ class _Form:
                 boundary,
                 {
                     "on_part_begin": self._on_part_begin,
-                    "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+                    "on_header_field": lambda data, start, end: self._on_header(0, data[start:end]),
+                    "on_header_value": lambda data, start, end: self._on_header(1, data[start:end]),
                     "on_header_end": self._on_header_end,
                     "on_headers_finished": self._on_headers_finished,
                     "on_part_data": self._on_part_data,
@@ -188,6 +193,18 @@ class _Form:
 
     def _on_part_begin(self) -> None:
         self._disposition = b""
+        self._header_bytes = 0
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise InvalidRequestError(f"The form has more than the {MAX_PARTS} parts read.", pointer="")
+
+    def _on_header(self, which: int, data: bytes) -> None:
+        self._header_bytes += len(data)
+        if self._header_bytes > MAX_PART_HEADER_BYTES:
+            raise MalformedBodyError(
+                f"The headers of part {self._parts} have more than the {MAX_PART_HEADER_BYTES:,} bytes read."
+            )
+        self._header[which].extend(data)
 
     def _on_header_end(self) -> None:
         if self._header[0].lower() == b"content-disposition":

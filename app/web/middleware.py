@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uuid6 import uuid7
 
 from app.core.settings import MIB, Settings
-from app.web.problems import ForbiddenError, PayloadTooLargeError, internal_error, render
+from app.web.problems import ForbiddenError, MalformedRequestError, PayloadTooLargeError, internal_error, render
 
 log = structlog.get_logger("seatrial.http")
 
@@ -23,6 +23,8 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 # Boundaries and part headers around the file of an upload.
 MULTIPART_SLACK = MIB
+# Of a form anybody may send: a key, and where to go on.
+LOGIN_BYTES = 16 * 1024
 
 Observe = Callable[[str, str, int, float], None]
 
@@ -42,6 +44,7 @@ class RequestContext:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", given) else uuid7().hex
         scope.setdefault("state", {})["request_id"] = request_id
+        app = self._app if is_host(Headers(scope=scope).get("host", "")) else _refuse_host
         began, status, has_begun = time.perf_counter(), 500, False
 
         async def with_headers(message: Message) -> None:
@@ -53,7 +56,7 @@ class RequestContext:
             await send(message)
 
         try:
-            await self._app(scope, receive, with_headers)
+            await app(scope, receive, with_headers)
         except Exception as error:
             if has_begun:
                 raise
@@ -70,6 +73,38 @@ class RequestContext:
                 status=status,
                 ms=round(1000 * seconds, 1),
             )
+
+
+async def _refuse_host(scope: Scope, receive: Receive, send: Send) -> None:
+    # Every URL made of a request begins with it.
+    error = MalformedRequestError("The Host header is no host, as `seatrial.example` or `127.0.0.1:8000` are.")
+    await render(Request(scope), error)(scope, receive, send)
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text may stand in a Host header: none, a name or an address, and a port.
+
+    >>> [is_host(text) for text in ("", "a.example:80", "[::1]:8000", "[", "[::::]", "a/b", "a@b", "a:99999")]
+    [True, True, True, False, False, False, False, False]
+    """
+    try:
+        # Raises for a port that is none, and for brackets around what is no address.
+        urlsplit(f"//{text}").port  # noqa: B018
+    except ValueError:
+        return False
+    return re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%-]*)(:[0-9]*)?", text) is not None
+
+
+def host_of(origin: str) -> str | None:
+    """Return host and port of an Origin header; None for one that has none.
+
+    >>> host_of("https://a.example:8443"), host_of("null"), host_of("http://[")
+    ('a.example:8443', None, None)
+    """
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def route_of(scope: Scope) -> str:
@@ -105,6 +140,7 @@ class BodyLimit:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._json = settings.max_json_bytes
+        self._strangers = dict.fromkeys(("/login", "/logout"), min(LOGIN_BYTES, settings.max_json_bytes))
         beside = settings.max_json_bytes + MULTIPART_SLACK
         # The API's uploads, and the same from a form of the console.
         self._uploads = {
@@ -118,9 +154,9 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        limit, pointer = self._json, ""
+        limit, pointer = self._strangers.get(scope["path"].rstrip("/"), self._json), ""
         if headers.get("content-type", "").lower().startswith("multipart/"):
-            limit = self._uploads.get(scope["path"].rstrip("/"), self._json)
+            limit = self._uploads.get(scope["path"].rstrip("/"), limit)
             # A form is beyond its limit only when the file is, the manifest having a limit of its own.
             pointer = "/file"
         declared = headers.get("content-length", "")
@@ -171,16 +207,12 @@ class LoopbackGuard:
 def _reason_to_refuse(scope: Scope) -> str | None:
     headers = Headers(scope=scope)
     host = headers.get("host", "")
-    try:
-        name = urlsplit(f"//{host}").hostname
-    except ValueError:
-        name = None
-    if name not in LOOPBACK:
+    if urlsplit(f"//{host}").hostname not in LOOPBACK:
         return "Without API keys this service answers on loopback only: ask for http://127.0.0.1, or require keys."
     if scope["method"] in SAFE_METHODS:
         return None
     origin = headers.get("origin")
-    is_foreign = origin is not None and urlsplit(origin).netloc != host
+    is_foreign = origin is not None and host_of(origin) != host
     if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         return "Without API keys, requests from other web pages are refused."
     return None

@@ -22,7 +22,6 @@ Parameters and headers are taken as an object by name: ``{"in": "query", "pointe
 
 import errno
 import logging
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Literal
@@ -35,6 +34,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match, Mount
 
 from app.contracts.problems import StoredProblem
 from app.core.inspection.errors import InspectionError
@@ -229,7 +229,7 @@ def request_id_of(request: Request) -> str:
 def render(request: Request, error: ProblemError) -> Response:
     """Return the answer for a problem."""
     request_id = request_id_of(request)
-    body = problem_body(error, instance=request.url.path, request_id=request_id)
+    body = problem_body(error, instance=request.scope["path"], request_id=request_id)
     if error.errors:
         body["errors"] = [_as_sent(request, one).model_dump(by_alias=True) for one in error.errors]
     headers = {"X-Request-ID": request_id, **error.headers}
@@ -283,23 +283,32 @@ async def _on_invalid_parameters(request: Request, error: Exception) -> Response
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
     phrase = HTTPStatus(error.status_code).phrase
-    detail = error.detail if error.detail != phrase else f"{phrase}: {request.method} {request.url.path}"
+    detail = error.detail if error.detail != phrase else f"{phrase}: {request.method} {request.scope['path']}"
     code = phrase.lower().replace(" ", "-")
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers["Allow"] = _allowed(request, headers.get("Allow", ""))
+        headers["Allow"] = ", ".join(allowed_methods(request))
     return render(request, _named(error.status_code, code, phrase, detail, headers))
 
 
-def _allowed(request: Request, known: str) -> str:
-    # Starlette names the methods of the first route that has the path; there is one route per method.
-    methods = {method for method in known.split(", ") if method}
-    for template, operations in request.app.openapi()["paths"].items():
-        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), request.url.path):
-            methods |= {method.upper() for method in operations}
-    if "GET" in methods:
-        methods.add("HEAD")
-    return ", ".join(sorted(methods))
+def allowed_methods(request: Request) -> list[str]:
+    """Return the methods that the path of a request answers; one route may answer one, and another the next."""
+    # A folder that was asked has made its part of the path the root.
+    scope = {**request.scope, "root_path": request.scope.get("app_root_path", request.scope.get("root_path", ""))}
+    routes: list[BaseRoute] = request.app.router.routes
+    if any(_is_folder(route) and route.matches(scope)[0] == Match.FULL for route in routes):
+        return ["GET", "HEAD"]
+    found = {
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(route.matches({**scope, "method": method})[0] == Match.FULL for route in routes if not _is_folder(route))
+    }
+    return sorted({*found, "HEAD"} if "GET" in found else found)
+
+
+def _is_folder(route: BaseRoute) -> bool:
+    # It says that it answers whatever it is asked.
+    return isinstance(route, Mount)
 
 
 async def _on_refused_upload(request: Request, error: Exception) -> Response:

@@ -3,12 +3,13 @@
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.access.principal import Admin, Reader
 from app.contracts.webhooks import DeliveryStatus
 from app.core.tables import DeliveryRow, WebhookRow
 from app.web.bodies import accepts, json_body, read_json
+from app.web.identifiers import DeliveryId, WebhookId
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
 from app.web.services import Service
@@ -27,10 +28,6 @@ from app.webhooks.schemas import (
 )
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], responses=raises(401, 403))
-
-_ID = r"^[A-Za-z0-9_-]{1,100}$"
-WebhookId = Annotated[str, Path(pattern=_ID, description="Id of the webhook.")]
-DeliveryId = Annotated[str, Path(pattern=_ID, description="Id of the delivery.")]
 
 
 async def _rotation_body(request: Request) -> SecretRotation:

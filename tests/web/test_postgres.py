@@ -1,5 +1,6 @@
 """What a database may do otherwise than SQLite: requests that race, and text it does not take."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,11 @@ from app.main import create_app
 from app.web.services import Services
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.conftest import BASE_URL, TestClient
+from tests.console.conftest import HERE
 from tests.databases import postgres_url
 from tests.servers import new_database
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
+from tests.web.test_hostile import walk
 from tests.web.test_problems import assert_problem
 
 __all__ = ["postgres_url"]
@@ -108,3 +111,42 @@ def test_no_text_is_too_odd(on_postgres: httpx.Client, label: str) -> None:
     assert on_postgres.get("/v1/audits", params={"model": label}).status_code in (200, 422)
     for path in ("/v1/models/", "/v1/audits/", "/v1/datasets/"):
         assert on_postgres.get(path + quote(label, safe="")).status_code in (404, 422)
+
+
+def test_no_id_in_a_path_or_a_query_makes_a_mistake(on_postgres: TestClient) -> None:
+    walk(on_postgres)
+
+
+def test_no_text_in_a_body_makes_a_mistake(on_postgres: httpx.Client) -> None:
+    services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
+    pair = upload_both(on_postgres)
+    make_ready(services)
+    audit = on_postgres.post("/v1/audits", json=submission(*pair)).json()["id"]
+    webhook = on_postgres.post("/v1/webhooks", json={"url": "https://hooks.invalid/"}).json()["id"]
+    check = submission(*pair)["checks"][0]
+    for odd in ("aud_\0", "\0", "a\0b", "\ud800", "\udfff\ud800", "\x85", "x" * 3000):
+        for method, path, body in (
+            ("POST", "/v1/audits", submission(odd, odd)),
+            ("POST", "/v1/audits", submission(*pair, policy=odd)),
+            ("POST", "/v1/audits", {**submission(*pair), "checks": [{**check, "outliers": {"dataset": odd}}]}),
+            ("POST", "/v1/audits/estimate", submission(odd, odd)),
+            ("POST", f"/v1/audits/{audit}/judge", {"policy": odd}),
+            ("POST", f"/v1/audits/{audit}/judge", {"policy": "standard", "baseline": odd}),
+            ("POST", "/v1/baselines", {"audit": odd}),
+            ("POST", "/v1/baselines", {"audit": audit, "note": odd}),
+            ("POST", "/v1/keys", {"name": odd}),
+            ("POST", "/v1/keys", {"name": "a", "project": odd}),
+            ("POST", "/v1/webhooks", {"url": f"https://hooks.invalid/{odd}"}),
+            ("POST", "/v1/webhooks", {"url": "https://hooks.invalid/", "description": odd}),
+            ("PATCH", f"/v1/webhooks/{webhook}", {"description": odd}),
+            ("POST", "/v1/policies", {"name": odd, "rules": []}),
+            ("POST", "/v1/policies", {"name": "a", "description": odd, "rules": [{"metric": odd, "max": 1}]}),
+        ):
+            sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
+            answer = on_postgres.request(method, path, **sent)
+            assert answer.status_code < 500, (path, body, answer.text)
+        form = {"model": odd, "dataset": odd, "key": odd, "checks": odd, "document": odd, "policy": odd, "name": odd}
+        form["note"] = odd
+        encoded = {name: text.encode("utf-8", "surrogatepass").decode("latin-1") for name, text in form.items()}
+        for path in ("/submit", "/policies", f"/audits/{audit}/judge", f"/audits/{audit}/promote", "/login"):
+            assert on_postgres.post(path, data=encoded, headers=HERE).status_code < 500, path
