@@ -76,7 +76,8 @@ def clear_cookie(request: Request, response: Response) -> None:
 
 
 def _is_secure(request: Request) -> bool:
-    return request.url.scheme == "https"
+    # From a proxy that is not trusted (FORWARDED_ALLOW_IPS) too: all the header can do is make the cookie stricter.
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").strip().lower())
 
 
 def _cookie_name(request: Request) -> str:
