@@ -57,7 +57,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         services.deliverer.settle(2.0)
         services.database.dispose()
 
-    app = FastAPI(title="Seatrial", version=_version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Seatrial", version=_version(), lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
+    )
     app.state.services = services
     app.state.metrics = metrics
     for router in (models, datasets, audits, gates, reports, perturb, webhooks, access):

@@ -16,6 +16,9 @@ from app.web.problems import FieldError, InvalidRequestError, MalformedBodyError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+# A body of a megabyte has room for a hundred thousand unknown fields; telling each took seconds.
+MAX_ERRORS = 100
+
 # Errors whose last step names something that is not (or must not be) in the body.
 _NAMES_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found"}
 
@@ -53,7 +56,7 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
 
     Raises:
         MalformedBodyError: The text is not JSON.
-        InvalidRequestError: A field does not fit.
+        InvalidRequestError: A field does not fit; the first :data:`MAX_ERRORS` are told.
     """
     try:
         return model.model_validate_json(raw)
@@ -68,9 +71,12 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
             pointer=root + _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"]),
             detail=one["msg"].removeprefix("Value error, "),
         )
-        for one in found
+        for one in found[:MAX_ERRORS]
     ]
-    raise InvalidRequestError("; ".join(f"{one.pointer or 'body'}: {one.detail}" for one in errors[:5]), errors=errors)
+    told = "; ".join(f"{one.pointer or 'body'}: {one.detail}" for one in errors[:5])
+    if len(found) > MAX_ERRORS:
+        told += f"; `errors` has the first {MAX_ERRORS} of {len(found):,}"
+    raise InvalidRequestError(told, errors=errors)
 
 
 def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:

@@ -20,8 +20,9 @@ from typing import Any
 
 import httptools
 from uuid6 import uuid7
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.core.settings import Settings
 from app.web.problems import MEDIA_TYPE, MalformedRequestError, ProblemError, problem_body
@@ -34,6 +35,10 @@ MAX_HEADERS = 100
 MAX_PIPELINED = 32
 # Bytes around each byte of a chunked body: one chunk per byte has five, with its size in eight digits twelve.
 MAX_FRAMING = 16
+# So much of a body, or all of it, must be there before a connection is busy with it: a stranger's form is smaller.
+HELD_BODY_BYTES = 64 * 1024
+# Seconds after which a client that takes nothing of its answer may have to make room.
+STALLED_S = 5.0
 # Seconds in which a refused client may still send, so that it reads the answer instead of a reset.
 LINGER_S = 2.0
 # Refused connections that linger at a time.
@@ -68,7 +73,10 @@ class ServiceBusyError(ProblemError):
 
 
 class ConnectionTable:
-    """The connections of a server that wait for a request, longest first, and those that were refused.
+    """The connections of a server that may have to make room, and those that were refused.
+
+    First those that wait for a request or for its body, longest first; then those whose client takes nothing of its
+    answer.
 
     Args:
         limit: Most connections at a time, the refused not counted.
@@ -77,12 +85,14 @@ class ConnectionTable:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.waiting: dict[BoundedHttpProtocol, None] = {}
+        self.stalled: dict[BoundedHttpProtocol, float] = {}
         self.refused: dict[BoundedHttpProtocol, None] = {}
         self._told_at = -_TOLD_EVERY_S
 
     def forget(self, one: "BoundedHttpProtocol") -> None:
-        """Take a connection out of both."""
+        """Take a connection out of all."""
         self.waiting.pop(one, None)
+        self.stalled.pop(one, None)
         self.refused.pop(one, None)
 
     def make_room(self, opened: int) -> bool:
@@ -92,7 +102,12 @@ class ConnectionTable:
         if (longest := next(iter(self.waiting), None)) is not None:
             longest.drop()
             return True
-        if (now := time.monotonic()) >= self._told_at + _TOLD_EVERY_S:
+        now = time.monotonic()
+        stalled, since = next(iter(self.stalled.items()), (None, now))
+        if stalled is not None and since + STALLED_S <= now:
+            stalled.drop()
+            return True
+        if now >= self._told_at + _TOLD_EVERY_S:
             self._told_at = now
             log.warning("all %d connections are busy: new ones are refused (SEATRIAL_MAX_CONNECTIONS)", self.limit)
         while len(self.refused) >= MAX_LINGERING:
@@ -154,7 +169,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     * Bodies, either way: so many bytes a second at least, averaged over a time-out, while the other side may move.
     * Chunk extensions and trailers, which nobody reads: bytes. Trailers never become headers.
     * Requests sent ahead of an answer.
-    * Connections: a new one takes the place of the one that has waited longest for a request, kept or fresh; only when
+    * Connections: a new one takes the place of the one that has waited longest for a request, kept or fresh, or for the
+      first 64 KiB of its body, or else of one whose client has taken nothing of its answer for five seconds; only when
       all are busy with requests is it answered 503.
 
     Args:
@@ -171,6 +187,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._table = table
         self._message = _Message.NOTHING
         self._is_deaf = False
+        self._running: RequestResponseCycle | None = None
         self._error: ProblemError | None = None
         # Since the last request: all bytes read, bytes of request line and headers, headers.
         self._raw = self._head = self._headers = 0
@@ -200,10 +217,24 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._table.forget(self)
         for alarm in (self._head_alarm, self._body_alarm, self._write_alarm, self._linger_alarm):
             alarm.clear()
+        self._unset_keepalive_if_required()
+        self._tell_of_the_end()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _tell_of_the_end(self) -> None:
+        # uvicorn tells the newest request only: one that is answered with others behind it would never hear.
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     def drop(self) -> None:
         """Close at once, whatever is still unsent."""
+        self._tell_of_the_end()
         self.connections.discard(self)
         self._table.forget(self)
         self.transport.abort()
@@ -286,7 +317,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._message = _Message.BODY
         self._body = self._framing = self._trailing = self._raw = 0
         self._head_alarm.clear()
+        # Still waiting, now for its body: one that is there already takes it out at once.
         self._table.forget(self)
+        self._table.waiting[self] = None
         self._open_window()
 
     def _reason_to_refuse(self) -> str | None:
@@ -308,6 +341,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._body += len(body)
         self._framing -= len(body)
         self._trailing = 0
+        if self._body >= HELD_BODY_BYTES and self._is_busy:
+            self._table.forget(self)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -315,7 +350,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._message = _Message.NOTHING
         self._body_alarm.clear()
-        if not self._is_busy and not self.transport.is_closing():
+        if self._is_busy:
+            self._table.forget(self)
+        elif not self.transport.is_closing():
             # Answered before its body had come: from here on it is a connection that is kept, like any other.
             self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -343,10 +380,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Send no more until the client has taken what was sent."""
         super().pause_writing()
+        self._table.stalled[self] = time.monotonic()
         self._watch_writing()
 
     def resume_writing(self) -> None:
         """Send again."""
+        self._table.stalled.pop(self, None)
         self._write_alarm.clear()
         super().resume_writing()
 
@@ -405,7 +444,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _count_unsent(self) -> int:
         """Return the bytes the client has not acknowledged: the kernel takes more in steps of a third of its buffer."""
         held = bytearray(4)
-        with suppress(OSError):
+        # A connection that is lost has no file any more.
+        with suppress(OSError, ValueError):
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, held)
         return self.transport.get_write_buffer_size() + int.from_bytes(held, sys.byteorder)
 

@@ -1,8 +1,10 @@
 """The OpenAPI document: every body, every problem, every example."""
 
+import json
+from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -70,14 +72,23 @@ _REF = "#/components/schemas/{model}"
 
 
 def install(app: FastAPI) -> None:
-    """Make ``app`` serve the document of :func:`describe`, made at the first request for it."""
+    """Make ``app`` serve the document of :func:`describe`, made and rendered at the first request for it."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = describe(app)
         return app.openapi_schema
 
+    @cache
+    def rendered() -> bytes:
+        # Anybody may ask, and rendering a quarter of a megabyte takes ten times as long as all the rest of an answer.
+        return json.dumps(openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    async def read_openapi(request: Request) -> Response:
+        return Response(rendered(), media_type="application/json")
+
     app.openapi = openapi  # type: ignore[method-assign]
+    app.add_route("/openapi.json", read_openapi, include_in_schema=False)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

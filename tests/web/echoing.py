@@ -10,9 +10,21 @@ import uvicorn
 from app.core.settings import Settings
 from app.web.connections import bounded_http
 
+waiting: list[Any] = []
+
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Tell what was asked; ``/hold`` never answers, ``/early`` answers before the body, ``/large`` has 30 MB."""
+    """Tell what was asked.
+
+    ``/hold`` never answers, ``/early`` answers before the body, ``/large`` has 30 MB; ``/wait`` waits until the client
+    leaves, and ``/still`` tells how many of these wait.
+    """
+    if scope["path"] == "/wait":
+        waiting.append(scope)
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        waiting.remove(scope)
+        return
     if scope["path"] == "/hold":
         await asyncio.sleep(600)
     length, more = 0, scope["path"] != "/early"
@@ -21,11 +33,13 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
         if message["type"] == "http.disconnect":
             return
         length, more = length + len(message.get("body", b"")), message["more_body"]
-    told = {
+    told: dict[str, Any] = {
         "path": scope["path"],
         "length": length,
         "headers": [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]],
     }
+    if scope["path"] == "/still":
+        told = {"waiting": len(waiting)}
     body = b"x" * 30_000_000 if scope["path"] == "/large" else json.dumps(told).encode()
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -16,6 +16,7 @@ import pytest
 from tests.servers import ROOT, die_with_parent, eventually
 
 LONG_S = 30.0
+STILL = b"GET /still HTTP/1.1\r\nConnection: close\r\n\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -228,6 +229,14 @@ def test_requests_sent_ahead_are_answered_in_order_and_not_without_end(patient: 
     assert 1 <= answer.count(b" 200 OK") <= 40
 
 
+def test_a_request_with_others_behind_it_hears_that_its_client_left(start: Start) -> None:
+    small = start()
+    with small.open() as connection:
+        connection.sendall(GET.replace(b"/ ", b"/wait ", 1) + GET)
+        eventually(lambda: b'"waiting": 1' in small.ask(STILL), what="the request to begin")
+    eventually(lambda: b'"waiting": 0' in small.ask(STILL), what="the request to hear of the end")
+
+
 def test_a_request_in_single_bytes_and_a_kept_connection_work(patient: Echoing) -> None:
     with patient.open() as connection:
         for _ in range(3):
@@ -326,15 +335,24 @@ def test_silent_connections_never_take_the_service_away(crowded: Echoing) -> Non
         kept.sendall(GET)
         assert b" 200 OK" in answer_on(kept)
         silent = [stack.enter_context(crowded.open()) for _ in range(40)]
-        for one in silent[::2]:
+        for one in silent[::3]:
             one.sendall(b"GET / HTTP/1.1\r\nX: ")
+        for one in silent[1::3]:
+            one.sendall(POST + b"x" * 1000)
         assert crowded.is_well()
         for one in (kept, silent[0]):
             one.settimeout(LONG_S)
             assert rest_of(one) == b"", "those that waited longest were closed"
-        newest = silent[-1]
+        newest = silent[-2]
         newest.sendall(GET)
         assert b" 200 OK" in answer_on(newest)
+
+
+def test_who_takes_nothing_of_an_answer_makes_room(crowded: Echoing) -> None:
+    with ExitStack() as stack:
+        for one in [stack.enter_context(crowded.open()) for _ in range(8)]:
+            one.sendall(GET.replace(b"/ ", b"/large ", 1) * 2)
+        eventually(crowded.is_well, what="room", every_s=0.5)
 
 
 def test_only_when_all_are_busy_is_one_refused(crowded: Echoing) -> None:

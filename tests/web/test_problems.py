@@ -137,6 +137,15 @@ def test_a_body_that_is_no_json_object_is_refused(client: httpx.Client, body: by
     assert_problem(answer, answer.status_code)
 
 
+def test_a_hundred_thousand_mistakes_are_not_told_one_by_one(client: httpx.Client) -> None:
+    body = {"name": "a", **{f"{number:x}": 1 for number in range(1500)}}
+    problem = assert_problem(client.post("/v1/keys", json=body), 422, "invalid-request")
+    assert problem.errors
+    assert len(problem.errors) == 100
+    assert "the first 100 of 1,500" in problem.detail
+    assert len(assert_problem(client.post("/v1/keys", json={"name": "a", "b": 1, "c": 1}), 422).errors or ()) == 2
+
+
 def test_whole_numbers_are_numbers_and_union_tags_stay_out_of_pointers() -> None:
     body = parse_json(SUBMISSION % '{"kind": "uncertainty_span", "epsilon": 1}', AuditCreate)
     assert body.checks[0].epsilon == 1.0
