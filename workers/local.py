@@ -3,12 +3,14 @@
 import gc
 import logging
 import signal
+import sys
 import threading
 from types import FrameType
 
 from app.core.database import connect
 from app.core.imports import kept_imports
 from app.core.settings import get_settings
+from app.core.settings_errors import InvalidSettingsError
 from app.core.storage import open_store
 
 log = logging.getLogger(__name__)
@@ -19,7 +21,10 @@ def main() -> None:
     with kept_imports():
         from workers.runtime.worker import Worker, work_until
 
-    settings = get_settings()
+    try:
+        settings = get_settings()
+    except InvalidSettingsError as error:
+        sys.exit(f"The settings do not fit: {error}")
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stopping = threading.Event()
 

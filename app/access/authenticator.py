@@ -9,6 +9,7 @@ from app.access.schemas import DEFAULT_PROJECT, SCOPES, Principal
 from app.access.service import digest_of_secret, ensure_project
 from app.core.database import Database
 from app.core.settings import Settings
+from app.core.settings_errors import InvalidSettingsError
 
 # A revoked key works this long at most on the other API processes; on the one that revoked it, not at all.
 CACHE_S = 2.0
@@ -22,7 +23,7 @@ class Authenticator:
     def __init__(self, settings: Settings, database: Database) -> None:
         bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
         if bootstrap is not None and len(bootstrap) < BOOTSTRAP_LENGTH:
-            raise ValueError(f"SEATRIAL_BOOTSTRAP_KEY must have at least {BOOTSTRAP_LENGTH} characters")
+            raise InvalidSettingsError(f"SEATRIAL_BOOTSTRAP_KEY: must have at least {BOOTSTRAP_LENGTH} characters")
         self._bootstrap = digest_of_secret(bootstrap) if bootstrap else None
         self._is_keyless = not settings.require_keys
         self._database = database

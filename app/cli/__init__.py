@@ -18,6 +18,7 @@ from app.cli.resources import datasets, models
 from app.cli.serve import serve
 from app.cli.whole_file import READER_GONE, forget_stdout
 from app.cli.worker import worker
+from app.core.settings_errors import InvalidSettingsError
 
 
 class _Commands(click.Group):
@@ -29,6 +30,8 @@ class _Commands(click.Group):
             # Click would end with 1, which is what `gate` and `judge` say of a bad model.
             forget_stdout()
             sys.exit(READER_GONE)
+        except InvalidSettingsError as error:
+            raise click.ClickException(f"the settings do not fit: {error}") from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -15,13 +15,13 @@ from pathlib import Path
 import click
 import httpx
 from packaging.requirements import Requirement
-from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.core.database import connect
 from app.core.migrations import is_current
 from app.core.queue import Bell
 from app.core.settings import Settings
+from app.core.settings_errors import InvalidSettingsError
 
 PACKAGE = "seatrial"
 FREE_BYTES = 2**30
@@ -86,9 +86,8 @@ def look(port: int) -> Iterator[Finding]:
     yield Finding("python", platform.python_version())
     try:
         settings = Settings()
-    except ValidationError as error:
-        told = "; ".join(f"SEATRIAL_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors())
-        yield Finding("settings", told, "set these variables as the README's table says")
+    except InvalidSettingsError as error:
+        yield Finding("settings", str(error), "set these variables as the README's table says")
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
     looks: list[Callable[[Settings], Finding]] = [device, resources, folder, database]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, JsonValue, SecretStr, ValidationInfo, field_validator
 
 from app.contracts.base import Real, Request
 
@@ -39,9 +39,16 @@ PLURAL = tuple(PLURALS.values())
 SECRET = re.compile(r"\{\{secret:([A-Za-z0-9_-]{1,64})\}\}")
 """In a header: a value the operator keeps in ``SEATRIAL_ENDPOINT_SECRETS``; it is never stored nor shown."""
 
-_HEADER = re.compile(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
-_REFUSED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type", "expect"})
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+# Those that say where a message ends, who it is for and what becomes of the connection are the client's to set.
+_REFUSED_HEADERS = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "te", "trailer", "connection", "keep-alive", "upgrade"),
+        *("content-type", "content-encoding", "accept-encoding", "expect", "proxy-authorization", "proxy-connection"),
+    }
+)
 MAX_TEMPLATE_BYTES = 65_536
+DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 class EndpointArchitecture(Request):
@@ -58,8 +65,8 @@ class EndpointArchitecture(Request):
     headers: dict[str, str] = Field(
         default_factory=dict,
         max_length=20,
-        description="Further request headers. `{{secret:NAME}}` stands for a secret of the operator's, sent to the "
-        "host it is bound to only.",
+        description="Further request headers. `{{secret:NAME}}` stands for a secret of the operator's, which is bound "
+        "to projects, to scheme, host and port of the URL, and to some headers (Authorization and the like).",
         examples=[{"Authorization": "Bearer {{secret:MODELS}}"}],
     )
     request: JsonValue = Field(
@@ -126,7 +133,7 @@ class EndpointArchitecture(Request):
     @classmethod
     def _headers_are_headers(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
-            if not _HEADER.match(name) or name.lower() in _REFUSED_HEADERS:
+            if not _HEADER.fullmatch(name) or name.lower() in _REFUSED_HEADERS:
                 raise ValueError(f"{name[:100]!r} cannot be set as a header")
             if len(value) > 2000 or not value.isascii() or not value.isprintable():
                 raise ValueError(f"header {name}: a value is at most 2000 printable ASCII characters")
@@ -172,10 +179,41 @@ def placeholders(template: Any, *, inside: bool = True) -> Iterator[str]:
 
 
 class EndpointSecret(Request):
-    """A secret of the operator's and the one host it may be sent to."""
+    """A secret of the operator's: which projects may have it sent, to which server, in which headers.
+
+    Whoever names the server, the header and the text around the secret is the sender of a manifest. So everything
+    that could carry it elsewhere is bound here: by default to HTTPS on its usual port, to the project that is there
+    when no other has been made, and to headers that servers keep out of their logs.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     host: str = Field(min_length=1, description="Host name it is sent to, as in the URL.")
+    scheme: Literal["https", "http"] = Field(
+        default="https", description="http only where the network between is trusted: the secret is sent as it is."
+    )
+    port: int | None = Field(default=None, ge=1, le=65535, description="Port; null: the one of the scheme.")
+    projects: list[str] = Field(
+        default=["default"], min_length=1, description="Names of the projects whose models may name it."
+    )
+    headers: list[str] = Field(
+        default=["Authorization", "Api-Key", "X-Api-Key", "X-Auth-Token"],
+        min_length=1,
+        description="Headers it may stand in, in any case.",
+    )
     value: SecretStr = Field(min_length=1, description="What `{{secret:NAME}}` becomes.")
+
+    @field_validator("host")
+    @classmethod
+    def _host_is_a_host(cls, host: str) -> str:
+        if set("/@ ") & set(host):
+            raise ValueError("a host alone: scheme and port are members of their own")
+        return host
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        return self.scheme, self.host.strip("[]").lower(), self.port or DEFAULT_PORTS[self.scheme]
 
 
 def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -15,6 +15,9 @@ from sqlalchemy.types import Float
 
 from app.core.settings import Settings
 
+# Errors repeat the statement in logs and tracebacks; the values of its parameters may be secrets of webhooks.
+_QUIET: dict[str, Any] = {"hide_parameters": True}
+
 
 class epoch_now(FunctionElement[float]):
     """Seconds since the epoch by the database's clock, so hosts with drifting clocks agree on leases."""
@@ -86,11 +89,13 @@ def connect(settings: Settings, *, pool_size: int = 10) -> Database:
     url = settings.resolved_database_url
     if not url.startswith("sqlite"):
         return Database(
-            create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_recycle=1800)
+            create_engine(
+                url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_recycle=1800, **_QUIET
+            )
         )
     if match := re.match(r"sqlite:///(.+)", url):
         Path(match[1]).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size, connect_args={"timeout": 30})
+    engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size, connect_args={"timeout": 30}, **_QUIET)
 
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: object) -> None:

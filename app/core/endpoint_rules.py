@@ -1,7 +1,8 @@
 """What an endpoint's manifest must keep to beyond its schema; the API and the workers hold it to the same."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -18,8 +19,8 @@ from jsonpath.filter import (
 from jsonpath.segments import JSONPathRecursiveDescentSegment
 from jsonpath.selectors import Filter
 
-from app.contracts.endpoints import EACH, SECRET, SINGLE, EndpointArchitecture, placeholders
-from app.core.outbound import AddressRefusedError, RequestRefusedError, check_host, host_of
+from app.contracts.endpoints import EACH, SECRET, SINGLE, EndpointArchitecture, EndpointSecret, placeholders
+from app.core.outbound import AddressRefusedError, RequestRefusedError, check_host, host_of, origin_of
 from app.core.outbound.addresses import Network
 
 _RFC_9535 = JSONPathEnvironment(strict=True)
@@ -73,6 +74,12 @@ class ScorePath:
             return []
 
 
+MOST_REQUEST_S = 1800.0
+"""Most seconds of waiting for one request, all its retries together."""
+SLOWEST_PER_S = 0.01
+"""Fewest requests a second: less is a worker that sleeps for the other projects."""
+
+
 def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network]) -> None:
     """Raise for a manifest that could never be asked.
 
@@ -87,12 +94,80 @@ def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network
         check_host(host_of(architecture.url), allowed)
     except (AddressRefusedError, RequestRefusedError) as error:
         raise EndpointRuleError("url", str(error)) from error
+    waited_s = architecture.timeout_s * (architecture.retries + 1)
+    if waited_s > MOST_REQUEST_S:
+        raise EndpointRuleError(
+            "timeout_s",
+            f"timeout_s {architecture.timeout_s:g} with {architecture.retries} retries waits {waited_s:,.0f} s for one "
+            f"request; at most {MOST_REQUEST_S:,.0f} s: timeout_s times (retries + 1) must stay within",
+        )
+    if architecture.requests_per_second is not None and architecture.requests_per_second < SLOWEST_PER_S:
+        raise EndpointRuleError(
+            "requests_per_second",
+            f"requests_per_second {architecture.requests_per_second:g} is less than {SLOWEST_PER_S:g}: send more texts "
+            "per request (batch_size) in place of fewer requests",
+        )
     for name, value in architecture.headers.items():
         if "{{secret" in SECRET.sub("", value):
             pointer = f"headers/{name.replace('~', '~0')}"
             raise EndpointRuleError(pointer, "a secret is written {{secret:NAME}}, NAME of letters, digits, _ and -")
     check_template(architecture.request, architecture.batch_size)
     compiled_path(architecture.scores)
+
+
+def filled_headers(
+    architecture: EndpointArchitecture,
+    secrets: Mapping[str, EndpointSecret],
+    project: str,
+    *,
+    are_all_known: bool = True,
+) -> tuple[dict[str, str], set[str]]:
+    """Return the headers with their secrets filled in, and the secrets, which must not be shown.
+
+    Args:
+        architecture: As uploaded.
+        secrets: The operator's, by name.
+        project: Name of the project whose model it is.
+        are_all_known: Whether a secret that is not among them is an error; the API may have none of those the workers
+            have.
+
+    Raises:
+        EndpointRuleError: A secret is not for this project, server or header, or cannot stand in a header. The detail
+            says what an entry for it would be, and nothing of what the entry there is holds.
+    """
+    origin = origin_of(architecture.url)
+    used: set[str] = set()
+
+    def reveal(header: str, found: re.Match[str]) -> str:
+        secret = secrets.get(found[1])
+        if secret is None and not are_all_known:
+            return found[0]
+        pointer = f"headers/{header.replace('~', '~0')}"
+        is_bound = (
+            secret is not None
+            and secret.origin == origin
+            and project in secret.projects
+            and header.lower() in map(str.lower, secret.headers)
+        )
+        if secret is None or not is_bound:
+            scheme, host, port = origin
+            entry = {"host": host, "scheme": scheme, "port": port, "projects": [project], "headers": [header]}
+            raise EndpointRuleError(
+                pointer,
+                f"there is no secret {found[1]} for project {project} to send to {scheme}://{host}:{port} in {header}: "
+                f"the operator keeps them in SEATRIAL_ENDPOINT_SECRETS, for this with {json.dumps(entry)}",
+            )
+        value = secret.value.get_secret_value()
+        if not value.isascii() or not value.isprintable():
+            raise EndpointRuleError(pointer, f"the secret {found[1]} holds characters that no header can carry")
+        used.add(value)
+        return value
+
+    filled = {
+        name: SECRET.sub(lambda found, name=name: reveal(name, found), value)  # type: ignore[misc]
+        for name, value in architecture.headers.items()
+    }
+    return filled, used
 
 
 def check_template(request: Any, batch_size: int) -> None:

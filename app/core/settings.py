@@ -4,10 +4,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from app.contracts.endpoints import EndpointSecret, parse_network
+from app.core.settings_errors import check_broker_url, check_database_url, invalid_settings
 
 MIB = 2**20
 
@@ -15,7 +16,7 @@ MIB = 2**20
 class Settings(BaseSettings):
     """Everything an operator may set. Each field is ``SEATRIAL_<NAME>`` in the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="SEATRIAL_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="SEATRIAL_", extra="ignore", hide_input_in_errors=True)
 
     home: Path = Field(default=Path(".seatrial"), description="Folder everything is written under.")
     database_url: str = Field(default="", description="SQLAlchemy URL; default: SQLite under home.")
@@ -146,12 +147,42 @@ class Settings(BaseSettings):
     )
     endpoint_secrets: dict[str, EndpointSecret] = Field(
         default={},
-        description='Secrets endpoint headers may name, as JSON: `{"NAME": {"host": "...", "value": "..."}}`. Workers '
-        "need them, the API does not.",
+        description='Secrets endpoint headers may name, as JSON: `{"NAME": {"host": "...", "value": "..."}}`, with '
+        '`scheme` (https), `port` (the scheme\'s), `projects` (["default"]) and `headers` (Authorization and the like) '
+        "where they differ. Workers need them, the API does not.",
     )
 
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(default=False, description="Log JSON lines.")
+
+    def __init__(self, **values: Any) -> None:
+        """Read the environment; ``values`` win over it.
+
+        Raises:
+            InvalidSettingsError: A variable does not fit; the message repeats no value.
+        """
+        refused: ValidationError | SettingsError | None = None
+        try:
+            super().__init__(**values)
+        except (ValidationError, SettingsError) as error:
+            refused = error
+        # Outside of the except block: raised inside, pydantic's error with the values would go along.
+        if refused is not None:
+            raise invalid_settings(refused)
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_url_can_be_read(cls, url: str) -> str:
+        if url:
+            check_database_url(url)
+        return url
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker_url_can_be_read(cls, url: str) -> str:
+        if url:
+            check_broker_url(url)
+        return url
 
     @field_validator("heartbeat_s")
     @classmethod

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 from app.contracts.endpoints import EndpointArchitecture, parse_network
 from app.contracts.targets import ModelManifest
 from app.core.archives import ArchiveEntry, drain, walk_archive
-from app.core.endpoint_rules import check_endpoint
+from app.core.endpoint_rules import check_endpoint, filled_headers
 from app.core.inspection.errors import (
     MalformedFileError,
     ManifestMismatchError,
@@ -68,19 +68,21 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
     return "archive"
 
 
-def inspect_endpoint(manifest: ModelManifest, limits: Settings) -> str:
+def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) -> str:
     """Return the format of an endpoint, ``endpoint``, after checking what can be told without asking it.
 
     Names are looked up by the worker that asks, each time it connects: what they stand for now says nothing of later.
 
     Raises:
-        EndpointRuleError: The URL's host is a private address, or a part of the manifest could never be used.
+        EndpointRuleError: The URL's host is a private address, a secret that is known here is not for it, or a part of
+            the manifest could never be used.
         ManifestMismatchError: The manifest is of a model with weights.
     """
     endpoint = manifest.architecture
     if not isinstance(endpoint, EndpointArchitecture):
         raise ManifestMismatchError(f"architecture {endpoint.kind} needs a file with weights", field="/file")
     check_endpoint(endpoint, [parse_network(network) for network in limits.endpoint_allowed_networks])
+    filled_headers(endpoint, limits.endpoint_secrets, project, are_all_known=False)
     return ENDPOINT
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
+from app.access import repository as keys
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
 from app.contracts.targets import ModelManifest, ModelRead
@@ -75,8 +76,13 @@ async def _format(request: Request, services: Services, project_id: str, arrival
             request, project_id, "app.models.inspection:inspect_model", arguments, size_bytes=arrival.size_bytes
         )
         return found
+
+    def project_name() -> str:
+        with services.database.read() as session:
+            return keys.get_project_name(session, project_id)
+
     try:
-        return inspect_endpoint(arrival.manifest, services.settings)
+        return inspect_endpoint(arrival.manifest, services.settings, await run_in_threadpool(project_name))
     except EndpointRuleError as error:
         raise InvalidRequestError(error.detail, pointer=error.field) from error
 

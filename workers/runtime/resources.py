@@ -102,7 +102,8 @@ class Resources:
         def make() -> ScoringService:
             return ScoringService(self._text_classifier(row, manifest), max_bytes=self._settings.logit_cache_bytes)
 
-        return self._services.get((row.digest, manifest.model_dump_json()), make)
+        # By project: an endpoint's classifier holds secrets that are for its own only.
+        return self._services.get((row.project_id, row.digest, manifest.model_dump_json()), make)
 
     def texts(self, row: DatasetRow) -> TextDataset:
         """Return the dataset of texts of a row.
@@ -132,7 +133,7 @@ class Resources:
 
     def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:
         if isinstance(manifest.architecture, EndpointArchitecture):
-            return EndpointClassifier(manifest, self._settings)
+            return EndpointClassifier(manifest, self._settings, row.project_name)
         return load_text_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
 
 

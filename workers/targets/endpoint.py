@@ -1,18 +1,17 @@
 """A classifier of texts, or of the tokens of sentences, behind somebody's HTTP endpoint."""
 
 import json
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from app.contracts.endpoints import SECRET, EndpointArchitecture, parse_network
+from app.contracts.endpoints import EndpointArchitecture, parse_network
 from app.contracts.targets import TAGGING, ModelManifest
-from app.core.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path
+from app.core.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path, filled_headers
 from app.core.outbound import (
     AddressRefusedError,
     Answer,
@@ -22,7 +21,6 @@ from app.core.outbound import (
     OutboundError,
     RequestRefusedError,
     TransientError,
-    host_of,
 )
 from app.core.outbound.addresses import Resolve, system_addresses
 from app.core.settings import Settings
@@ -72,6 +70,7 @@ class EndpointClassifier:
     Args:
         manifest: Of an endpoint; its task says what a text is: one, a pair, or the tokens of a sentence.
         settings: Allowed networks and secrets.
+        project: Name of the project whose model it is: secrets are for some projects only.
         spent: Texts sent for the same check by others.
         resolve: Looks names up.
         clock: Seconds that never go back.
@@ -83,13 +82,14 @@ class EndpointClassifier:
         sent: Texts sent for this piece of work, those sent again included.
 
     Raises:
-        TargetError: The manifest is of no endpoint that may be asked, or names a secret that is not for its host.
+        TargetError: The manifest is of no endpoint that may be asked, or names a secret that is not for it.
     """
 
     def __init__(
         self,
         manifest: ModelManifest,
         settings: Settings,
+        project: str = "",
         *,
         spent: int = 0,
         resolve: Resolve = system_addresses,
@@ -102,12 +102,15 @@ class EndpointClassifier:
         try:
             check_endpoint(manifest.architecture, networks)
             self._path = compiled_path(manifest.architecture.scores)
+            headers, secrets = filled_headers(manifest.architecture, settings.endpoint_secrets, project)
         except EndpointRuleError as error:
             raise _refused(error.detail, field=error.field) from error
         self._endpoint = manifest.architecture
         self._task = manifest.task
         self._labels = list(manifest.labels or ())
-        self._headers, self._secrets = _headers(manifest.architecture, settings)
+        self._headers = {"Content-Type": "application/json", **headers}
+        # The longest first: one may be the beginning of another.
+        self._secrets = sorted(secrets, key=len, reverse=True)
         self._pace = Pace(manifest.architecture.requests_per_second, clock=clock, sleep=sleep)
         self._back_off = BackOff()
         self.tick: Callable[[], None] = lambda: None
@@ -275,32 +278,6 @@ class EndpointClassifier:
             text = text.replace(secret, "[secret]").replace(json.dumps(secret)[1:-1], "[secret]")
         shown = "".join(character if character.isprintable() else " " for character in text)
         return shown if len(shown) <= QUOTED_CHARACTERS else shown[:QUOTED_CHARACTERS] + "..."
-
-
-def _headers(endpoint: EndpointArchitecture, settings: Settings) -> tuple[Mapping[str, str], list[str]]:
-    """Return the headers to send, secrets filled in, and the secrets that must not be shown."""
-    used: set[str] = set()
-    host = host_of(endpoint.url)
-
-    def reveal(found: re.Match[str]) -> str:
-        secret = settings.endpoint_secrets.get(found[1])
-        if secret is None or secret.host.strip("[]").lower() != host:
-            raise _refused(
-                f"there is no secret {found[1]} for the host {host}: the operator keeps them in "
-                "SEATRIAL_ENDPOINT_SECRETS, each for one host",
-                field=f"{_ARCHITECTURE}/headers",
-            )
-        value = secret.value.get_secret_value()
-        if not value.isascii() or not value.isprintable():
-            raise _refused(
-                f"the secret {found[1]} holds characters that no header can carry", field=f"{_ARCHITECTURE}/headers"
-            )
-        used.add(value)
-        return value
-
-    headers = {name: SECRET.sub(reveal, value) for name, value in endpoint.headers.items()}
-    # The longest first: one may be the beginning of another.
-    return {"Content-Type": "application/json", **headers}, sorted(used, key=len, reverse=True)
 
 
 def _not_asked(error: OutboundError) -> NoScoresError:

@@ -1,7 +1,7 @@
 """Requests to servers that somebody else names: public addresses only, and networks the operator allows."""
 
 from app.core.outbound.addresses import check_host
-from app.core.outbound.client import Answer, Outbound, host_of
+from app.core.outbound.client import Answer, Outbound, host_of, origin_of
 from app.core.outbound.errors import (
     AddressRefusedError,
     AnswerTimeoutError,
@@ -30,4 +30,5 @@ __all__ = [
     "TransientError",
     "check_host",
     "host_of",
+    "origin_of",
 ]

@@ -191,6 +191,20 @@ def host_of(url: str) -> str:
     return _parse(url)[0].host.decode("ascii")
 
 
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL.
+
+    Raises:
+        RequestRefusedError: It is no http:// or https:// URL.
+
+    >>> origin_of("HTTPS://Models.Example.com/v1"), origin_of("http://[::1]:8000/")
+    (('https', 'models.example.com', 443), ('http', '::1', 8000))
+    """
+    target = _parse(url)[0]
+    origin = target.origin
+    return target.scheme.decode("ascii"), target.host.decode("ascii"), origin.port
+
+
 def _parse(url: str) -> tuple[httpcore.URL, str]:
     try:
         parsed = httpx.URL(url)

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import BigInteger, ForeignKey, Index, select, text
+from sqlalchemy.orm import Mapped, column_property, mapped_column
 
+from app.core.tables.access import ProjectRow
 from app.core.tables.base import Base, Leased, utc_now
 
 # A rejected model does not hold its name: the mended weights may take it.
@@ -19,6 +20,10 @@ class ModelRow(Leased, Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    project_name: Mapped[str] = column_property(
+        select(ProjectRow.name).where(ProjectRow.id == project_id).scalar_subquery()
+    )
+    """Of its project, read along with it: an operator binds the secrets of endpoints to projects by name."""
     name: Mapped[str]
     version: Mapped[str]
     task: Mapped[str]

@@ -27,9 +27,13 @@ def classifier(server: Scripted, clock: Clock) -> Iterator[Callable[..., Endpoin
     """Return a function that makes a classifier of the server."""
     made: list[EndpointClassifier] = []
 
-    def make(allowed: Settings | None = None, spent: int = 0, **more: Any) -> EndpointClassifier:
+    def make(
+        allowed: Settings | None = None, spent: int = 0, project: str = "default", **more: Any
+    ) -> EndpointClassifier:
         said = manifest(more.pop("url", server.url), **more)
-        made.append(EndpointClassifier(said, allowed or settings(), spent=spent, clock=clock, sleep=clock.sleep))
+        made.append(
+            EndpointClassifier(said, allowed or settings(), project, spent=spent, clock=clock, sleep=clock.sleep)
+        )
         return made[-1]
 
     yield make

@@ -8,7 +8,9 @@ from pydantic import SecretStr
 
 from app.contracts.endpoints import EndpointSecret
 from app.contracts.targets import ModelManifest
+from app.core.endpoint_rules import EndpointRuleError
 from app.core.settings import Settings
+from app.models.inspection import inspect_endpoint
 from tests.scripted import Answerer, Asked, Scripted, answering
 from tests.targets.endpoint.asked import Clock, manifest, reason, settings
 from workers.errors import TargetError
@@ -17,35 +19,85 @@ from workers.targets.endpoint import EndpointClassifier
 SECRET = 'to"ken-0123456789'
 
 
-def with_secret(host: str = "127.0.0.1", value: str = SECRET) -> Settings:
-    return settings(endpoint_secrets={"MODELS": EndpointSecret(host=host, value=SecretStr(value))})
+def with_secret(port: int | None = None, *, scheme: str = "http", host: str = "127.0.0.1", **more: Any) -> Settings:
+    entry = {"host": host, "scheme": scheme, "port": port, "value": SecretStr(SECRET), **more}
+    return settings(endpoint_secrets={"MODELS": EndpointSecret(**entry)})
 
 
 HEADERS = {"Authorization": "Bearer {{secret:MODELS}}", "X-Team": "a"}
 
 
-def test_a_secret_reaches_its_host_and_nobody_else(
-    server: Scripted, classifier: Callable[..., EndpointClassifier]
-) -> None:
-    assert len(classifier(with_secret(), headers=HEADERS).check(["a"])) == 1
+def test_a_secret_reaches_its_server(server: Scripted, classifier: Callable[..., EndpointClassifier]) -> None:
+    assert len(classifier(with_secret(server.port), headers=HEADERS).check(["a"])) == 1
     assert server.asked[0].headers["authorization"] == f"Bearer {SECRET}"
     assert server.asked[0].headers["x-team"] == "a"
-    for allowed in (settings(), with_secret("models.example.com"), with_secret("127.0.0.1.evil.example")):
-        with pytest.raises(TargetError) as caught:
-            classifier(allowed, headers=HEADERS)
-        assert caught.value.problem.field == "/manifest/architecture/headers"
-        assert "no secret MODELS for the host 127.0.0.1" in caught.value.problem.detail
-        assert "example" not in caught.value.problem.detail
+    own = with_secret(server.port, headers=["x-TOKEN"], projects=["nlp", "vision"])
+    assert len(classifier(own, headers={"X-Token": "{{secret:MODELS}}"}, project="vision").check(["a"])) == 1
+    assert server.asked[1].headers["x-token"] == SECRET
+
+
+@pytest.mark.parametrize(
+    ("bound", "asked"),
+    [
+        ({"host": "models.example.com"}, {}),
+        ({"host": "127.0.0.1.evil.example"}, {}),
+        ({"scheme": "https"}, {}),
+        ({"port": 1}, {}),
+        ({"port": None}, {}),
+        ({"projects": ["nlp"]}, {}),
+        ({}, {"project": "nlp"}),
+        ({"headers": ["X-Token"]}, {}),
+        ({}, {"headers": {"X-Log-This": "{{secret:MODELS}}"}}),
+        ({}, {"headers": {"Authorization": "{{secret:OTHER}}"}}),
+    ],
+    ids=str,
+)
+def test_a_secret_reaches_nobody_else(
+    server: Scripted, classifier: Callable[..., EndpointClassifier], bound: dict[str, Any], asked: dict[str, Any]
+) -> None:
     with pytest.raises(TargetError) as caught:
-        classifier(with_secret(value="a\nb-c"), headers=HEADERS)
+        classifier(with_secret(**{"port": server.port, **bound}), **{"headers": HEADERS, **asked})
+    problem = caught.value.problem
+    assert problem.field == f"/manifest/architecture/headers/{next(iter(asked.get('headers', HEADERS)))}"
+    # What would be right, and nothing of the entry there is.
+    assert f'"host": "127.0.0.1", "scheme": "http", "port": {server.port}' in problem.detail
+    assert "example" not in problem.detail
+    assert SECRET not in problem.detail
+    assert server.asked == []
+
+
+def test_a_secret_no_header_can_carry_is_not_shown(
+    server: Scripted, classifier: Callable[..., EndpointClassifier]
+) -> None:
+    with pytest.raises(TargetError, match="no header can carry") as caught:
+        classifier(with_secret(server.port, value=SecretStr("a\nb-c")), headers=HEADERS)
     assert "b-c" not in str(caught.value)
+
+
+def test_a_secret_is_known_to_the_api_or_left_to_the_workers() -> None:
+    said = manifest("https://models.example.com/v1", headers=HEADERS)
+    entry = EndpointSecret(host="Models.Example.com", value=SecretStr(SECRET))
+    for known in ({}, {"MODELS": entry}):
+        assert inspect_endpoint(said, Settings(endpoint_secrets=known), "default") == "endpoint"
+    with pytest.raises(EndpointRuleError, match="for project nlp"):
+        inspect_endpoint(said, Settings(endpoint_secrets={"MODELS": entry}), "nlp")
+
+
+def test_a_secret_does_not_follow_a_redirect(server: Scripted, classifier: Callable[..., EndpointClassifier]) -> None:
+    server.script = [answering(b"", 307, Location=server.url + "/elsewhere")]
+    found = reason(classifier(with_secret(server.port), headers=HEADERS).logits(["a"])[0])
+    assert found.code == "endpoint-redirects"
     assert len(server.asked) == 1
 
 
 def test_a_secret_is_not_sent_in_plain_text_into_the_internet(clock: Clock) -> None:
     said = manifest("http://models.example.com/", headers=HEADERS, retries=0)
     endpoint = EndpointClassifier(
-        said, with_secret("Models.Example.com"), resolve=lambda host, port: ["93.184.216.34"], clock=clock
+        said,
+        with_secret(host="Models.Example.com"),
+        "default",
+        resolve=lambda host, port: ["93.184.216.34"],
+        clock=clock,
     )
     answer = reason(endpoint.logits(["a"])[0])
     assert answer.code == "endpoint-address-refused"
@@ -68,7 +120,7 @@ def test_a_secret_that_comes_back_is_not_shown(
 ) -> None:
     server.otherwise = answer
     with caplog.at_level("DEBUG"):
-        found = reason(classifier(with_secret(), headers=HEADERS, retries=1).logits(["a"])[0])
+        found = reason(classifier(with_secret(server.port), headers=HEADERS, retries=1).logits(["a"])[0])
     for start in range(len(SECRET) - 4):
         assert SECRET[start : start + 5] not in found.detail
     assert SECRET not in caplog.text
