@@ -1,5 +1,6 @@
 """The guarded client against real servers and resolvers that lie."""
 
+import errno
 import gzip
 import ipaddress
 import shutil
@@ -184,11 +185,11 @@ def test_one_private_address_among_public_ones_refuses_the_name() -> None:
 def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[str] = []
 
-    def connect(address, timeout):
+    def connect(sock, address):
         connected.append(address[0])
-        raise ConnectionRefusedError(111, "Connection refused")
+        return errno.ECONNREFUSED
 
-    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", connect)
     # A name server that answers the check with a public address and a second look-up with a private one.
     resolve = knowing([PUBLIC], ["127.0.0.1"])
     with Outbound([], resolve=resolve) as outbound:

@@ -19,6 +19,10 @@ from app.core.outbound.connections import Backend, Watch
 from app.core.outbound.errors import AnswerUnusableError, ConnectionBrokenError, RequestRefusedError, TransientError
 
 MAX_ANSWER_BYTES = 16 * 2**20
+HEAD_BYTES = 2**18
+"""Most bytes before an answer's body, 1xx answers included."""
+FRAMING_BYTES = 2**17
+"""Bytes that come with a body besides it, in addition to as many as it has: a chunk has at least five of its own."""
 KEPT_ALIVE_S = 60.0
 PLAIN = ("", "identity")
 _HOST = re.compile(rb"[a-z0-9._-]+|[0-9a-f:.]+")
@@ -119,9 +123,10 @@ class Outbound:
         except UnicodeEncodeError:
             raise _unsendable() from None
         with self._lock:
-            self._watch.start(timeout_s)
+            self._watch.start(timeout_s, HEAD_BYTES)
             try:
                 with self._pool.stream("POST", target, headers=said.raw, content=body) as response:
+                    self._watch.expect(2 * (self._cut_at or self._max_bytes) + FRAMING_BYTES)
                     answered = httpx.Headers(response.headers)
                     if self._cut_at is not None:
                         start = self._read_start(response, self._cut_at)
@@ -148,7 +153,7 @@ class Outbound:
 
     def _read_start(self, response: httpcore.Response, most: int) -> bytes:
         body = bytearray()
-        with suppress(TransientError, httpcore.NetworkError, httpcore.RemoteProtocolError):
+        with suppress(TransientError, AnswerUnusableError, httpcore.NetworkError, httpcore.RemoteProtocolError):
             for chunk in response.iter_stream():
                 body += chunk
                 if len(body) >= most:
