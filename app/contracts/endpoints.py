@@ -102,9 +102,14 @@ class EndpointArchitecture(Request):
         description="Most texts, or sentences, sent for one check; examples beyond it are errored.",
     )
     requests_per_second: Real | None = Field(
-        default=None, gt=0, le=10_000, description="Most requests a second a worker sends; null: as fast as answered."
+        default=None,
+        gt=0,
+        le=10_000,
+        description="Most requests a second a worker sends, 0.01 at least; null: as fast as answered.",
     )
-    timeout_s: Real = Field(default=30.0, gt=0, le=600, description="Seconds to wait for an answer.")
+    timeout_s: Real = Field(
+        default=30.0, gt=0, le=600, description="Seconds to wait for an answer; times (retries + 1) at most 1800."
+    )
     retries: int = Field(
         default=5,
         ge=0,

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -33,8 +34,17 @@ from workers.targets.endpoint_scores import LABELS, LOG_ZERO, SCORES, MisfitErro
 __all__ = ["LOG_ZERO", "EndpointClassifier", "NoScoresError"]
 
 QUOTED_CHARACTERS = 200
+UNANSWERED = 5
+"""Requests in a row that fail, with all their retries, before nothing more is asked: every text would be errored in the
+end, and until then the endpoint would hold a worker that others wait for."""
+UNANSWERED_S = 900.0
+"""Seconds of asking in which no text got scores before nothing more is asked; three of the longest pauses an answer
+may ask for."""
+CHECK_SHARE = 0.9
+"""Part of the time of a model's check that an endpoint has: what was too slow is told before the check is ended."""
 REQUESTS_AT_ONCE = 4
 """Batches a caller should hand over at a time: enough that a last, short batch costs little."""
+BUDGET_SPENT = "query-budget-spent"
 _TITLE = "The endpoint cannot be used"
 _ARCHITECTURE = "/manifest/architecture"
 _AGAIN = frozenset({429, 502, 503, 504})
@@ -116,9 +126,16 @@ class EndpointClassifier:
         self.tick: Callable[[], None] = lambda: None
         self.spent = spent
         self.sent = 0
+        self._clock = clock
+        self._check_s = settings.check_deadline_s * CHECK_SHARE
+        self._check_ends: float | None = None
+        self._began = clock()
+        self._failed, self._failed_s = 0, 0.0
+        self._gone: NoScoresError | None = None
+        self._is_trial = False
         # A secret in plain text is for networks the operator trusts: the sender of the manifest chose the scheme.
         is_open = bool(self._secrets) and self._endpoint.url.lower().startswith("http:")
-        self._outbound = Outbound(networks, allowed_only=is_open, resolve=resolve, tick=lambda: self.tick())
+        self._outbound = Outbound(networks, allowed_only=is_open, resolve=resolve, tick=self._look)
 
     @property
     def classes(self) -> int:
@@ -152,6 +169,35 @@ class EndpointClassifier:
     def work_for(self, tick: Callable[[], None], *, spent: int = 0) -> None:
         """Begin another piece of work: whom to ask whether to go on, and where its query budget stands."""
         self.tick, self.spent, self.sent = tick, spent, 0
+        if self._gone is not None:
+            self._gone, self._is_trial = None, True
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Answer within the time a model's check has; the first request that fails ends it.
+
+        Raises:
+            TargetError: The time is over.
+        """
+        self._check_ends = self._clock() + self._check_s
+        self._failed, self._failed_s, self._gone, self._is_trial = 0, 0.0, None, False
+        try:
+            yield
+        finally:
+            self._check_ends = None
+
+    def _look(self) -> None:
+        self.tick()
+        if self._check_ends is not None and self._clock() > self._check_ends:
+            raise TargetError(
+                "endpoint-too-slow",
+                "The endpoint is too slow",
+                f"ten texts have no answers after {self._check_s:g} s: it answers slowly, or is asked slowly "
+                f"(timeout_s {self._endpoint.timeout_s:g}, retries {self._endpoint.retries}, requests_per_second "
+                f"{self._endpoint.requests_per_second or 'null'}); the operator may allow more time "
+                "(SEATRIAL_CHECK_DEADLINE_S)",
+                field=f"{_ARCHITECTURE}/url",
+            )
 
     def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
         """Return logits (classes,) float64 for each text, in order, or why there are none.
@@ -186,30 +232,56 @@ class EndpointClassifier:
         return self._task == TAGGING and not text
 
     def _ask(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+        if self._gone is not None:
+            return [self._gone for _ in texts]
         affordable = self._affordable(len(texts))
         if affordable < len(texts):
             over = self._over_budget()
             asked = self._ask(texts[:affordable]) if affordable else []
             return [*asked, *(over for _ in texts[affordable:])]
+        self._began = self._clock()
         try:
             answer = self._exchange(texts)
             read = read_scores(answer.body, self._path, texts, self._task, self._labels, self._endpoint.outputs)
+            if any(isinstance(one, Tensor) for one in read):
+                self._failed, self._failed_s, self._is_trial = 0, 0.0, False
+            else:
+                self._failed_s += self._clock() - self._began
             return [self._misfit(one) if isinstance(one, MisfitError) else one for one in read]
         except MisfitError as error:
             failure = self._misfit(error)
         except NoScoresError as error:
             failure = error
+        self._count(failure)
         if len(texts) == 1 or not failure.is_one_texts:
             return [failure for _ in texts]
         half = len(texts) // 2
         return [*self._ask(texts[:half]), *self._ask(texts[half:])]
 
+    def _count(self, failure: NoScoresError) -> None:
+        """Count a request that failed, and ask no more where the next would fail too."""
+        if failure.code == BUDGET_SPENT:
+            return
+        self._failed_s += self._clock() - self._began
+        if not failure.is_one_texts:
+            self._failed += 1
+        most = 1 if self._check_ends is not None or self._is_trial else UNANSWERED
+        if self._failed >= most or self._failed_s >= UNANSWERED_S:
+            self._gone = NoScoresError(
+                "endpoint-gone",
+                f"not asked any more: requests have failed for {self._failed_s:,.0f} s, the last because: "
+                f"{failure.detail}",
+                field=failure.field,
+            )
+
     def _exchange(self, texts: Sequence[Text]) -> Answer:
         """Send texts, again where that may help, and return an answer with a status of success."""
         body = json.dumps(fill(self._endpoint.request, texts, self._task), allow_nan=False).encode()
         failure = None
-        for attempt in range(self._endpoint.retries + 1):
-            self._pace.wait(self.tick)
+        for attempt in range(1 if self._is_trial else self._endpoint.retries + 1):
+            if failure is not None and self._failed_s + self._clock() - self._began >= UNANSWERED_S:
+                break
+            self._pace.wait(self._look)
             if self._affordable(len(texts)) < len(texts):
                 break
             self.sent += len(texts)
@@ -243,7 +315,7 @@ class EndpointClassifier:
 
     def _over_budget(self) -> NoScoresError:
         return NoScoresError(
-            "query-budget-spent",
+            BUDGET_SPENT,
             f"query budget of {self._endpoint.query_budget} is spent",
             field=f"{_ARCHITECTURE}/query_budget",
         )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -13,7 +13,7 @@ from app.contracts.endpoints import EndpointArchitecture
 from app.contracts.targets import MULTI_LABEL, TAGGING, ModelFacts, ModelManifest, Task
 from workers.errors import TargetError, WorkError
 from workers.targets import Text, TextClassifier, UnansweredError
-from workers.targets.endpoint import NoScoresError
+from workers.targets.endpoint import EndpointClassifier, NoScoresError
 from workers.targets.hf_text import HuggingFaceTextClassifier
 from workers.targets.hf_tokens import HuggingFaceTokenClassifier
 from workers.targets.judging import (
@@ -68,12 +68,12 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
 
     Raises:
         TargetError: The outputs are not one finite logit per label and text, or per tag and token, or do not depend on
-            it; the worker's memory does not suffice; or an endpoint does not answer.
+            it; the worker's memory does not suffice; or an endpoint does not answer in the time a check has.
     """
     is_endpoint = isinstance(manifest.architecture, EndpointArchitecture)
     words = wording_of(manifest)
     probes = [_of_form(probe, manifest.task) for probe in PROBES]
-    with _failing():
+    with _failing(), classifier.checked() if isinstance(classifier, EndpointClassifier) else nullcontext():
         started = time.perf_counter()
         first = _rows(classifier.logits(probes), manifest.task)
         seconds, tokens = (time.perf_counter() - started) / len(probes), None
