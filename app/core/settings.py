@@ -151,6 +151,9 @@ class Settings(BaseSettings):
         '`scheme` (https), `port` (the scheme\'s), `projects` (["default"]) and `headers` (Authorization and the like) '
         "where they differ. Workers need them, the API does not.",
     )
+    webhook_pings_per_minute: int = Field(
+        default=60, ge=1, description="Pings, and as many redeliveries, a project may ask an API process for."
+    )
 
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(default=False, description="Log JSON lines.")

@@ -14,6 +14,7 @@
     +-- ConflictError            409  the state of the thing does not allow it
     +-- PayloadTooLargeError     413  beyond a limit the operator set
     +-- StoredProblemError       422  what a worker found wrong with an upload
+    +-- TooManyRequestsError     429  more than this project may ask for at present; Retry-After says when
     +-- StorageFullError         507  no room left on the disk
 
 Every entry of ``errors[]`` has two coordinates: ``in``, a part of the request, and ``pointer``, a JSON pointer into it.
@@ -192,11 +193,11 @@ class PayloadTooLargeError(ProblemError):
 
 
 class TooManyRequestsError(ProblemError):
-    """More at one time than whoever asks has a share of."""
+    """More at one time, or within a minute, than whoever asks has a share of."""
 
     status = 429
     code = "too-many-requests"
-    title = "Too much at one time"
+    title = "Too many requests"
 
     def __init__(self, detail: str, *, retry_after_s: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})

@@ -4,8 +4,9 @@ A delivery is claimed with a lease (compare-and-set), sent, and let go of with w
 in between leaves a lease that runs out; whoever finds it then sends the message again. So a message arrives at least
 once, and its id, which never changes, tells a receiver that it has it already.
 
-Each message is sent by a thread of its own, so many in all and so many for one webhook: an address that swallows
-connections holds up nobody else, and never the caller.
+Each message is sent by a thread of its own, so many in all, so many for one project and so many for one webhook; the
+next one is of the project of which the fewest are being sent. So neither an address that swallows connections nor a
+project with many of them holds up anybody else, and never the caller.
 """
 
 import json
@@ -28,6 +29,7 @@ from app.core.outbound import Outbound
 from app.core.outbound.addresses import Resolve, system_addresses
 from app.core.settings import Settings
 from app.core.tables.base import utc_now
+from app.web.allowances import Allowance
 from app.webhooks import repository
 from app.webhooks.attempts import ANSWER_BYTES, GONE, Attempt, attempt, pause_s
 from app.webhooks.repository import Claim
@@ -41,7 +43,9 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 15.0
 # Longer than an attempt, and than the slowest resolver there is before it.
 LEASE_S = 90.0
-AT_ONCE = 16
+# Threads that wait for somebody's server: enough for eight projects that have nothing but slow ones.
+AT_ONCE = 32
+AT_ONCE_PER_PROJECT = 4
 AT_ONCE_PER_WEBHOOK = 2
 LOG_ENTRIES = 50
 
@@ -63,10 +67,15 @@ class Deliverer:
         settings: Networks that may be connected to though they are private.
         database: Where the deliveries are.
         resolve: Looks names up; the machine's own resolver by default.
-        timeout_s: Seconds a receiver has for its answer.
+        timeout_s: Seconds an attempt may take in all, from the look-up of the name to the answer's last byte.
         lease_s: Seconds until a delivery whose process was killed is sent by another.
         at_once: Most messages being sent at one time.
+        at_once_per_project: Most of them of one project.
         at_once_per_webhook: Most of them to one webhook.
+
+    Attributes:
+        pings: Pings a project may ask for.
+        redeliveries: Redeliveries a project may ask for.
     """
 
     def __init__(
@@ -78,15 +87,20 @@ class Deliverer:
         timeout_s: float = TIMEOUT_S,
         lease_s: float = LEASE_S,
         at_once: int = AT_ONCE,
+        at_once_per_project: int = AT_ONCE_PER_PROJECT,
         at_once_per_webhook: int = AT_ONCE_PER_WEBHOOK,
     ) -> None:
+        self.pings = Allowance(settings.webhook_pings_per_minute)
+        self.redeliveries = Allowance(settings.webhook_pings_per_minute)
         self._networks = [parse_network(network) for network in settings.endpoint_allowed_networks]
         self._database = database
         self._resolve = resolve
         self._timeout_s, self._lease_s = timeout_s, lease_s
         self._at_once, self._at_once_per_webhook = at_once, at_once_per_webhook
+        self._at_once_per_project = at_once_per_project
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
         self._sending: Counter[str] = Counter()
+        self._projects: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._turn = threading.Lock()
 
@@ -109,16 +123,28 @@ class Deliverer:
             if self._sending.total() >= self._at_once:
                 return None
             busy = [webhook for webhook, sending in self._sending.items() if sending >= self._at_once_per_webhook]
+            projects = dict(self._projects)
         # Mostly there is nothing, and a look does not keep others from writing.
+        full = [project for project, sending in projects.items() if sending >= self._at_once_per_project]
         with self._database.read() as session:
-            if not repository.is_any_due(session, now, busy):
+            if not repository.is_any_due(session, now, busy, full):
                 return None
         with self._database.write() as session:
-            return repository.claim_due(session, now, busy, lease_s=self._lease_s, worker=self._worker)
+            # First of projects none of whose messages is being sent, then of those with one, and so on.
+            for most in sorted({0, *projects.values()}):
+                if most < self._at_once_per_project:
+                    crowded = [project for project, sending in projects.items() if sending > most]
+                    claim = repository.claim_due(
+                        session, now, busy, crowded, lease_s=self._lease_s, worker=self._worker
+                    )
+                    if claim is not None:
+                        return claim
+        return None
 
     def _start(self, claim: Claim, clock: Callable[[], datetime]) -> None:
         with self._changed:
             self._sending[claim.webhook_id] += 1
+            self._projects[claim.project_id] += 1
         # A daemon: a process that is to stop does not wait for somebody's server.
         threading.Thread(target=self._run, args=(claim, clock), name=f"send {claim.id}", daemon=True).start()
 
@@ -131,8 +157,10 @@ class Deliverer:
         finally:
             with self._changed:
                 self._sending[claim.webhook_id] -= 1
+                self._projects[claim.project_id] -= 1
                 # Keeps the webhooks of all times out of memory.
                 self._sending += Counter()
+                self._projects += Counter()
                 self._changed.notify_all()
 
     def _attempt(self, claim: Claim, at: datetime) -> Attempt:

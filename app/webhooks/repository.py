@@ -31,6 +31,7 @@ class Claim:
         payload: The message.
         log: Entries of the attempts before.
         webhook_id: Who is told.
+        project_id: Whose webhook it is.
         url: Where.
         secrets: As stored.
         is_enabled: Whether it still is to be told.
@@ -42,6 +43,7 @@ class Claim:
     payload: dict[str, Any]
     log: list[Any]
     webhook_id: str
+    project_id: str
     url: str
     secrets: list[Any]
     is_enabled: bool
@@ -95,32 +97,43 @@ def _is_free() -> ColumnElement[bool]:
     return DeliveryRow.lease_until.is_(None) | (DeliveryRow.lease_until < epoch_now())
 
 
-def _due(now: datetime, busy: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+def _due(now: datetime, busy: Collection[str], crowded: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    others = (DeliveryRow.webhook_id.in_(select(WebhookRow.id).where(WebhookRow.project_id.not_in(crowded))),)
     return (
         DeliveryRow.status == PENDING,
         DeliveryRow.due_at <= now,
         _is_free(),
         DeliveryRow.webhook_id.not_in(busy),
+        *(others if crowded else ()),
     )
 
 
-def is_any_due(session: Session, now: datetime, busy: Collection[str]) -> bool:
+def is_any_due(session: Session, now: datetime, busy: Collection[str], crowded: Collection[str]) -> bool:
     """Return whether a claim would find something."""
-    return session.scalar(select(DeliveryRow.id).where(*_due(now, busy)).limit(1)) is not None
+    return session.scalar(select(DeliveryRow.id).where(*_due(now, busy, crowded)).limit(1)) is not None
 
 
-def claim_due(session: Session, now: datetime, busy: Collection[str], *, lease_s: float, worker: str) -> Claim | None:
+def claim_due(
+    session: Session,
+    now: datetime,
+    busy: Collection[str],
+    crowded: Collection[str],
+    *,
+    lease_s: float,
+    worker: str,
+) -> Claim | None:
     """Take the delivery that has been due for longest and that nobody else takes; the attempt is counted here.
 
     Args:
         session: An open write transaction.
         now: What is due by then.
         busy: Webhooks that are to be left alone.
+        crowded: Projects whose webhooks are to be left alone.
         lease_s: Seconds the claim holds.
         worker: Who takes it, for people.
     """
     # SQLite needs no lock: its write transaction excludes every other (and it ignores FOR UPDATE).
-    candidates = select(DeliveryRow.id).where(*_due(now, busy)).order_by(DeliveryRow.due_at, DeliveryRow.id)
+    candidates = select(DeliveryRow.id).where(*_due(now, busy, crowded)).order_by(DeliveryRow.due_at, DeliveryRow.id)
     chosen = session.scalar(candidates.limit(1).with_for_update(skip_locked=True))
     if chosen is None:
         return None
@@ -137,6 +150,7 @@ def claim_due(session: Session, now: datetime, busy: Collection[str], *, lease_s
             DeliveryRow.payload,
             DeliveryRow.log,
             DeliveryRow.webhook_id,
+            WebhookRow.project_id,
             WebhookRow.url,
             WebhookRow.secrets,
             WebhookRow.is_enabled,

@@ -58,9 +58,9 @@ def make_webhook(
 
     Each message is a POST of a `WebhookMessage`, signed after [Standard Webhooks](https://www.standardwebhooks.com):
     verify `webhook-id`, `webhook-timestamp` and `webhook-signature` with any library of that name. Any answer from 200
-    to 299 within 15 seconds is a success. Anything else is tried again after about 5 s, 5 min, 30 min, 2 h, 5 h, 8 h
-    and 8 h, later if `Retry-After` asks for it, and then given up; 410 disables the webhook. A message may come more
-    than once and out of order: `webhook-id` tells which have been seen.
+    to 299 within 15 seconds, the look-up of the name included, is a success. Anything else is tried again after about
+    5 s, 5 min, 30 min, 2 h, 5 h, 8 h and 8 h, later if `Retry-After` asks for it, and then given up; 410 disables the
+    webhook. A message may come more than once and out of order: `webhook-id` tells which have been seen.
     """
     row, secret = service.create(services, principal.project_id, body)
     response.headers["Location"] = f"/v1/webhooks/{row.id}"
@@ -133,7 +133,7 @@ def rotate_secret(
     "/{webhook_id}/ping",
     status_code=202,
     response_model=DeliveryRead,
-    responses=raises(404, 409, 422),
+    responses=raises(404, 409, 422, 429),
     summary="Ping a webhook",
 )
 def ping_webhook(webhook_id: WebhookId, principal: Admin, services: Service, response: Response) -> DeliveryRead:
@@ -187,7 +187,7 @@ def read_delivery(webhook_id: WebhookId, delivery_id: DeliveryId, principal: Rea
     "/{webhook_id}/deliveries/{delivery_id}/redeliver",
     status_code=202,
     response_model=DeliveryRead,
-    responses=raises(404, 409, 422),
+    responses=raises(404, 409, 422, 429),
     summary="Redeliver a message",
 )
 def redeliver(webhook_id: WebhookId, delivery_id: DeliveryId, principal: Admin, services: Service) -> DeliveryRead:

@@ -150,7 +150,9 @@ def ping(services: Services, project_id: str, webhook_id: str) -> DeliveryRow:
     Raises:
         NotFoundError: The project has no such webhook.
         ConflictError: It is disabled.
+        TooManyRequestsError: The project has had as many within a minute as it may have.
     """
+    services.deliverer.pings.take(project_id, "pings")
     with services.database.write() as session:
         row = get(session, project_id, webhook_id, for_update=True)
         _refuse_disabled(row)
@@ -164,7 +166,9 @@ def redeliver(services: Services, project_id: str, webhook_id: str, delivery_id:
     Raises:
         NotFoundError: The project has no such webhook or delivery.
         ConflictError: The webhook is disabled, or the message is being sent this moment.
+        TooManyRequestsError: The project has had as many within a minute as it may have.
     """
+    services.deliverer.redeliveries.take(project_id, "redeliveries")
     with services.database.write() as session:
         _refuse_disabled(get(session, project_id, webhook_id, for_update=True))
         get_delivery(session, project_id, webhook_id, delivery_id)

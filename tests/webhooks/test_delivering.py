@@ -21,7 +21,9 @@ from app.core.settings import Settings
 from app.core.tables import DeliveryRow, WebhookRow
 from app.core.tables.base import utc_now
 from app.webhooks.attempts import JITTER, MAX_RETRY_AFTER_S, PAUSES_S, REASON_CHARS, pause_s, retry_after
+from app.webhooks.delivery import AT_ONCE, AT_ONCE_PER_PROJECT, Deliverer
 from tests.databases import database, postgres_url  # noqa: F401
+from tests.rows import add_project
 from tests.scripted import Scripted, answering, dripping, dropping, flooding, serving
 from tests.servers import ROOT, die_with_parent, eventually, free_port
 from tests.webhooks.hooks import Holding, add_webhook, deliverer, delivery, leave, send_all, verified
@@ -220,6 +222,63 @@ def test_a_receiver_that_hangs_holds_up_nobody_else(db: Database, receiver: Scri
         assert sending.settle(20)
         send_all(sending)
     assert {delivery(db, one).status for one in stuck} == {"delivered"}
+
+
+def test_slow_receivers_of_one_project_leave_room_for_others(db: Database, receiver: Scripted) -> None:
+    hanging = Holding()
+    slow, other = add_project(db), add_project(db)
+    with serving(hanging) as server:
+        stuck = [leave(db, add_webhook(db, server.url, project_id=slow)[0], 2) for _ in range(AT_ONCE)]
+        sending = deliverer(db)
+        assert sending.begin() == AT_ONCE_PER_PROJECT
+        # Due for less long than everything of the other project.
+        messages = leave(db, add_webhook(db, receiver.url, project_id=other)[0], 3)
+        assert send_others(sending, db, messages)
+        assert len(server.asked) == AT_ONCE_PER_PROJECT
+        hanging.release()
+        assert sending.settle(20)
+        send_all(sending)
+    assert {delivery(db, one).status for pair in stuck for one in pair} == {"delivered"}
+
+
+def send_others(sending: Deliverer, db: Database, messages: list[str]) -> bool:
+    def are_delivered() -> bool:
+        sending.begin()
+        return all(delivery(db, one).status == "delivered" for one in messages)
+
+    eventually(are_delivered)
+    return True
+
+
+def test_a_free_place_is_for_the_project_with_the_fewest(db: Database) -> None:
+    hanging = Holding()
+    crowd, other = add_project(db), add_project(db)
+    with serving(hanging) as server:
+        for _ in range(6):
+            leave(db, add_webhook(db, server.url, project_id=crowd)[0])
+        late = leave(db, add_webhook(db, f"{server.url}/late", project_id=other)[0])
+        assert deliverer(db, at_once=2).begin() == 2
+        for _ in range(2):
+            assert hanging.arrived.acquire(timeout=10)
+        assert sorted(asked.path for asked in server.asked) == ["/classify", "/classify/late"]
+        hanging.release()
+    eventually(lambda: delivery(db, late[0]).status == "delivered")
+
+
+def test_an_attempt_has_one_deadline_with_the_look_up_in_it(db: Database, receiver: Scripted) -> None:
+    released, ended = threading.Event(), threading.Event()
+
+    def resolve(host: str, port: int) -> list[str]:
+        released.wait(60)
+        ended.set()
+        return ["127.0.0.1"]
+
+    [message] = leave(db, add_webhook(db, f"http://hooks.example.com:{receiver.port}/")[0])
+    send_all(deliverer(db, resolve=resolve, timeout_s=0.2))
+    assert not ended.is_set()
+    assert delivery(db, message).log[0]["error"] == "no whole answer within 0.2 s"
+    released.set()
+    assert ended.wait(30)
 
 
 def test_a_private_address_is_never_connected_to(db: Database, receiver: Scripted) -> None:

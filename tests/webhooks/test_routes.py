@@ -14,6 +14,7 @@ from app.core.settings import Settings
 from app.core.tables import DeliveryRow
 from app.core.tables.base import utc_now
 from app.main import create_app
+from app.web import allowances
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 from app.webhooks.delivery import deliver_due
@@ -140,6 +141,28 @@ def test_redelivery_sends_the_same_message_signed_anew(quiet: TestClient, receiv
     assert verified(second, hook["secret"])
     told = quiet.get(f"/v1/webhooks/{hook['id']}/deliveries/{message}").json()
     assert (told["status"], len(told["log"])) == ("delivered", 2)
+
+
+@pytest.mark.parametrize("action", ["ping", "redeliver"])
+def test_a_project_may_ask_for_so_many_messages_a_minute(
+    settings: Settings, receiver: Scripted, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    moment = [1000.0]
+    monkeypatch.setattr(allowances.Allowance.__init__, "__kwdefaults__", {"clock": lambda: moment[0]})
+    client = api(settings, webhook_pings_per_minute=2)
+    hook = make(client, receiver.url)
+    path = f"/v1/webhooks/{hook['id']}/ping"
+    if action == "redeliver":
+        path = f"/v1/webhooks/{hook['id']}/deliveries/{client.post(path).json()['id']}/redeliver"
+    assert [client.post(path).status_code for _ in range(2)] == [202, 202]
+    moment[0] += 20
+    refused = client.post(path)
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
+    assert refused.headers["retry-after"] == "40"
+    moment[0] += 40
+    assert client.post(path).status_code == 202
+    services_of(client).deliverer.pings.take("another project", "pings")
+    services_of(client).database.dispose()
 
 
 def test_a_message_given_up_has_all_its_attempts_again(quiet: TestClient) -> None:
