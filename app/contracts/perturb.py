@@ -27,10 +27,10 @@ MOST_COPIES = 2_000
 """Perturbed copies of texts in one answer."""
 
 MOST_CHARACTERS = 200_000
-"""Characters of the texts of one request, each counted as often as it is perturbed: at most two seconds of a core."""
+"""Characters of the texts of one request, each counted as often as it is perturbed: at most a second of a core."""
 
-MOST_TOKENS = 30_000
-"""Tokens of the sentences of one request, counted in the same way: the form of each may have to be drawn, 60 µs."""
+MOST_TOKENS = 15_000
+"""Tokens of the sentences of one request, counted in the same way: the form of each may have to be drawn, 50 µs."""
 
 MOST_TEXT_CHARACTERS = 20_000
 """Characters of one text or sentence. Counting edits takes time with their square: 0.05 s at most, all to itself."""

@@ -151,6 +151,9 @@ class Settings(BaseSettings):
         '`scheme` (https), `port` (the scheme\'s), `projects` (["default"]) and `headers` (Authorization and the like) '
         "where they differ. Workers need them, the API does not.",
     )
+    perturb_deadline_s: float = Field(
+        default=2.0, gt=0, description="Seconds of computing a request to /v1/perturb may take."
+    )
     webhook_pings_per_minute: int = Field(
         default=60, ge=1, description="Pings, and as many redeliveries, a project may ask an API process for."
     )

@@ -1,10 +1,15 @@
 """Perturbs the texts of a request: bounded in what it costs, and never where requests are waited for."""
 
-from collections.abc import Iterator
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
 
+import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
+from starlette.requests import ClientDisconnect
 
 from app.contracts.perturb import (
     MOST_CHARACTERS,
@@ -20,23 +25,125 @@ from app.core.low_level.edits import levenshtein
 from app.core.low_level.lexicons import Lexicons
 from app.perturb.noising import LackingResourceError, Noising
 from app.perturb.schemas import PerturbFormat
+from app.perturb.turns import Turns
 from app.web.problems import InvalidRequestError
 
+WAITING = 8
+"""Most requests of a project that wait for their turn."""
+WALL_SHARE = 5.0
+"""Seconds on the clock a second of computing may take: other threads of the process, other processes of the machine."""
+LOOK_S = 0.1
+
 # One thread of its own: in Python two take no less time than one, and the pool's are for those who wait for a database.
-_turn: RunVar[CapacityLimiter] = RunVar("perturbing")
+_turns: RunVar[tuple[Turns, CapacityLimiter]] = RunVar("perturbing")
 
 
-async def answer(body: PerturbRequest, lexicons: Lexicons, wanted: PerturbFormat) -> bytes:
-    """Return the answer to a request, whose turn comes when those before it are done.
+class StoppedError(Exception):
+    """Whoever asked has gone."""
+
+
+async def _never() -> bool:
+    return False
+
+
+async def answer(
+    body: PerturbRequest,
+    lexicons: Lexicons,
+    wanted: PerturbFormat,
+    *,
+    project_id: str = "",
+    deadline_s: float = 2.0,
+    is_disconnected: Callable[[], Awaitable[bool]] = _never,
+) -> bytes:
+    """Return the answer to a request, whose turn comes when its project's does.
+
+    Args:
+        body: What to perturb.
+        lexicons: What attackers draw from.
+        wanted: Format of the answer.
+        project_id: Whose request it is.
+        deadline_s: Seconds it may be computed.
+        is_disconnected: Whether whoever asked has gone: then it is computed no further.
 
     Raises:
         InvalidRequestError: It asks for too much, or for what is not installed; it says which field does.
+        TooManyRequestsError: Too many requests of the project wait already.
+        ClientDisconnect: Nobody waits for the answer any more.
     """
     refuse_too_much(body)
-    limiter = _turn.get(None)
-    if limiter is None:
-        _turn.set(limiter := CapacityLimiter(1))
-    return await anyio.to_thread.run_sync(_render, body, lexicons, wanted, limiter=limiter)
+    known = _turns.get(None)
+    if known is None:
+        _turns.set(known := (Turns(WAITING), CapacityLimiter(1)))
+    turns, limiter = known
+    effort = Effort(body, deadline_s)
+    content, failure = b"", None
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            while not await is_disconnected():
+                await anyio.sleep(LOOK_S)
+            effort.stop()
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            async with turns.turn(project_id, retry_after_s=math.ceil(deadline_s)):
+                content = await anyio.to_thread.run_sync(_render, body, lexicons, wanted, effort, limiter=limiter)
+        # Raised from here it would come out as a group of one.
+        except Exception as error:
+            failure = error
+        group.cancel_scope.cancel()
+    if effort.is_stopped:
+        raise ClientDisconnect
+    if failure is not None:
+        raise failure
+    return content
+
+
+class Effort:
+    """What a request may cost, asked between one copy and the next.
+
+    Args:
+        body: What was asked for.
+        deadline_s: Seconds of the computing thread's own time.
+    """
+
+    def __init__(self, body: PerturbRequest, deadline_s: float) -> None:
+        self._body = body
+        self._deadline_s = deadline_s
+        self._stopped = threading.Event()
+        self._began: tuple[float, float] | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Have the computation end at its next copy."""
+        self._stopped.set()
+
+    def check(self, made: int) -> None:
+        """Return if the next copy may be made; the first call begins the time.
+
+        Raises:
+            StoppedError: Nobody waits for it.
+            InvalidRequestError: The time is over.
+        """
+        if self._stopped.is_set():
+            raise StoppedError
+        now = time.thread_time(), time.monotonic()
+        began = self._began = self._began or now
+        # The thread's own time, so that a busy machine refuses nothing that is not too much; but not without an end.
+        if max(now[0] - began[0], (now[1] - began[1]) / WALL_SHARE) > self._deadline_s:
+            field = "sentences" if self._body.sentences is not None else "texts"
+            total = len(self._body.texts or self._body.sentences or ()) * self._body.copies
+            raise InvalidRequestError(
+                f"{made:,} of {total:,} copies were made in the {self._deadline_s:g} s one request may take "
+                "(SEATRIAL_PERTURB_DEADLINE_S): send fewer texts at a time, with `first` counted on, or fewer "
+                "attackers, levels or draws; `seatrial perturb` takes any number.",
+                pointer=f"/{field}",
+            )
 
 
 def refuse_too_much(body: PerturbRequest) -> None:
@@ -68,13 +175,20 @@ def refuse_too_much(body: PerturbRequest) -> None:
             )
 
 
-def perturb(body: PerturbRequest, lexicons: Lexicons) -> Iterator[PerturbedRead]:
+def perturb(
+    body: PerturbRequest, lexicons: Lexicons, check: Callable[[int], None] = lambda made: None
+) -> Iterator[PerturbedRead]:
     """Yield the perturbed copies of each text.
+
+    Args:
+        body: What to perturb, and how.
+        lexicons: What attackers draw from.
+        check: Called before each copy with the number of those made; may raise to end it.
 
     Raises:
         InvalidRequestError: An attacker lacks what it draws from; the detail has the command that installs it.
     """
-    is_tagged = body.sentences is not None
+    made, is_tagged = 0, body.sentences is not None
     among = drawn_among(body.names, is_tagged=is_tagged)
     try:
         noising = Noising(body, body.names, among, lexicons, body.seed, is_tagged=is_tagged)
@@ -84,6 +198,8 @@ def perturb(body: PerturbRequest, lexicons: Lexicons) -> Iterator[PerturbedRead]
         before = _texts(body, example)
         characters = sum(map(len, before))
         for cell in body.cells():
+            check(made)
+            made += 1
             noisy = noising([example] if isinstance(example, str) else example, cell, index)
             perturbed = noisy.parts[0] if isinstance(example, str) else list(noisy.parts)
             edits = sum(map(levenshtein, before, _texts(body, perturbed)))
@@ -99,8 +215,8 @@ def perturb(body: PerturbRequest, lexicons: Lexicons) -> Iterator[PerturbedRead]
             )
 
 
-def _render(body: PerturbRequest, lexicons: Lexicons, wanted: PerturbFormat) -> bytes:
-    items = perturb(body, lexicons)
+def _render(body: PerturbRequest, lexicons: Lexicons, wanted: PerturbFormat, effort: Effort) -> bytes:
+    items = perturb(body, lexicons, effort.check)
     if wanted == "jsonl":
         return "".join(item.model_dump_json() + "\n" for item in items).encode()
     return PerturbationsRead(items=list(items)).model_dump_json().encode()
