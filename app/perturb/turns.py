@@ -43,7 +43,7 @@ class Turns:
         if len(queue) >= self._most_waiting:
             raise TooManyRequestsError(
                 f"{len(queue)} requests of this project wait for their turn already: ask again in {retry_after_s} s.",
-                retry_after_s,
+                retry_after_s=retry_after_s,
             )
         turn = anyio.Event()
         queue.append(turn)
