@@ -10,7 +10,13 @@
     AccidentError         what may go well another time; its words are ours and may be told to anybody
 """
 
+import logging
+import secrets
+import traceback
+
 from app.contracts.problems import StoredProblem
+
+log = logging.getLogger(__name__)
 
 
 class WorkError(Exception):
@@ -35,3 +41,20 @@ class PreflightError(WorkError):
 
 class AccidentError(Exception):
     """Something that may go well at the next attempt; the words are ours, and tell nothing of the worker's machine."""
+
+
+def log_fault(error: BaseException) -> str:
+    """Log a library's error for the operator, and return what people are told instead of its text.
+
+    The text of an error may hold what the library read: a line of a file, a path, a part of somebody's data. So people
+    learn its type and a reference, under which the log has the rest.
+
+    Returns:
+        ``KeyError, reference 3f9c2a71``.
+    """
+    reference = secrets.token_hex(4)
+    kind = type(error).__name__
+    # The text is written as a literal: line breaks in it would look like entries of their own.
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    log.warning("reference %s: %s: %.4000r\n%s", reference, kind, str(error), frames)
+    return f"{kind}, reference {reference}"

@@ -43,11 +43,14 @@ LAYER_ARGUMENTS: dict[str, tuple[int, int]] = {
 }
 
 
+LayerPart = Annotated[str, Field(max_length=20)] | int | Real
+
+
 class LayersArchitecture(Request):
     """A plain CNN written as a list of layers; weights are keyed as in ``torch.nn.Sequential`` (`0.weight`, ...)."""
 
     kind: Literal["layers"] = Field(description="A plain sequence of layers.")
-    layers: list[list[str | int | Real]] = Field(
+    layers: list[Annotated[list[LayerPart], Field(max_length=6)]] = Field(
         min_length=1,
         max_length=200,
         description='Each layer is a name and its numbers: `["conv", in, out, kernel, stride?, padding?]`, `["relu"]`, '
@@ -153,10 +156,12 @@ class InputSpec(Request):
         min_length=3, max_length=3, description="Channels, height, width in pixels.", examples=[[1, 28, 28]]
     )
     mean: list[Annotated[Real, Field(ge=-10, le=10)]] = Field(
-        description="Channel means on the [0, 1] scale; [0.0] or zeros for none.", examples=[[0.0]]
+        max_length=MAX_SIDE, description="Channel means on the [0, 1] scale; [0.0] or zeros for none.", examples=[[0.0]]
     )
     std: list[Annotated[Real, Field(gt=0, le=10)]] = Field(
-        description="Channel standard deviations on the [0, 1] scale; [1.0] or ones for none.", examples=[[1.0]]
+        max_length=MAX_SIDE,
+        description="Channel standard deviations on the [0, 1] scale; [1.0] or ones for none.",
+        examples=[[1.0]],
     )
 
     @field_validator("shape")

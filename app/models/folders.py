@@ -1,7 +1,5 @@
 """What a Hugging Face folder must hold, judged from file names, headers and its small JSON files."""
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -9,20 +7,29 @@ from typing import Any, BinaryIO
 
 from app.contracts.targets import ModelManifest, Task
 from app.core.archives import ArchiveEntry
+from app.core.huggingface.configuration import label_names
+from app.core.huggingface.folders import (
+    CONFIG,
+    INDEX,
+    PREPROCESSOR,
+    SINGLE,
+    TOKENIZERS,
+    check_known,
+    folder_root,
+    read_known,
+)
 from app.core.inspection.errors import (
     ContentError,
+    InspectionError,
     MalformedFileError,
     ManifestMismatchError,
     RemoteCodeRefusedError,
     UnsupportedFormatError,
+    UploadTooLargeError,
 )
 from app.core.inspection.magic import Kind, looks_like
 from app.core.inspection.safetensors_header import read_safetensors_header
 
-MAX_JSON_BYTES = 4 * 2**20
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
-CONFIGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json", INDEX)
 HEADS: dict[Task, str] = {
     "image-classification": "ForImageClassification",
     "text-classification": "ForSequenceClassification",
@@ -30,21 +37,14 @@ HEADS: dict[Task, str] = {
     "multi-label-classification": "ForSequenceClassification",
     "token-classification": "ForTokenClassification",
 }
-MAX_LAYERS = 1000
-"""Building a network of ten million layers, even without weights, would take a worker's memory."""
-_LAYER_COUNT = re.compile(r"(layers|depths?|blocks)$")
-# Any one of these sets is a tokenizer.
-TOKENIZERS: tuple[frozenset[str], ...] = (
-    frozenset({"tokenizer.json"}),
-    frozenset({"vocab.txt"}),
-    frozenset({"vocab.json", "merges.txt"}),
-    frozenset({"spiece.model"}),
-    frozenset({"sentencepiece.bpe.model"}),
-    frozenset({"tokenizer.model"}),
-)
+MAX_TENSORS = 200_000
+"""Tensors of all safetensors files of an archive together; their names are kept while it is read."""
+MAX_TENSOR_NAME_CHARS = 64 * 2**20
 _OTHER_WEIGHTS = frozenset(
     {".bin", ".pt", ".pth", ".ckpt", ".th", ".h5", ".msgpack", ".onnx", ".ot", ".gguf", ".tflite", ".npz"}
 )
+
+__all__ = ["HEADS", "FolderContents", "check_huggingface_folder", "label_names", "refuse_unwanted_file"]
 
 
 @dataclass
@@ -54,31 +54,55 @@ class FolderContents:
     Attributes:
         names: Every file, by its path in the archive.
         weights: Tensor names of each safetensors file, by path.
-        documents: Parsed small JSON files the checks need, by path.
+        documents: What the loader would be given of each small JSON file, by path.
+        faults: Why a file of the folder would be refused, by path; of no matter where it is not part of the folder.
     """
 
     names: list[str] = field(default_factory=list)
     weights: dict[str, set[str]] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    faults: dict[str, InspectionError] = field(default_factory=dict)
+    _tensors: int = 0
+    _name_chars: int = 0
 
     def add(self, entry: ArchiveEntry, kind: Kind, head: bytes, stream: BinaryIO) -> None:
         """Keep what matters of one file, of which ``head`` has been read.
 
         Raises:
-            MalformedFileError: A safetensors header or a JSON file is damaged.
+            MalformedFileError: A safetensors header is damaged.
+            UploadTooLargeError: There are more tensors than any model has.
         """
         self.names.append(entry.name)
         where = f"The archive entry {entry.name!r}"
-        name = PurePosixPath(entry.name).name
+        path = PurePosixPath(entry.name)
+        rewound = _Rewound(head, stream)
         if kind is Kind.SAFETENSORS:
-            rewound = _Rewound(head, stream)
-            self.weights[entry.name] = set(read_safetensors_header(rewound, entry.size, where))  # type: ignore[arg-type]
-        elif name.endswith(".safetensors"):
+            self._add_weights(entry.name, set(read_safetensors_header(rewound, entry.size, where)))  # type: ignore[arg-type]
+        elif path.name.endswith(".safetensors"):
             raise MalformedFileError(f"{where} does not begin with a safetensors header: {looks_like(kind)}")
-        elif name in CONFIGS:
-            if entry.size > MAX_JSON_BYTES:
-                raise MalformedFileError(f"{where} has {entry.size:,} bytes; at most {MAX_JSON_BYTES:,} are read")
-            self.documents[entry.name] = _parse_object(head + stream.read(entry.size - len(head)), where)
+        elif self._may_be_the_folder(path):
+            try:
+                data = read_known(path.name, entry.size, rewound)  # type: ignore[arg-type]
+                document = None if data is None else check_known(path.name, data)
+            except InspectionError as error:
+                self.faults[entry.name] = error
+            else:
+                if document is not None:
+                    self.documents[entry.name] = document
+
+    def _add_weights(self, name: str, tensors: set[str]) -> None:
+        self.weights[name] = tensors
+        self._tensors += len(tensors)
+        self._name_chars += sum(map(len, tensors))
+        if self._tensors > MAX_TENSORS or self._name_chars > MAX_TENSOR_NAME_CHARS:
+            raise UploadTooLargeError(
+                f"The archive's safetensors files hold more than {MAX_TENSORS:,} tensors, or their names more than "
+                f"{MAX_TENSOR_NAME_CHARS:,} characters"
+            )
+
+    def _may_be_the_folder(self, path: PurePosixPath) -> bool:
+        # The folder is the archive's top, or the only folder there, which the first file then lies in.
+        return len(path.parts) == 1 or (len(path.parts) == 2 and path.parts[0] == PurePosixPath(self.names[0]).parts[0])
 
 
 @dataclass
@@ -118,20 +142,17 @@ def check_huggingface_folder(contents: FolderContents, manifest: ModelManifest) 
     Raises:
         InspectionError: With what is missing or wrong.
     """
-    root = _root(contents.names)
+    root = folder_root(contents.names)
     names = {name.removeprefix(root) for name in contents.names}
+    for name, fault in contents.faults.items():
+        if "/" not in name.removeprefix(root):
+            raise fault
     documents = {name.removeprefix(root): document for name, document in contents.documents.items()}
     weights = {name.removeprefix(root): tensors for name, tensors in contents.weights.items()}
-    for name, document in documents.items():
-        for key in ("auto_map", "custom_pipelines", "trust_remote_code"):
-            if document.get(key):
-                raise RemoteCodeRefusedError(
-                    f"{name} asks for its own code ({key}): this service runs none; remove the key"
-                )
-    _check_config(documents["config.json"], manifest)
+    _check_config(documents[CONFIG], manifest)
     _check_weights(weights, documents.get(INDEX), names)
     if manifest.task == "image-classification":
-        if "preprocessor_config.json" not in names and manifest.input is None:
+        if PREPROCESSOR not in names and manifest.input is None:
             raise ContentError(
                 "The folder has no preprocessor_config.json and the manifest no input: one of them must give the "
                 "image size, "
@@ -144,38 +165,9 @@ def check_huggingface_folder(contents: FolderContents, manifest: ModelManifest) 
         )
 
 
-def _root(names: list[str]) -> str:
-    """Return the prefix of the folder that holds config.json: empty, or one folder and a slash."""
-    roots = sorted(name.removesuffix("config.json") for name in names if PurePosixPath(name).name == "config.json")
-    at_top = [root for root in roots if root.count("/") <= 1]
-    if not at_top:
-        raise ContentError(
-            "The archive has no config.json at its top or in its only folder: send the whole Hugging Face folder"
-        )
-    root = at_top[0]
-    outside = next((name for name in names if not name.startswith(root)), None)
-    if outside is not None:
-        raise ContentError(f"The archive holds config.json in {root!r} and {outside!r} outside of it: send one folder")
-    return root
-
-
 def _check_config(config: Mapping[str, Any], manifest: ModelManifest) -> None:
-    if not isinstance(config.get("model_type"), str):
-        raise ContentError("config.json has no model_type: it is not the configuration of a transformers model")
-    if config.get("quantization_config"):
-        raise ContentError(
-            "config.json describes quantised weights: gradients do not pass through them; send float weights"
-        )
-    for key, value in config.items():
-        counts = value if isinstance(value, list) else [value]
-        if _LAYER_COUNT.search(key) and any(isinstance(count, int) and count > MAX_LAYERS for count in counts):
-            raise ContentError(
-                f"config.json: {key} is {value!r:.100}; models of at most {MAX_LAYERS:,} layers are loaded"
-            )
     architectures = config.get("architectures") or []
     head = HEADS[manifest.task]
-    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
-        raise ContentError("config.json: architectures must be a list of class names")
     if architectures and not any(name.endswith(head) for name in architectures):
         raise ManifestMismatchError(
             f"config.json says the model is {', '.join(architectures)[:200]}; task {manifest.task} needs a ...{head}",
@@ -188,20 +180,6 @@ def _check_config(config: Mapping[str, Any], manifest: ModelManifest) -> None:
         )
 
 
-def label_names(config: Mapping[str, Any]) -> list[str] | None:
-    """Return the labels of a config in the order of the logits, or None when it has none.
-
-    Raises:
-        ContentError: Its label numbers are not 0, 1, 2, ...
-    """
-    by_number = config.get("id2label")
-    if not by_number:
-        return None
-    if not isinstance(by_number, dict) or set(by_number) != {str(number) for number in range(len(by_number))}:
-        raise ContentError('config.json: id2label must map "0", "1", ... to the label names, without a gap')
-    return [str(by_number[str(number)]) for number in range(len(by_number))]
-
-
 def _check_weights(weights: Mapping[str, set[str]], index: Mapping[str, Any] | None, names: set[str]) -> None:
     if "adapter_config.json" in names:
         raise ContentError("The folder holds an adapter, not a whole model: merge it into its base model first")
@@ -212,27 +190,18 @@ def _check_weights(weights: Mapping[str, set[str]], index: Mapping[str, Any] | N
                 f"The folder must hold {SINGLE}, or shards and {INDEX}; its safetensors files: {found[:300]}"
             )
         return
-    mapping = index.get("weight_map")
-    if not isinstance(mapping, dict) or not all(isinstance(shard, str) for shard in mapping.values()):
-        raise ContentError(f"{INDEX}: weight_map must map tensor names to file names")
+    mapping = index["weight_map"]
     absent = sorted(set(mapping.values()) - set(weights))
     if absent:
         raise ContentError(f"{INDEX} names files that are not in the folder: {', '.join(absent)[:300]}")
+    listed_in: dict[str, set[str]] = {shard: set() for shard in weights}
+    for tensor, shard in mapping.items():
+        listed_in[shard].add(tensor)
     for shard, tensors in weights.items():
-        listed = {tensor for tensor, file in mapping.items() if file == shard}
+        listed = listed_in[shard]
         if listed != tensors:
             odd = sorted(listed ^ tensors)[0]
             where = "in the index but not in the file" if odd in listed else "in the file but not in the index"
             raise ContentError(
                 f"{INDEX} and {shard} disagree about {len(listed ^ tensors)} tensors: {odd!r:.200} is {where}"
             )
-
-
-def _parse_object(text: bytes, where: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise MalformedFileError(f"{where} is not valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise MalformedFileError(f"{where} must be a JSON object")
-    return document

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from app.core.inspection.errors import (
     ContentError,
@@ -223,6 +224,21 @@ def test_text_folders_need_a_tokenizer_and_labels_of_the_right_number(tmp_path: 
     with pytest.raises(ManifestMismatchError) as caught:
         _inspect(tmp_path, zipped(hf_files(**{"config.json": three})), folder_manifest(labels=["a", "b"]))
     assert caught.value.field == "/manifest/labels"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"architecture": {"kind": "layers", "layers": [["conv", *[1] * 7]]}}, "layers"),
+        ({"architecture": {"kind": "layers", "layers": [["x" * 10_000]]}}, "layers"),
+        ({"input": {"shape": [1, 2, 2], "mean": [0.0] * 5000, "std": [1.0]}}, "mean"),
+        ({"input": {"shape": [1, 2, 2], "mean": [0.0], "std": [1.0] * 5000}}, "std"),
+    ],
+)
+def test_lists_of_a_manifest_are_bounded(changes: dict[str, Any], where: str) -> None:
+    with pytest.raises(ValidationError, match="at most") as caught:
+        model_manifest(**changes)
+    assert any(where in error["loc"] for error in caught.value.errors())
 
 
 def test_a_bare_file_is_no_folder_and_limits_hold(tmp_path: Path) -> None:

@@ -152,9 +152,10 @@ def test_another_input_size_is_resized_inside_and_differentiable(tmp_path: Path)
         ({}, {}, {"preprocessor_config.json": {"size": 0}}, "image-size-refused", "/file"),
         ({"input": UNNORMALISED}, {}, {"preprocessor_config.json": {"size": 100_000}}, "image-size-refused", "/file"),
         ({}, {"image_size": 100_000}, {"preprocessor_config.json": {}}, "image-size-refused", "/file"),
-        ({}, {}, {"preprocessor_config.json": {"size": {"height": "a", "width": 1}}}, "malformed-file", "/file"),
+        ({}, {}, {"preprocessor_config.json": {"size": {"height": "a", "width": 1}}}, "invalid-content", "/file"),
         ({}, {}, {"preprocessor_config.json": {"size": 32, "rescale_factor": 0}}, "malformed-file", "/file"),
-        ({}, {"num_channels": 10**12}, {}, "malformed-file", "/file"),
+        ({}, {"num_channels": 10**12}, {}, "invalid-content", "/file"),
+        ({}, {"num_channels": 5000}, {}, "malformed-file", "/file"),
         (
             {"input": {**UNNORMALISED, "shape": [1, 32, 32]}},
             {},

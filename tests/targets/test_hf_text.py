@@ -326,10 +326,10 @@ def _not_finite(folder: Path) -> None:
         (_edit(id2label={"0": "score"}), "task-mismatch", "/manifest/task", "regression"),
         (_edit(problem_type="multi_label_classification"), "task-mismatch", "/manifest/task", "problem_type"),
         (_edit(architectures=["BertForTokenClassification"]), "task-mismatch", "/manifest/task", "ForTokenClass"),
-        (_edit(num_hidden_layers=10**9), "huggingface-folder-unusable", "/file", "num_hidden_layers"),
+        (_edit(num_hidden_layers=10**9), "invalid-content", "/file", "num_hidden_layers"),
         (_edit(intermediate_size=10**7), "state-dict-mismatch", "/file", "describes a model"),
         (_edit(model_type="no_such_model"), "huggingface-folder-unusable", "/file", "no_such_model"),
-        (_edit(auto_map={"AutoConfig": "code.Config"}, model_type="x"), "huggingface-folder-unusable", "/file", "code"),
+        (_edit(auto_map={"AutoConfig": "code.Config"}, model_type="x"), "remote-code-refused", "/file", "code"),
         (_not_finite, "weights-not-finite", "/file", "classifier.bias"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from workers.errors import DataError
+from workers.errors import DataError, log_fault
 
 # ITU-R BT.601, as Pillow converts RGB to L.
 LUMA = (0.299, 0.587, 0.114)
@@ -51,7 +51,7 @@ def decode_image(data: bytes, channels: int, where: str) -> Tensor:
         raise DataError(
             "image-undecodable",
             "An image does not decode",
-            f"{where}: {type(error).__name__}: {str(error)[:200]}",
+            f"{where}: Pillow cannot read it ({log_fault(error)})",
             field="/dataset",
         ) from error
     values = torch.from_numpy(np.array(pixels))

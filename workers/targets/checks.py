@@ -10,7 +10,7 @@ from torch import Tensor
 
 from app.contracts.targets import ModelFacts, ModelManifest
 from workers.data import ImageDataset
-from workers.errors import PreflightError, TargetError
+from workers.errors import PreflightError, TargetError, log_fault
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.judging import (
     ERRORED,
@@ -169,7 +169,7 @@ def _failure(error: RuntimeError | MemoryError, shape: tuple[int, ...]) -> Targe
     return TargetError(
         "forward-failed",
         "The model does not take its own input",
-        f"a batch of shape {shape} fails: {str(error)[:300]}",
+        f"a batch of shape {shape} fails ({log_fault(error)})",
         field="/manifest/input/shape",
     )
 

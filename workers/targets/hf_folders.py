@@ -1,7 +1,6 @@
 """What loading any Hugging Face folder takes: local files only, safetensors only, no code of theirs."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,23 +11,26 @@ from torch import nn
 
 from app.contracts.targets import ModelManifest
 from app.core.inspection.safetensors_header import read_safetensors_header
-from workers.errors import TargetError
+from workers.errors import TargetError, log_fault
+from workers.targets.configurations import prepare_transformers
+from workers.targets.judging import is_out_of_memory
+
+MAX_BUFFER_BYTES = 4 * 2**30
+"""Tables a model computes when it is built; no file bounds them. GPT-2 of 1,024 positions has 50 MB of masks."""
 
 
 def load_config(folder: Path, kind: str) -> Any:
     """Return the configuration of a folder that is to be ``kind`` (for the message).
 
+    transformers follows what a folder says: one from an upload must come from :mod:`workers.targets.unpacking`.
+
     Raises:
         TargetError: transformers does not understand it.
     """
-    # Read when huggingface_hub is first imported: a folder that lacks a file must fail here, not reach for the network.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    prepare_transformers()
     from transformers import AutoConfig
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    with refusing(f"transformers cannot load the folder as {kind}"):
+    with refusing(f"transformers cannot load the folder as {kind}", "the configuration (config.json)"):
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
@@ -84,17 +86,46 @@ def load_weights(auto: Any, config: Any, folder: Path) -> nn.Module:
 
 
 @contextmanager
-def refusing(title: str) -> Iterator[None]:
-    """Turn whatever transformers raises inside into a ``TargetError`` of this title."""
+def refusing(title: str, part: str, *, passing: type[Exception] = TargetError) -> Iterator[None]:
+    """Turn whatever a library raises inside into a ``TargetError``, its text into a reference of the log.
+
+    Args:
+        title: Of the problem.
+        part: What the library was working on, for the person who sent it: "the tokenizer".
+        passing: Errors that stay what they are, besides a ``TargetError``.
+
+    Raises:
+        TargetError: Something was raised.
+    """
     try:
         yield
-    except TargetError:
+    except (TargetError, passing):
         raise
     except Exception as error:
         # transformers raises whatever a hostile or broken config leads it to: TypeError, ImportError, ...
-        raise TargetError(
-            "huggingface-folder-unusable", title, f"{type(error).__name__}: {str(error)[:500]}", field="/file"
-        ) from error
+        raise _unusable(error, title, part) from error
+    except BaseException as error:
+        # What a panic in Rust becomes is no Exception, and lies in no module it could be imported from.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise _unusable(error, title, part) from error
+
+
+def _unusable(error: BaseException, title: str, part: str) -> TargetError:
+    if isinstance(error, Exception) and is_out_of_memory(error):
+        return TargetError(
+            "out-of-memory",
+            "The worker has too little memory for the model",
+            f"{part} cannot be loaded within the memory of the worker ({log_fault(error)})",
+            field="/file",
+        )
+    return TargetError(
+        "huggingface-folder-unusable",
+        title,
+        f"{part} cannot be used: the library failed ({log_fault(error)}; the operator's log says more). A folder that "
+        "`save_pretrained` of transformers 4 wrote for this task loads",
+        field="/file",
+    )
 
 
 def check_size(empty: nn.Module, folder: Path, *, spare: int = 0) -> None:
@@ -109,6 +140,15 @@ def check_size(empty: nn.Module, folder: Path, *, spare: int = 0) -> None:
         TargetError: It does.
     """
     described = sum(parameter.numel() for parameter in empty.parameters())
+    computed = sum(buffer.nbytes for buffer in empty.buffers())
+    if computed > MAX_BUFFER_BYTES:
+        raise TargetError(
+            "model-too-large",
+            "The model computes tables that are too large",
+            f"masks and position tables of {computed:,} bytes follow from config.json (positions, image size); models "
+            f"with at most {MAX_BUFFER_BYTES:,} are loaded",
+            field="/file",
+        )
     stored = 0
     for path in sorted(folder.rglob("*.safetensors")):
         with path.open("rb") as file:
@@ -158,6 +198,9 @@ def read_json(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise TargetError(
-            "malformed-file", "A file of the folder is damaged", f"{path.name}: {error}", field="/file"
+            "malformed-file",
+            "A file of the folder is damaged",
+            f"{path.name} is not valid JSON ({log_fault(error)})",
+            field="/file",
         ) from error
     return document if isinstance(document, dict) else {}

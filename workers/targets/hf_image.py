@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from app.contracts.targets import MAX_IMAGE_VALUES, MAX_SIDE, ModelManifest
 from app.core.settings import Settings, get_settings
-from workers.errors import TargetError
+from workers.errors import TargetError, log_fault
 from workers.targets.hf_folders import (
     check_size,
     class_names,
@@ -26,6 +26,7 @@ from workers.targets.tracing import TRACED_IMAGES, ValueCount, check_values
 
 KIND = "an image classifier"
 UNUSABLE = f"transformers cannot load the folder as {KIND}"
+PART = "the model of config.json and its weights"
 
 
 class PixelLogits(nn.Module):
@@ -104,13 +105,13 @@ def _load_model(config: Any, folder: Path, network_shape: tuple[int, ...], limit
     """Return the model and the values it computes per image; what it would be is traced before it is allocated."""
     from transformers import AutoModelForImageClassification
 
-    with refusing(UNUSABLE):
+    with refusing(UNUSABLE, PART):
         empty = describe(AutoModelForImageClassification, config)
         check_size(empty, folder)
-    with refusing("The model does not take its own input"):
+    with refusing("The model does not take its own input", "the model of config.json"):
         values = _count_values(PixelLogits(empty.eval()), network_shape)
     check_values(values, limits, field="/file")
-    with refusing(UNUSABLE):
+    with refusing(UNUSABLE, PART):
         model = load_weights(AutoModelForImageClassification, config, folder)
     return model, values // TRACED_IMAGES
 
@@ -142,7 +143,7 @@ def _preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
         raise TargetError(
             "malformed-file",
             "A file of the folder is damaged",
-            f"preprocessor_config.json or config.json holds what is no number: {error}",
+            f"preprocessor_config.json or config.json holds what is no number of its place ({log_fault(error)})",
             field="/file",
         ) from error
 
@@ -150,7 +151,12 @@ def _preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
 def _read_preprocessing(stated: Mapping[str, Any], config: Any) -> Preprocessing:
     channels = int(getattr(config, "num_channels", 3))
     if not 1 <= channels <= MAX_SIDE:
-        raise ValueError(f"num_channels is {channels}, must lie between 1 and {MAX_SIDE}")
+        raise TargetError(
+            "malformed-file",
+            "A file of the folder is damaged",
+            f"config.json: num_channels is {channels}, must lie between 1 and {MAX_SIDE}",
+            field="/file",
+        )
     mean = _channel_values(stated.get("image_mean"), channels, 0.0)
     std = _channel_values(stated.get("image_std"), channels, 1.0)
     if not stated.get("do_normalize", "image_mean" in stated):

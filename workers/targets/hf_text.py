@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from app.contracts.targets import ModelManifest
 from workers.targets import Text, UnansweredError
 from workers.targets.fixed_batches import PREFERRED_TEXTS, Pieces
-from workers.targets.hf_folders import class_names, load_config
-from workers.targets.tokenizing import FrozenModel, Reading, encodable, load_model, load_tokenizer
+from workers.targets.hf_folders import class_names, load_config, refusing
+from workers.targets.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer
 
 KIND = "a text classifier"
 
@@ -29,9 +29,10 @@ def load_huggingface_text(manifest: ModelManifest, folder: Path, device: torch.d
 
     auto = AutoModelForSequenceClassification
     model = load_model(auto, config, folder, task=manifest.task, kind=KIND, tokenizer=tokenizer)
-    return HuggingFaceTextClassifier(
-        model, tokenizer, labels=labels, device=device, takes_pairs=manifest.task == "text-pair-classification"
-    )
+    with refusing(f"The folder is not usable as {KIND}", "the tokenizer with the model"):
+        return HuggingFaceTextClassifier(
+            model, tokenizer, labels=labels, device=device, takes_pairs=manifest.task == "text-pair-classification"
+        )
 
 
 class HuggingFaceTextClassifier(FrozenModel):
@@ -97,4 +98,5 @@ class HuggingFaceTextClassifier(FrozenModel):
             wanted = "pairs of texts" if self._takes_pairs else "single texts"
             raise TypeError(f"the model takes {wanted}")
         columns = [[encodable(text) for text in column] for column in zip(*parts, strict=True)]
-        return self._tokenizer(*columns, return_attention_mask=False, verbose=False, **how)
+        with refusing(UNREADABLE, "the tokenizer"):
+            return self._tokenizer(*columns, return_attention_mask=False, verbose=False, **how)

@@ -11,8 +11,8 @@ from app.contracts.targets import ModelManifest
 from workers.errors import TargetError
 from workers.targets import Text, UnansweredError
 from workers.targets.fixed_batches import PREFERRED_TEXTS, Pieces
-from workers.targets.hf_folders import class_names, load_config
-from workers.targets.tokenizing import FrozenModel, Reading, encodable, load_model, load_tokenizer
+from workers.targets.hf_folders import class_names, load_config, refusing
+from workers.targets.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer
 
 KIND = "a token classifier"
 
@@ -33,7 +33,8 @@ def load_huggingface_tokens(
 
     auto = AutoModelForTokenClassification
     model = load_model(auto, config, folder, task=manifest.task, kind=KIND, tokenizer=tokenizer)
-    return HuggingFaceTokenClassifier(model, tokenizer, labels=labels, device=device)
+    with refusing(f"The folder is not usable as {KIND}", "the tokenizer with the model"):
+        return HuggingFaceTokenClassifier(model, tokenizer, labels=labels, device=device)
 
 
 class HuggingFaceTokenClassifier(FrozenModel):
@@ -106,7 +107,8 @@ class HuggingFaceTokenClassifier(FrozenModel):
         if any(isinstance(sentence, str) for sentence in sentences):
             raise TypeError("the model takes sentences: tuples of tokens")
         tokens = [[encodable(token) for token in sentence] for sentence in sentences]
-        return self._tokenizer(tokens, is_split_into_words=True, return_attention_mask=False, verbose=False, **how)
+        with refusing(UNREADABLE, "the tokenizer"):
+            return self._tokenizer(tokens, is_split_into_words=True, return_attention_mask=False, verbose=False, **how)
 
 
 def _load_word_tokenizer(folder: Path) -> Any:
@@ -120,7 +122,8 @@ def _load_word_tokenizer(folder: Path) -> Any:
             field="/file",
         )
     try:
-        tokenizer(["a"], is_split_into_words=True)
+        with refusing(UNREADABLE, "the tokenizer", passing=AssertionError):
+            tokenizer(["a"], is_split_into_words=True)
     except AssertionError:
         # A byte-level tokenizer takes tokens only where each begins with a space, as words inside of a text do.
         return load_tokenizer(folder, add_prefix_space=True)

@@ -1,15 +1,10 @@
 """From a stored file to a classifier: the one way in."""
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import torch
 
 from app.contracts.targets import IMAGES, TAGGING, ModelManifest
-from app.core.archives import extract_archive
-from app.core.inspection.errors import InspectionError
 from app.core.settings import Settings, get_settings
 from workers.errors import TargetError
 from workers.targets import TextClassifier
@@ -18,10 +13,17 @@ from workers.targets.hf_text import load_huggingface_text
 from workers.targets.hf_tokens import load_huggingface_tokens
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.torch_image import load_torch_image
+from workers.targets.unpacking import unpacked_folder, unpacked_weights
 
 
 def load_image_classifier(
-    manifest: ModelManifest, path: Path, format: str, device: torch.device, *, limits: Settings | None = None
+    manifest: ModelManifest,
+    path: Path,
+    format: str,
+    device: torch.device,
+    *,
+    limits: Settings | None = None,
+    scratch: Path | None = None,
 ) -> ImageClassifier:
     """Return the image classifier an uploaded file and its manifest describe, on ``device``, frozen, in eval mode.
 
@@ -31,6 +33,7 @@ def load_image_classifier(
         format: ``safetensors`` or ``archive``, as the API found it.
         device: Where to compute.
         limits: What an archive may unpack to and a model may compute; the process's settings by default.
+        scratch: Where an archive is unpacked while it is loaded; the system's folder for temporary files by default.
 
     Raises:
         TargetError: The file and its manifest make no image classifier; the problem says why.
@@ -39,23 +42,23 @@ def load_image_classifier(
         raise _wrong_task(manifest, "classifies texts, and images are to be classified")
     if format == "safetensors":
         return load_torch_image(manifest, path, device, limits=limits)
-    with _unpacked(path, limits) as (folder, names):
-        if manifest.architecture.kind == "huggingface":
-            found = folder / _parent_of("config.json", names)
-            return load_huggingface_image(manifest, found, device, limits=limits)
-        weights = [name for name in names if name.endswith(".safetensors")]
-        if len(weights) != 1:
-            raise TargetError(
-                "weights-ambiguous",
-                "The archive does not hold one safetensors file",
-                f"it holds {len(weights)}: architecture {manifest.architecture.kind} takes exactly one",
-                field="/file",
-            )
-        return load_torch_image(manifest, folder / weights[0], device, limits=limits)
+    bounds = limits or get_settings()
+    kind = manifest.architecture.kind
+    if kind == "huggingface":
+        with unpacked_folder(path, manifest, bounds, scratch=scratch) as folder:
+            return load_huggingface_image(manifest, folder, device, limits=limits)
+    with unpacked_weights(path, kind, bounds, scratch=scratch) as weights:
+        return load_torch_image(manifest, weights, device, limits=limits)
 
 
 def load_text_classifier(
-    manifest: ModelManifest, path: Path, format: str, device: torch.device, *, limits: Settings | None = None
+    manifest: ModelManifest,
+    path: Path,
+    format: str,
+    device: torch.device,
+    *,
+    limits: Settings | None = None,
+    scratch: Path | None = None,
 ) -> TextClassifier:
     """Return the classifier of texts, of pairs of them, or of tokens, an uploaded Hugging Face folder makes.
 
@@ -65,6 +68,7 @@ def load_text_classifier(
         format: ``archive``, as the API found it.
         device: Where to compute.
         limits: What an archive may unpack to; the process's settings by default.
+        scratch: Where an archive is unpacked while it is loaded; the system's folder for temporary files by default.
 
     Raises:
         TargetError: The file and its manifest make no text classifier; the problem says why.
@@ -80,32 +84,13 @@ def load_text_classifier(
             "safetensors and a tokenizer",
             field="/file",
         )
-    with _unpacked(path, limits) as (folder, names):
-        found = folder / _parent_of("config.json", names)
+    with unpacked_folder(path, manifest, limits or get_settings(), scratch=scratch) as folder:
         if manifest.task == TAGGING:
-            return load_huggingface_tokens(manifest, found, device)
-        return load_huggingface_text(manifest, found, device)
-
-
-@contextmanager
-def _unpacked(path: Path, limits: Settings | None) -> Iterator[tuple[Path, list[str]]]:
-    with tempfile.TemporaryDirectory(prefix="seatrial-model-") as scratch:
-        folder = Path(scratch) / "model"
-        try:
-            entries = extract_archive(path, folder, limits or get_settings())
-        except InspectionError as error:
-            raise TargetError(error.code, error.title, error.detail, field=error.field) from error
-        yield folder, [entry.name for entry in entries]
+            return load_huggingface_tokens(manifest, folder, device)
+        return load_huggingface_text(manifest, folder, device)
 
 
 def _wrong_task(manifest: ModelManifest, why: str) -> TargetError:
     return TargetError(
         "task-mismatch", "The model is for another task", f"task is {manifest.task}, {why}", field="/manifest/task"
     )
-
-
-def _parent_of(filename: str, names: list[str]) -> str:
-    found = sorted((name for name in names if PurePosixPath(name).name == filename), key=lambda name: name.count("/"))
-    if not found:
-        raise TargetError("file-missing", "A file is missing", f"the archive has no {filename}", field="/file")
-    return str(PurePosixPath(found[0]).parent)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from app.contracts.endpoints import EndpointArchitecture
 from app.contracts.targets import MULTI_LABEL, TAGGING, ModelFacts, ModelManifest, Task
-from workers.errors import TargetError, WorkError
+from workers.errors import TargetError, WorkError, log_fault
 from workers.targets import Text, TextClassifier, UnansweredError
 from workers.targets.endpoint import EndpointClassifier, NoScoresError
 from workers.targets.hf_text import HuggingFaceTextClassifier
@@ -137,7 +137,7 @@ def _failing() -> Iterator[None]:
         raise TargetError(
             "forward-failed",
             "The model does not take texts",
-            f"made-up sentences fail: {type(error).__name__}: {str(error)[:300]}",
+            f"made-up sentences fail ({log_fault(error)})",
             field="/file",
         ) from error
 

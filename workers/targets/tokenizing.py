@@ -8,17 +8,18 @@ import torch
 from torch import nn
 
 from app.contracts.targets import Task
+from app.core.huggingface.configuration import MAX_LAYERS
 from workers.errors import TargetError
 from workers.targets.fixed_batches import FixedBatches, Pieces
 from workers.targets.hf_folders import check_size, describe, load_weights, refusing
 
-MAX_LAYERS = 1_000
-"""A model may share one layer's weights among all: the number of passes through it is bounded by nothing but this."""
 DEFAULT_LONGEST = 512
 """Tokens of a text where neither tokenizer nor model gives a limit."""
 SHORTEST_LONGEST = 8
 SPARE_WEIGHTS = 2**24
 """Weights that may be missing from the files before they are named one by one: a head has fewer."""
+
+UNREADABLE = "The tokenizer does not take a text"
 
 _HEADS = {
     "text-classification": "ForSequenceClassification",
@@ -51,7 +52,8 @@ def load_tokenizer(folder: Path, **more: Any) -> Any:
     """
     from transformers import AutoTokenizer
 
-    with refusing("transformers cannot load the folder's tokenizer (save_pretrained writes it beside the model)"):
+    title = "transformers cannot load the folder's tokenizer (save_pretrained writes it beside the model)"
+    with refusing(title, "the tokenizer"):
         return AutoTokenizer.from_pretrained(  # type: ignore[no-untyped-call]
             folder, local_files_only=True, trust_remote_code=False, **more
         )
@@ -73,9 +75,16 @@ def load_model(auto: Any, config: Any, folder: Path, *, task: Task, kind: str, t
     """
     _check_task(config, task)
     config.pad_token_id = _pad_id(config, tokenizer)
-    with refusing(f"transformers cannot load the folder as {kind}"):
+    with refusing(f"transformers cannot load the folder as {kind}", "the model of config.json and its weights"):
+        # A model may share one layer's weights among all: nothing else bounds the passes through it.
         if int(getattr(config, "num_hidden_layers", 0)) > MAX_LAYERS:
-            raise ValueError(f"num_hidden_layers is {config.num_hidden_layers}, at most {MAX_LAYERS} are run")
+            raise TargetError(
+                "invalid-content",
+                "The contents cannot be used",
+                f"config.json: num_hidden_layers is {config.num_hidden_layers}; models of at most {MAX_LAYERS:,} "
+                "layers are loaded",
+                field="/file",
+            )
         empty = describe(auto, config)
         check_size(empty, folder, spare=SPARE_WEIGHTS)
         _check_token_ids(empty, tokenizer)

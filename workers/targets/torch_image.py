@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from app.contracts.targets import InputSpec, ModelManifest
 from app.core.settings import Settings
-from workers.errors import TargetError
+from workers.errors import TargetError, log_fault
 from workers.targets.architectures import build_architecture, check_shapes
 from workers.targets.image_classifier import ImageClassifier
 from workers.targets.state_dicts import fit_state, strip_prefixes
@@ -27,7 +27,10 @@ def load_torch_image(
         state = strip_prefixes(load_file(path))
     except (SafetensorError, OSError) as error:
         raise TargetError(
-            "weights-unreadable", "The weights cannot be read", f"not a safetensors file: {error}", field="/file"
+            "weights-unreadable",
+            "The weights cannot be read",
+            f"not a safetensors file ({log_fault(error)})",
+            field="/file",
         ) from error
     with torch.device("meta"):
         module = build_architecture(manifest, set(state))
