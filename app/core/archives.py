@@ -29,9 +29,17 @@ from app.core.settings import Settings
 
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
+MAX_DEPTH = 32
+"""Most parts of a path. Published datasets and model folders stay below 10."""
+MAX_NAMES_BYTES = 32 * 2**20
+"""Most bytes of all names, with the folders they imply; 200,000 paths of ordinary length take half of it."""
+MAX_GLOBAL_HEADERS = 100
+"""Most keywords in the global headers of a tar, which hold for all that follows; ``git archive`` writes one."""
 # A million sorted int64 labels honestly compress 1000 to 1; up to here a ratio says nothing, and little can be hidden.
 RATIO_FLOOR_BYTES = 64 * 2**20
 
+# Of a zip entry, before its name.
+_LOCAL_HEADER_BYTES = 30
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _JUNK = re.compile(r"(^|/)(__MACOSX|\.DS_Store|Thumbs\.db|\.gitattributes|\.gitignore|\.cache|\._[^/]*)(/|$)")
 
@@ -147,6 +155,7 @@ class _Ledger:
         self.limits = limits
         self.count = 0
         self.declared = 0
+        self.name_bytes = 0
         self.files: set[str] = set()
         self.folders: set[str] = set()
 
@@ -159,21 +168,41 @@ class _Ledger:
         if size < 0 or self.declared > self.limits.max_archive_bytes:
             raise UploadTooLargeError(f"The archive unpacks to more than {self.limits.max_archive_bytes:,} bytes")
         name = _checked_name(raw_name)
-        if is_folder:
-            self.folders.add(name)
-        elif name in self.files:
+        if not is_folder and name == ".":
+            raise UnsafeArchiveError(f"The archive has a file without a name: {raw_name!r:.200}")
+        if not is_folder and name in self.files:
             raise UnsafeArchiveError(f"The archive holds {name!r} twice: which one counts would be a guess")
-        else:
-            self.files.add(name)
-        parents = [str(parent) for parent in PurePosixPath(name).parents][:-1]
-        self.folders.update(parents)
-        if (name in self.files and name in self.folders) or not self.files.isdisjoint(parents):
-            raise UnsafeArchiveError(f"The archive uses {name!r} both as a file and as a folder")
+        if name in (self.files if is_folder else self.folders):
+            raise _two_uses(name)
+        self._note(name, self.folders if is_folder else self.files)
+        parent = name.rpartition("/")[0]
+        # The parents of a folder already noted are noted as well, and none of them is a file.
+        while parent and parent not in self.folders:
+            if parent in self.files:
+                raise _two_uses(name)
+            self._note(parent, self.folders)
+            parent = parent.rpartition("/")[0]
         return name
+
+    def _note(self, name: str, names: set[str]) -> None:
+        if name not in names:
+            self.name_bytes += len(name)
+            if self.name_bytes > MAX_NAMES_BYTES:
+                raise UploadTooLargeError(
+                    f"The names of the archive's files and folders take more than {MAX_NAMES_BYTES:,} bytes: shorten "
+                    "the paths, or send fewer files"
+                )
+            names.add(name)
+
+
+def _two_uses(name: str) -> UnsafeArchiveError:
+    return UnsafeArchiveError(f"The archive uses {name!r} both as a file and as a folder")
 
 
 def _checked_name(name: str) -> str:
     shown = repr(name[:200])
+    if len(name) > MAX_NAME_BYTES:
+        raise UnsafeArchiveError(f"The archive has a name longer than {MAX_NAME_BYTES} bytes: {shown}...")
     if "\x00" in name or any(ord(character) < 32 for character in name):
         raise UnsafeArchiveError(f"The archive has an entry whose name holds control characters: {shown}")
     if "\\" in name or _DRIVE.match(name):
@@ -189,6 +218,10 @@ def _checked_name(name: str) -> str:
         raise UnsafeArchiveError(f"The archive has the entry {shown}, which leads out of the folder it is unpacked to")
     if sum(lengths) + len(lengths) > MAX_NAME_BYTES or max(lengths, default=0) > MAX_PART_BYTES:
         raise UnsafeArchiveError(f"The archive has a name longer than {MAX_NAME_BYTES} bytes: {shown}...")
+    if len(parts) > MAX_DEPTH:
+        raise UnsafeArchiveError(
+            f"The archive has the entry {shown}, which lies {len(parts)} folders deep: at most {MAX_DEPTH} are accepted"
+        )
     return str(PurePosixPath(*parts))
 
 
@@ -201,6 +234,7 @@ def _walk_zip(file: BinaryIO, size: int, limits: Settings) -> Walk:
     with zipfile.ZipFile(cast(BinaryIO, guarded)) as archive:
         ledger = _Ledger(limits)
         infos = archive.infolist()
+        _refuse_overlaps(infos)
         names = [_checked_zip_entry(info, ledger) for info in infos]
         if ledger.declared > max(RATIO_FLOOR_BYTES, limits.max_compression_ratio * size):
             raise UnsafeArchiveError(
@@ -212,6 +246,20 @@ def _walk_zip(file: BinaryIO, size: int, limits: Settings) -> Walk:
                 continue
             with archive.open(info) as stream:
                 yield ArchiveEntry(name, info.file_size), cast(BinaryIO, EntryStream(stream, info.file_size, name))
+
+
+def _refuse_overlaps(infos: list[zipfile.ZipInfo]) -> None:
+    """Refuse entries that share bytes: each is small, and the same bytes unpack as often as they are named."""
+    end, before = 0, ""
+    for info in sorted(infos, key=lambda info: info.header_offset):
+        if info.header_offset < end:
+            raise UnsafeArchiveError(
+                f"The archive entries {before[:200]!r} and {info.orig_filename[:200]!r} overlap: a zip bomb looks like "
+                "this"
+            )
+        # The extra field of a local header may be shorter than the directory's; its name may not.
+        end = info.header_offset + _LOCAL_HEADER_BYTES + len(info.orig_filename) + info.compress_size
+        before = info.orig_filename
 
 
 def _checked_zip_entry(info: zipfile.ZipInfo, ledger: _Ledger) -> str:
@@ -252,6 +300,11 @@ def _walk_tar(file: BinaryIO, kind: Kind, limits: Settings) -> Walk:
             while (info := archive.next()) is not None:
                 # TarFile keeps every entry it has seen.
                 archive.members = []  # type: ignore[attr-defined]
+                forward.pass_headers(info.offset_data + (max(info.size, 0) if info.isreg() else 0))
+                if len(archive.pax_headers) > MAX_GLOBAL_HEADERS:
+                    raise UnsafeArchiveError(
+                        f"The archive's global headers have more than {MAX_GLOBAL_HEADERS} keywords"
+                    )
                 name = _checked_tar_entry(info, ledger)
                 if info.isdir() or _is_junk(name):
                     continue

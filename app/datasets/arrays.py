@@ -17,6 +17,7 @@ from app.core.inspection.magic import refuse_impostor, sniff
 from app.core.inspection.npy import ArrayHeader, read_array, read_array_header, read_chunks
 from app.core.inspection.pickles import HEAD_BYTES
 from app.core.settings import Settings
+from app.core.texts.labels import MAX_CLASSES
 from app.datasets.labels import LabelCounter, agree_on_names
 
 MAX_SIDE = 4096
@@ -95,12 +96,15 @@ def _read_headers(path: Path, limits: Settings) -> _Arrays:
 def _read_names(stream: BinaryIO, header: ArrayHeader, where: str) -> list[str]:
     if header.dtype.kind not in "US" or len(header.shape) != 1:
         raise ContentError(f"{where} must be a list of strings, got type {header.dtype} and shape {header.shape}")
+    if header.shape[0] > MAX_CLASSES:
+        raise ContentError(f"{where} holds {header.shape[0]:,} names; at most {MAX_CLASSES:,} classes are accepted")
     try:
         values = read_array(stream, header, where, max_bytes=MAX_NAMES_BYTES).tolist()
         names = [value.decode() if isinstance(value, bytes) else value for value in values]
         for name in names:
             name.encode()
-    except UnicodeError as error:
+    except (UnicodeError, SystemError) as error:
+        # NumPy hands numbers beyond the last character to Python, which raises a SystemError.
         raise ContentError(f"{where} holds a name that is not valid text") from error
     if len(names) < 2:
         raise ContentError(f"{where} holds {len(names)} names: a classifier has at least 2 classes")

@@ -48,7 +48,20 @@ def test_tar_entries_give_their_offset(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../up", "a/../../up", "/etc/passwd", "..\\up", "C:/up", "C:up", "a\nb", "x" * 300, "y/" * 600 + "z"]
+    "name",
+    [
+        "../up",
+        "a/../../up",
+        "/etc/passwd",
+        "..\\up",
+        "C:/up",
+        "C:up",
+        "a\nb",
+        "x" * 300,
+        "y/" * 600 + "z",
+        ".",
+        "././.",
+    ],
 )
 @pytest.mark.parametrize("pack", [zipped, tarred], ids=["zip", "tar"])
 def test_names_that_lead_elsewhere_are_refused_before_anything_is_written(tmp_path: Path, pack, name: str) -> None:

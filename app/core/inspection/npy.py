@@ -21,7 +21,7 @@ CHUNK_BYTES = 4 * 2**20
 _DESCR = re.compile(r"""['"]descr['"]\s*:\s*['"]([^'"]*)['"]""")
 _FORTRAN = re.compile(r"""['"]fortran_order['"]\s*:\s*(True|False)""")
 _SHAPE = re.compile(r"""['"]shape['"]\s*:\s*\(([\d,\sL]*)\)""")
-_PLAIN_TYPE = re.compile(r"^[<>|=]?([?biufcSU])(\d{0,6})$")
+_PLAIN_TYPE = re.compile(r"[<>|=]?([?biufcSU])(\d{0,6})")
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,13 @@ def _parse(text: str, data_offset: int, where: str) -> ArrayHeader:
                 )
             raise ContentError(f"{where} is a structured array: save its fields as arrays of their own")
         raise MalformedFileError(f"{where}: the array's header does not parse")
-    plain = _PLAIN_TYPE.match(descr[1])
+    plain = _PLAIN_TYPE.fullmatch(descr[1])
     axes = [axis.strip().rstrip("L") for axis in shape[1].split(",") if axis.strip()]
-    if plain is None or not all(axis.isdigit() and len(axis) <= 18 for axis in axes) or len(axes) > 32:
+    if (
+        plain is None
+        or not all(axis.isascii() and axis.isdigit() and len(axis) <= 18 for axis in axes)
+        or len(axes) > 32
+    ):
         raise MalformedFileError(
             f"{where}: the array's header has the type {descr[1]!r:.40} and shape ({shape[1]:.100})"
         )
@@ -97,6 +101,10 @@ def _parse(text: str, data_offset: int, where: str) -> ArrayHeader:
         dtype = np.dtype(descr[1])
     except TypeError as error:
         raise MalformedFileError(f"{where}: {descr[1]!r:.40} is not a type of number") from error
+    if not dtype.itemsize:
+        raise MalformedFileError(
+            f"{where} has the type {descr[1]!r:.40}, whose values take no bytes: any number of them would fit into it"
+        )
     return ArrayHeader(dtype, tuple(int(axis) for axis in axes), fortran[1] == "True", data_offset)
 
 
@@ -106,7 +114,7 @@ def read_chunks(stream: BinaryIO, header: ArrayHeader, where: str) -> Iterator[N
     Raises:
         MalformedFileError: The stream ends too early.
     """
-    itemsize = max(header.dtype.itemsize, 1)
+    itemsize = header.dtype.itemsize
     step = max(CHUNK_BYTES // itemsize, 1) * itemsize
     left = header.data_bytes
     while left:
@@ -125,11 +133,7 @@ def read_array(stream: BinaryIO, header: ArrayHeader, where: str, *, max_bytes: 
     if header.data_bytes > max_bytes:
         raise ContentError(f"{where} has {header.data_bytes:,} bytes; at most {max_bytes:,} are read")
     order = "F" if header.fortran_order else "C"
-    values = (
-        np.frombuffer(_read_all(stream, header.data_bytes, where), dtype=header.dtype)
-        if header.data_bytes
-        else (np.zeros(prod(header.shape), dtype=header.dtype))
-    )
+    values = np.frombuffer(_read_all(stream, header.data_bytes, where), dtype=header.dtype)
     return values.reshape(header.shape, order=order)  # type: ignore[call-overload,no-any-return]
 
 

@@ -15,7 +15,12 @@ from app.core.inspection.errors import MalformedFileError, UnsafeArchiveError, U
 
 CHUNK_BYTES = 2**20
 MAX_READ_BYTES = 64 * 2**20
-"""Most bytes a container library may ask for at once: a zip directory, a tar extension header."""
+"""Most bytes a container library may ask for at once: a zip directory, a piece of a tar entry."""
+MAX_TAR_HEADER_BYTES = 2**20
+"""Most bytes between two entries of a tar: long names and the extended attributes of one file.
+
+A header of 64 MiB made of short records would parse into gigabytes of strings.
+"""
 
 
 @contextmanager
@@ -116,6 +121,7 @@ class TarSource(io.RawIOBase):
         self._most = most
         self._most_by_ratio = most_by_ratio
         self._position = 0
+        self._headers_begin = 0
         self.last_read = b""
 
     def readable(self) -> bool:
@@ -130,6 +136,10 @@ class TarSource(io.RawIOBase):
         """Return the position."""
         return self._position
 
+    def pass_headers(self, position: int) -> None:
+        """Take note that the bytes before ``position`` are an entry's, and what follows are headers again."""
+        self._headers_begin = position
+
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move to a position and return it."""
         if whence != io.SEEK_SET or offset < self._position:
@@ -140,8 +150,12 @@ class TarSource(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to ``size`` bytes; raises beyond the limits."""
-        if not 0 <= size <= MAX_READ_BYTES:
-            raise UnsafeArchiveError(f"The archive has an extension header of {size:,} bytes")
+        in_headers = self._position + size - self._headers_begin if self._position >= self._headers_begin else 0
+        if not 0 <= size <= MAX_READ_BYTES or in_headers > MAX_TAR_HEADER_BYTES:
+            raise UnsafeArchiveError(
+                f"The archive has an extension header of {max(size, in_headers):,} bytes; at most "
+                f"{MAX_TAR_HEADER_BYTES:,} are read before an entry: pack it without extended attributes"
+            )
         data = self._file.read(size)
         self.last_read = data
         self._position += len(data)
@@ -155,5 +169,6 @@ class TarSource(io.RawIOBase):
 
     def skip_to_end(self) -> None:
         """Read what follows the last entry, so that a damaged gzip trailer is noticed."""
+        self._headers_begin = 2**63
         while self.read(CHUNK_BYTES):
             pass
