@@ -1,5 +1,6 @@
 """Inspecting a Parquet file of encoded images and labels, as the Hugging Face datasets library writes them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ import pyarrow as pa
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.inspection.errors import ContentError, ManifestMismatchError
 from app.core.inspection.magic import refuse_impostor, sniff
-from app.core.inspection.parquet_file import column_type, names_in_schema, open_parquet
+from app.core.inspection.parquet_file import UnpackedBytes, column_type, names_in_schema, open_parquet, read_batches
 from app.core.inspection.pickles import HEAD_BYTES
 from app.core.settings import Settings
-from app.core.texts.labels import MAX_CLASSES
+from app.core.texts.labels import MAX_CLASSES, MAX_NAME_CHARS, check_characters
 from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
 from app.datasets.labels import LabelCounter, agree_on_names
 
-BATCH_ROWS = 64
+MAX_LABEL_BYTES = 4 * MAX_NAME_CHARS
+"""Longest class name; a column of longer ones holds something else."""
 
 
 def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> DatasetFacts:
@@ -34,7 +36,7 @@ def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> 
         image_path = _image_column(schema, image)
         label_type = _label_type(schema, label)
         names = agree_on_names(names_in_schema(schema, label), manifest)
-        return _read_rows(file, (image, image_path, label), label_type, names)
+        return _read_rows(path, file, (image, image_path, label), label_type, names, limits)
 
 
 def _image_column(schema: Any, name: str) -> str:
@@ -66,28 +68,30 @@ def _label_type(schema: Any, name: str) -> str:
     )
 
 
-def _read_rows(file: Any, columns: tuple[str, str, str], label_type: str, names: list[str] | None) -> DatasetFacts:
+def _read_rows(
+    path: Path, file: Any, columns: tuple[str, str, str], label_type: str, names: list[str] | None, limits: Settings
+) -> DatasetFacts:
     image, image_path, label = columns
+    unpacked = UnpackedBytes(path, limits)
     summary = ShapeSummary()
     counter = LabelCounter(names)
     by_name: dict[str, int] = {}
     row = 0
-    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=[image_path, label], use_threads=False):
-        images = batch.column(image)
+    for batch in read_batches(path, file, [image_path, label], limits):
+        images, labels = batch.column(image), batch.column(label)
         encoded = images.field("bytes") if pa.types.is_struct(images.type) else images
-        if images.null_count or encoded.null_count or batch.column(label).null_count:
+        if images.null_count or encoded.null_count or labels.null_count:
             raise ContentError(
                 f"Rows {row} to {row + len(batch) - 1} have an empty image or label: every row needs both"
             )
-        for offset, value in enumerate(encoded):
-            summary.add(_check_image(value.as_buffer(), f"The image in row {row + offset}"))
-        labels = batch.column(label)
-        if pa.types.is_dictionary(labels.type):
-            labels = labels.dictionary_decode()
+        for offset, value in _distinct(encoded):
+            unpacked.add(len(value))
+            summary.add(_check_image(value, f"The image in row {row + offset}"))
         if label_type == "number":
+            labels = labels.dictionary_decode() if pa.types.is_dictionary(labels.type) else labels
             counter.add(labels.to_numpy(zero_copy_only=False))
         else:
-            _count_names(by_name, labels.to_pylist(), names, row)
+            _count_names(by_name, labels, names, row)
         row += len(batch)
     if label_type == "name":
         names = names or sorted(by_name)
@@ -105,22 +109,49 @@ def _read_rows(file: Any, columns: tuple[str, str, str], label_type: str, names:
     )
 
 
-def _check_image(buffer: Any, where: str) -> tuple[int, int, int]:
-    if buffer.size > MAX_IMAGE_BYTES:
-        raise ContentError(f"{where} has {buffer.size:,} bytes; images of at most {MAX_IMAGE_BYTES:,} are accepted")
-    data = buffer.to_pybytes()
+def _distinct(encoded: Any) -> Iterator[tuple[int, memoryview]]:
+    """Yield the images of a column, one that many rows name in a dictionary once, with the first row it is in."""
+    if not pa.types.is_dictionary(encoded.type):
+        for offset, value in enumerate(encoded):
+            yield offset, memoryview(value.as_buffer())
+        return
+    indices, first = np.unique(encoded.indices.to_numpy(zero_copy_only=False), return_index=True)
+    # In the order of the rows, so that the first bad one is told.
+    for at in np.argsort(first):
+        yield int(first[at]), memoryview(encoded.dictionary[int(indices[at])].as_buffer())
+
+
+def _check_image(encoded: memoryview, where: str) -> tuple[int, int, int]:
+    if len(encoded) > MAX_IMAGE_BYTES:
+        raise ContentError(f"{where} has {len(encoded):,} bytes; images of at most {MAX_IMAGE_BYTES:,} are accepted")
+    data = encoded.tobytes()
     refuse_impostor(sniff(data[:HEAD_BYTES], len(data)), where, "an encoded image")
     return read_image_shape(data, where)
 
 
-def _count_names(by_name: dict[str, int], labels: list[str], names: list[str] | None, row: int) -> None:
+def _count_names(by_name: dict[str, int], labels: Any, names: list[str] | None, row: int) -> None:
     known = None if names is None else set(names)
-    for offset, name in enumerate(labels):
+    labels = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
+    indices, first, counts = np.unique(
+        labels.indices.to_numpy(zero_copy_only=False), return_index=True, return_counts=True
+    )
+    for at in np.argsort(first):
+        where = f"Row {row + int(first[at])}"
+        buffer = labels.dictionary[int(indices[at])].as_buffer()
+        if buffer.size > MAX_LABEL_BYTES:
+            raise ContentError(
+                f"{where} has a label of {buffer.size:,} bytes; at most {MAX_LABEL_BYTES:,} are accepted: is this the "
+                "right column?"
+            )
+        try:
+            name = buffer.to_pybytes().decode()
+        except UnicodeDecodeError as error:
+            raise ContentError(f"{where} has a label that is not UTF-8: Parquet strings must be") from error
         if known is not None and name not in known:
             raise ManifestMismatchError(
-                f"Row {row + offset} has the label {name!r:.200}, which is not among the class names",
-                field="/manifest/labels",
+                f"{where} has the label {name!r:.200}, which is not among the class names", field="/manifest/labels"
             )
-        by_name[name] = by_name.get(name, 0) + 1
+        check_characters(name, f"{where}: the label")
+        by_name[name] = by_name.get(name, 0) + int(counts[at])
     if len(by_name) > MAX_CLASSES:
         raise ContentError(f"The labels are more than {MAX_CLASSES:,} different names: is this the right column?")

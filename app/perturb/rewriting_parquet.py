@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from app.contracts.perturb import Cell
 from app.core.inspection.errors import ContentError
 from app.core.inspection.parquet_file import column_type, open_parquet
-from app.core.texts.parquet_rows import BATCH_ROWS
 from app.core.texts.rows import Columns
 from app.perturb.rewriting import Rewriting, Sink
 
+_BATCH_ROWS = 64
 _GROUP_ROWS = 10_000
 _GROUP_BYTES = 16 * 2**20
 _NOTE_TYPES = dict(zip(Cell._fields, (pa.string(), pa.float64(), pa.int64()), strict=True))
@@ -28,7 +28,7 @@ def rewrite_parquet(source: Path, sink: Sink, how: Rewriting) -> None:
     Raises:
         InspectionError: With the column or the row that holds no text.
     """
-    with open_parquet(source, how.limits) as file:
+    with open_parquet(source, how.limits, keep_stored_schema=True) as file:
         schema = file.schema_arrow
         columns = how.columns(schema.names)
         how.check_notes(schema.names, "The file")
@@ -49,7 +49,7 @@ def rewrite_parquet(source: Path, sink: Sink, how: Rewriting) -> None:
 
 def _rewritten(file: Any, schema: Any, columns: Columns, how: Rewriting) -> Iterator[Any]:
     row = 0
-    for batch in file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
+    for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
         values = [batch.column(name).to_pylist() for name in columns.values()]
         taken: list[int] = []
         texts: dict[str, list[Any]] = {name: [] for name in (*columns.values(), *(Cell._fields if how.notes else ()))}

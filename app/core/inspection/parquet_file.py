@@ -1,7 +1,12 @@
-"""Opening a Parquet file nobody vouches for, and what its schema says."""
+"""Opening a Parquet file nobody vouches for, what its schema says, and its rows, as many at a time as fit.
 
+A few kilobytes can unpack to gigabytes: thousands of rows may name one large value of a dictionary. So dictionaries
+stay what they are, page headers are read before pages, and whoever makes values of them counts their bytes.
+"""
+
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,43 +14,147 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.inspection.errors import MalformedFileError, UploadTooLargeError, no_column
+from app.core.inspection.errors import MalformedFileError, UnsafeArchiveError, UploadTooLargeError, no_column
+from app.core.inspection.parquet_footer import MAX_FOOTER_BYTES, read_footer
+from app.core.inspection.parquet_pages import (
+    BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    ColumnPages,
+    PageWalk,
+    most_bytes,
+    rows_at_once,
+)
 from app.core.settings import Settings
 
-MAX_METADATA_BYTES = 64 * 2**20
+RATIO_FLOOR_BYTES = 64 * 2**20
+"""Up to here, what a file unpacks to is not compared with its size."""
+MAX_NAMES_STRUCTURE = 1_000_000
 
 
 @contextmanager
-def open_parquet(path: Path, limits: Settings) -> Iterator[Any]:
+def open_parquet(path: Path, limits: Settings, *, keep_stored_schema: bool = False) -> Iterator[Any]:
     """Give an open ``pyarrow.parquet.ParquetFile`` whose counts are within the limits.
 
+    Args:
+        path: The file.
+        limits: Most rows, and most bytes when unpacked.
+        keep_stored_schema: Whether Arrow may restore its own types: only for files of a person's own.
+
     Raises:
-        UploadTooLargeError: Too many rows, or too many bytes when unpacked.
+        UploadTooLargeError: Too many rows, columns or row groups, or too many bytes when unpacked.
         MalformedFileError: The file does not parse, now or while it is read.
     """
     try:
-        with pq.ParquetFile(
-            path,
-            pre_buffer=False,
-            buffer_size=2**20,
-            thrift_string_size_limit=MAX_METADATA_BYTES,
-            thrift_container_size_limit=1_000_000,
-        ) as file:
-            _check_sizes(file, limits)
+        footer = read_footer(path, keep_stored_schema=keep_stored_schema)
+        limited = {"thrift_string_size_limit": MAX_FOOTER_BYTES, "thrift_container_size_limit": 1_000_000}
+        with pq.ParquetFile(io.BytesIO(footer), **limited) as described:
+            metadata = described.metadata
+        _check_sizes(metadata, limits)
+        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=2**20) as file:
             yield file
+    except pa.ArrowMemoryError:
+        # Not the file's fault, as far as is known here.
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise MalformedFileError(f"The Parquet file is truncated or damaged: {str(error)[:300]}") from error
 
 
-def _check_sizes(file: Any, limits: Settings) -> None:
-    metadata = file.metadata
-    if metadata.num_rows > limits.max_examples:
-        raise UploadTooLargeError(
-            f"The file has {metadata.num_rows:,} rows; at most {limits.max_examples:,} are accepted"
-        )
-    unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+def _check_sizes(metadata: Any, limits: Settings) -> None:
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
+    if rows > limits.max_examples:
+        raise UploadTooLargeError(f"The file has {rows:,} rows; at most {limits.max_examples:,} are accepted")
+    unpacked = sum(group.total_byte_size for group in groups)
     if unpacked > limits.max_archive_bytes:
         raise UploadTooLargeError(f"The file unpacks to {unpacked:,} bytes; the limit is {limits.max_archive_bytes:,}")
+
+
+class UnpackedBytes:
+    """Counts the bytes that values of a file take, against what a file of its size may unpack to.
+
+    Args:
+        path: The file.
+        limits: Most bytes, and most bytes per byte of the file.
+
+    Attributes:
+        most: Bytes it may unpack to.
+    """
+
+    def __init__(self, path: Path, limits: Settings) -> None:
+        by_ratio = max(RATIO_FLOOR_BYTES, int(limits.max_compression_ratio * path.stat().st_size))
+        self.most = min(by_ratio, limits.max_archive_bytes)
+        self._found = 0
+
+    def add(self, count: int) -> None:
+        """Take note of ``count`` more bytes.
+
+        Raises:
+            UnsafeArchiveError: They are more than the file may unpack to.
+        """
+        self._found += count
+        if self._found > self.most:
+            raise UnsafeArchiveError(
+                f"The Parquet file's values take more than {self.most:,} bytes, which is far more than its size: the "
+                "same values stand in it again and again, as in a compression bomb"
+            )
+
+
+def read_batches(path: Path, file: Any, names: Sequence[str], limits: Settings) -> Iterator[Any]:
+    """Yield the rows of some columns as record batches, in the order of the file, a bounded number of bytes at a time.
+
+    Strings and bytes that are stored as a dictionary come as one: a value that many rows name is there once.
+
+    Args:
+        path: The file.
+        file: As :func:`open_parquet` gave it.
+        names: Of the columns; a field of a struct as ``column.field``.
+        limits: Most bytes the pages may unpack to.
+
+    Raises:
+        InspectionError: The pages are damaged, or too large.
+    """
+    walk = PageWalk(path, UnpackedBytes(path, limits).most)
+    leaves = [leaf for leaf in range(len(file.schema)) if _is_of(file.schema.column(leaf).path, names)]
+    with path.open("rb") as opened:
+        groups = [walk.columns(opened, file.metadata, group, leaves) for group in range(file.metadata.num_row_groups)]
+    kept = [
+        file.schema.column(leaf).physical_type == "BYTE_ARRAY"
+        and all(group[at].can_stay_dictionary for group in groups)
+        for at, leaf in enumerate(leaves)
+    ]
+    dictionaries = [file.schema.column(leaf).path for at, leaf in enumerate(leaves) if kept[at]]
+    with pq.ParquetFile(
+        path, metadata=file.metadata, read_dictionary=dictionaries, pre_buffer=False, buffer_size=2**20
+    ) as reading:
+        # Arrow cannot put two dictionaries into one list or struct.
+        are_flat = not any("." in name for name in dictionaries)
+        for together, rows in _plan(groups, kept, BATCH_BYTES if are_flat else 0):
+            yield from reading.iter_batches(rows, row_groups=together, columns=list(names), use_threads=False)
+
+
+def _is_of(path: str, names: Sequence[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+def _plan(
+    groups: Sequence[Sequence[ColumnPages]], kept: Sequence[bool], most_together: int
+) -> Iterator[tuple[list[int], int]]:
+    """Yield which row groups to read together, and how many rows at once: small ones together, large ones in parts."""
+    together: list[int] = []
+    taken = 0
+    for number, columns in enumerate(groups):
+        rows = rows_at_once(columns, kept)
+        needed = most_bytes(columns, kept, rows)
+        if together and (rows < MAX_BATCH_ROWS or taken + needed > most_together):
+            yield together, MAX_BATCH_ROWS
+            together, taken = [], 0
+        if rows < MAX_BATCH_ROWS:
+            yield [number], rows
+        else:
+            together.append(number)
+            taken += needed
+    if together:
+        yield together, MAX_BATCH_ROWS
 
 
 def column_type(schema: Any, name: str, role: str) -> Any:
@@ -64,8 +173,12 @@ def names_in_schema(schema: Any, column: str) -> list[str] | None:
 
     Those of a column of class numbers, or of lists of them (which it has written in three ways over the years).
     """
+    stored = (schema.metadata or {}).get(b"huggingface", b"{}")
+    # A megabyte made of nothing but brackets would parse into a hundred.
+    if sum(stored.count(mark) for mark in (b"{", b"[", b":", b",")) > MAX_NAMES_STRUCTURE:
+        return None
     try:
-        feature = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"][column]
+        feature = json.loads(stored)["info"]["features"][column]
         if isinstance(feature, list):
             feature = feature[0]
         elif "feature" in feature:

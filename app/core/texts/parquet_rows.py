@@ -1,19 +1,26 @@
 """Rows of a Parquet file of texts."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from app.core.inspection.errors import ContentError, UploadTooLargeError
-from app.core.inspection.parquet_file import column_type, names_in_schema, open_parquet
+from app.core.inspection.parquet_file import UnpackedBytes, column_type, names_in_schema, open_parquet, read_batches
 from app.core.settings import Settings
 from app.core.texts.rows import Columns, Row
 
-BATCH_ROWS = 64
+PIECE_BYTES = 2**20
+"""Bytes of rows that are Python objects at once; a row is never parted."""
+
 _UTF8_BYTES = 4
+# A cell costs time, even an empty one.
+_CELL_BYTES = 8
 
 
 def read_parquet(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
@@ -22,19 +29,34 @@ def read_parquet(path: Path, columns: Columns, limits: Settings) -> Iterator[Row
     Raises:
         InspectionError: With the column of a wrong type, or the row that cannot be read.
     """
+    unpacked = UnpackedBytes(path, limits)
     with open_parquet(path, limits) as file:
         for role, name in columns.items():
             _check_type(column_type(file.schema_arrow, name, role), name, role)
         row = 0
-        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns.values()), use_threads=False):
-            values = []
-            for name in columns.values():
-                column = batch.column(name)
-                _check_lengths(column, name, row, limits)
-                values.append(_values(column, name, row))
-            for offset, cells in enumerate(zip(*values, strict=True)):
-                yield Row(row + offset, cells)
+        for batch in read_batches(path, file, list(columns.values()), limits):
+            sizes = np.sum([_sizes(batch.column(name), name, row, limits) for name in columns.values()], axis=0)
+            unpacked.add(int(sizes.sum()))
+            for start, stop in _pieces(sizes):
+                piece = batch.slice(start, stop - start)
+                values = [_values(piece.column(name), name, row + start) for name in columns.values()]
+                for offset, cells in enumerate(zip(*values, strict=True)):
+                    yield Row(row + start + offset, cells)
             row += len(batch)
+
+
+def _pieces(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of consecutive rows that take about ``PIECE_BYTES`` together.
+
+    >>> list(_pieces(np.array([1, PIECE_BYTES, 1, 1])))
+    [(0, 1), (1, 2), (2, 4)]
+    """
+    ends, start = np.cumsum(sizes), 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        stop = max(int(np.searchsorted(ends, before + PIECE_BYTES, side="right")), start + 1)
+        yield start, stop
+        start = stop
 
 
 def names_in_parquet(path: Path, column: str, limits: Settings) -> list[str] | None:
@@ -80,39 +102,69 @@ def _is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _check_lengths(column: Any, name: str, row: int, limits: Settings) -> None:
-    """Refuse what is too long before it becomes Python objects."""
+def _sizes(column: Any, name: str, row: int, limits: Settings) -> NDArray[np.int64]:
+    """Return the bytes (rows,) of each value; what is too long is refused before it becomes Python objects."""
     if _is_list(column.type):
-        _refuse_above(pc.list_value_length(column), limits.max_text_chars, name, row, "items")
-        column = pc.list_flatten(column)
-        row = -1
+        lengths = _whole(pc.list_value_length(column))
+        _refuse_above(lengths, limits.max_text_chars, name, row, "items")
+        inner = _sizes(pc.list_flatten(column), name, -1, limits)
+        ends = np.concatenate([[0], np.cumsum(inner)])[np.cumsum(lengths)]
+        return np.diff(ends, prepend=0) + _CELL_BYTES
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
+        of_values = _text_sizes(column.dictionary)
+        sizes = np.zeros(len(column), np.int64)
+        is_there = column.is_valid().to_numpy(zero_copy_only=False)
+        sizes[is_there] = of_values[column.indices.drop_null().to_numpy(zero_copy_only=False)]
+    else:
+        sizes = _text_sizes(column)
+    _refuse_above(sizes, _UTF8_BYTES * limits.max_text_chars, name, row, "bytes")
+    return sizes + _CELL_BYTES
+
+
+def _text_sizes(column: Any) -> NDArray[np.int64]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        _refuse_above(pc.binary_length(column), _UTF8_BYTES * limits.max_text_chars, name, row, "bytes")
+        return _whole(pc.binary_length(column))
+    return np.zeros(len(column), np.int64)
 
 
-def _refuse_above(lengths: Any, most: int, name: str, row: int, unit: str) -> None:
-    longest = pc.max(lengths).as_py()
-    if longest is None or longest <= most:
+def _whole(lengths: Any) -> NDArray[np.int64]:
+    """Return numbers, 0 for what is missing."""
+    return np.asarray(lengths.fill_null(0), np.int64)
+
+
+def _refuse_above(sizes: NDArray[np.int64], most: int, name: str, row: int, unit: str) -> None:
+    longest = int(sizes.max(initial=0))
+    if longest <= most:
         return
-    where = f"Row {row + lengths.index(pc.max(lengths)).as_py()} (counted from 0)" if row >= 0 else "A row"
+    where = f"Row {row + int(sizes.argmax())} (counted from 0)" if row >= 0 else "A row"
     raise UploadTooLargeError(f"{where} has {longest:,} {unit} in column {name!r}: at most {most:,} are accepted")
 
 
 def _values(column: Any, name: str, row: int) -> list[Any]:
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return _objects(column)
     except UnicodeDecodeError:
         pass
-    values = []
-    for offset, scalar in enumerate(column):
+    for offset in range(len(column)):
         try:
-            values.append(scalar.as_py())
+            _objects(column.slice(offset, 1))
         except UnicodeDecodeError as error:
             raise ContentError(
                 f"Row {row + offset} (counted from 0) is not UTF-8 in column {name!r}: Parquet strings must be"
             ) from error
-    return values
+    raise ContentError(f"A row is not UTF-8 in column {name!r}: Parquet strings must be")
+
+
+def _objects(column: Any) -> list[Any]:
+    """Return the values of a column; rows that name one value of a dictionary share it."""
+    if _is_list(column.type):
+        items = iter(_objects(pc.list_flatten(column)))
+        return [
+            None if length is None else list(islice(items, length))
+            for length in pc.list_value_length(column).to_pylist()
+        ]
+    if not pa.types.is_dictionary(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    used = pc.unique(column.indices.drop_null())
+    words = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+    return [None if index is None else words[index] for index in column.indices.to_pylist()]
