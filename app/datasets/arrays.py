@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.archives import drain, walk_archive
 from app.core.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
-from app.core.inspection.image_layout import CLASS_NAMES, IMAGES, LABELS, LAYOUT, array_layout, image_shape
+from app.core.inspection.image_layout import (
+    CLASS_NAMES,
+    IMAGES,
+    LABELS,
+    LAYOUT,
+    MAX_SIDE,
+    array_layout,
+    image_shape,
+)
 from app.core.inspection.magic import refuse_impostor, sniff
 from app.core.inspection.npy import ArrayHeader, read_array, read_array_header, read_chunks
 from app.core.inspection.pickles import HEAD_BYTES
@@ -20,7 +28,6 @@ from app.core.settings import Settings
 from app.core.texts.labels import MAX_CLASSES
 from app.datasets.labels import LabelCounter, agree_on_names
 
-MAX_SIDE = 4096
 MAX_NAMES_BYTES = 16 * 2**20
 # float32 arithmetic such as (x * 255) / 255 overshoots 1 by some 1e-7.
 RANGE_TOLERANCE = 1e-6

@@ -5,9 +5,8 @@ import io
 from PIL import Image
 
 from app.core.inspection.errors import ContentError
+from app.core.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM")
-MAX_SIDE = 4096
 MAX_IMAGE_BYTES = 64 * 2**20
 GREY_MODES = frozenset({"1", "L", "LA", "La"})
 
@@ -19,7 +18,7 @@ def read_image_shape(data: bytes, where: str) -> tuple[int, int, int]:
         ContentError: The bytes are no image of an accepted format, too large, or of more than 8 bits per channel.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
             width, height = image.size
             mode = image.mode
     except Exception as error:

@@ -1,12 +1,14 @@
 """Grey and colour."""
 
 import io
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from app.core.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
 from workers.errors import DataError, log_fault
 
 # ITU-R BT.601, as Pillow converts RGB to L.
@@ -44,8 +46,17 @@ def decode_image(data: bytes, channels: int, where: str) -> Tensor:
         DataError: It does not decode.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "WEBP", "BMP", "PPM")) as image:
+        with Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
+            if max(image.size) > MAX_SIDE:
+                raise DataError(
+                    "image-undecodable",
+                    "An image does not decode",
+                    f"{where} has {image.width} x {image.height} pixels, sides of 1 to {MAX_SIDE} are accepted",
+                    field="/dataset",
+                )
             pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    except DataError:
+        raise
     except Exception as error:
         # Pillow's decoders let through whatever they stumble over: struct.error, SyntaxError, OSError, ...
         raise DataError(
@@ -58,19 +69,29 @@ def decode_image(data: bytes, channels: int, where: str) -> Tensor:
     return values.unsqueeze(0) if channels == 1 else values.permute(2, 0, 1)
 
 
-def stack_images(images: list[Tensor], where: str) -> Tensor:
-    """Return decoded images as one float32 batch in [0, 1].
+def stack_images(images: Iterable[Tensor], count: int, where: str) -> Tensor:
+    """Return decoded images as one float32 batch in [0, 1]; one at a time is there besides the batch.
+
+    Args:
+        images: uint8 images (channels, height, width).
+        count: How many there are.
+        where: What holds them, for messages.
 
     Raises:
         DataError: They differ in size.
     """
-    sizes = {tuple(image.shape[1:]) for image in images}
-    if len(sizes) > 1:
-        shown = ", ".join(f"{height}x{width}" for height, width in sorted(sizes)[:3])
-        raise DataError(
-            "image-sizes-differ",
-            "The images differ in size",
-            f"{where} holds images of {shown} pixels: bring all to the size the model takes",
-            field="/dataset",
-        )
-    return torch.stack(images).to(torch.float32) / 255
+    batch: Tensor | None = None
+    for position, image in enumerate(images):
+        if batch is None:
+            batch = torch.empty((count, *image.shape), dtype=torch.float32)
+        elif image.shape != batch.shape[1:]:
+            height, width = image.shape[1:]
+            raise DataError(
+                "image-sizes-differ",
+                "The images differ in size",
+                f"{where} holds images of {batch.shape[2]}x{batch.shape[3]}, {height}x{width} pixels: bring all to the "
+                "size the model takes",
+                field="/dataset",
+            )
+        batch[position] = image
+    return torch.zeros(0) if batch is None else batch.div_(255)

@@ -55,11 +55,11 @@ class FolderImages:
         Raises:
             DataError: An image does not decode, or has another size than the others.
         """
-        decoded = [
+        decoded = (
             decode_image(self._source.read(int(position)), self._channels, f"image {self._paths[int(position)]!r}")
             for position in positions
-        ]
-        return stack_images(decoded, "the archive")
+        )
+        return stack_images(decoded, len(positions), "the archive")
 
 
 class _ZipSource:

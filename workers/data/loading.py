@@ -41,7 +41,7 @@ def load_image_dataset(
         if facts.format == "npz":
             return ArrayImages(manifest, facts, path, wanted, limits or get_settings())
         if facts.format == "parquet":
-            return ParquetImages(manifest, facts, path, wanted)
+            return ParquetImages(manifest, facts, path, wanted, limits or get_settings())
         return FolderImages(manifest, facts, path, wanted, limits or get_settings())
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
+from app.core.inspection.parquet_file import column_type, open_parquet, read_batches, stays_dictionary
+from app.core.settings import Settings
 from workers.data.channels import decode_image, stack_images
 from workers.errors import DataError
 
@@ -24,16 +26,25 @@ CACHE_BYTES = 512 * 2**20
 class ParquetImages:
     """Images and labels of a Parquet file; implements :class:`workers.data.ImageDataset`."""
 
-    def __init__(self, manifest: DatasetManifest, facts: DatasetFacts, path: Path, channels: int) -> None:
+    def __init__(
+        self, manifest: DatasetManifest, facts: DatasetFacts, path: Path, channels: int, limits: Settings
+    ) -> None:
         columns = manifest.columns or {}
-        self._image = columns.get("image", "image")
+        image, label = columns.get("image", "image"), columns.get("label", "label")
+        self._image = image
         self._channels = channels
         self.label_names = facts.labels
-        self._file = pq.ParquetFile(path, memory_map=True)
-        metadata = self._file.metadata
+        with open_parquet(path, limits) as file:
+            self.labels: NDArray[np.int64] = _read_labels(path, file, label, facts.labels, limits)
+            leaf = f"{image}.bytes" if pa.types.is_struct(column_type(file.schema_arrow, image, "image")) else image
+            metadata, is_kept = file.metadata, stays_dictionary(path, file, leaf, limits)
+        # Without the dictionary, an image that many rows name would be there as often.
+        self._file = pq.ParquetFile(
+            path, metadata=metadata, memory_map=True, pre_buffer=False, read_dictionary=[leaf] if is_kept else []
+        )
+        self._leaf = leaf
         groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = [0, *accumulate(groups)]
-        self.labels: NDArray[np.int64] = self._read_labels(columns.get("label", "label"), facts.labels)
         if len(self.labels) != facts.examples:
             raise DataError(
                 "dataset-changed",
@@ -48,11 +59,11 @@ class ParquetImages:
         Raises:
             DataError: An image does not decode, or has another size than the others.
         """
-        decoded = [
+        decoded = (
             decode_image(self._encoded(int(position)), self._channels, f"the image in row {position}")
             for position in positions
-        ]
-        return stack_images(decoded, "the file")
+        )
+        return stack_images(decoded, len(positions), "the file")
 
     def _encoded(self, position: int) -> bytes:
         group = bisect.bisect_right(self._starts, position) - 1
@@ -62,7 +73,7 @@ class ParquetImages:
         if group in self._groups:
             self._groups.move_to_end(group)
             return self._groups[group]
-        column = self._file.read_row_group(group, columns=[self._image]).column(0)
+        column = self._file.read_row_group(group, columns=[self._leaf], use_threads=False).column(0)
         if pa.types.is_struct(column.type):
             column = pa.chunked_array([chunk.field("bytes") for chunk in column.chunks])
         self._groups[group] = column
@@ -70,11 +81,21 @@ class ParquetImages:
             self._groups.popitem(last=False)
         return column
 
-    def _read_labels(self, name: str, names: list[str] | None) -> NDArray[np.int64]:
-        column = self._file.read(columns=[name]).column(0)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+
+def _read_labels(path: Path, file: Any, name: str, names: list[str] | None, limits: Settings) -> NDArray[np.int64]:
+    numbers = {label: number for number, label in enumerate(names or [])}
+    found = []
+    for batch in read_batches(path, file, [name], limits):
+        column = batch.column(name)
         if pa.types.is_integer(column.type):
-            return column.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-        numbers = {label: number for number, label in enumerate(names or [])}
-        return np.asarray([numbers[label] for label in column.to_pylist()], dtype=np.int64)
+            found.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
+            continue
+        column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        of_values = np.asarray([numbers.get(label, -1) for label in column.dictionary.to_pylist()], dtype=np.int64)
+        found.append(of_values[column.indices.to_numpy(zero_copy_only=False)])
+    labels = np.concatenate([np.zeros(0, np.int64), *found])
+    if names is not None and (labels < 0).any():
+        raise DataError(
+            "dataset-changed", "The dataset is not what it was when it was uploaded", "a row has a label that is new"
+        )
+    return labels

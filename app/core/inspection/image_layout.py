@@ -11,6 +11,8 @@ from app.core.inspection.errors import ContentError, ManifestMismatchError
 Layout = Literal["NCHW", "NHWC", "NHW"]
 
 CHANNELS = (1, 3)
+MAX_SIDE = 4096
+IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm"})
 TEXT_SUFFIXES = frozenset({".txt", ".md", ".json", ".csv", ".tsv", ".yaml", ".yml", ".license", ""})
 SPLITS = {

@@ -113,15 +113,7 @@ def read_batches(path: Path, file: Any, names: Sequence[str], limits: Settings) 
     Raises:
         InspectionError: The pages are damaged, or too large.
     """
-    walk = PageWalk(path, UnpackedBytes(path, limits).most)
-    leaves = [leaf for leaf in range(len(file.schema)) if _is_of(file.schema.column(leaf).path, names)]
-    with path.open("rb") as opened:
-        groups = [walk.columns(opened, file.metadata, group, leaves) for group in range(file.metadata.num_row_groups)]
-    kept = [
-        file.schema.column(leaf).physical_type == "BYTE_ARRAY"
-        and all(group[at].can_stay_dictionary for group in groups)
-        for at, leaf in enumerate(leaves)
-    ]
+    leaves, groups, kept = _measure(path, file, names, limits)
     dictionaries = [file.schema.column(leaf).path for at, leaf in enumerate(leaves) if kept[at]]
     with pq.ParquetFile(
         path, metadata=file.metadata, read_dictionary=dictionaries, pre_buffer=False, buffer_size=2**20
@@ -130,6 +122,32 @@ def read_batches(path: Path, file: Any, names: Sequence[str], limits: Settings) 
         are_flat = not any("." in name for name in dictionaries)
         for together, rows in _plan(groups, kept, BATCH_BYTES if are_flat else 0):
             yield from reading.iter_batches(rows, row_groups=together, columns=list(names), use_threads=False)
+
+
+def stays_dictionary(path: Path, file: Any, name: str, limits: Settings) -> bool:
+    """Return whether Arrow can read a column of strings or bytes as indices into a dictionary, in every row group.
+
+    Raises:
+        InspectionError: Its pages are damaged, or too large.
+    """
+    _, _, kept = _measure(path, file, [name], limits)
+    return all(kept)
+
+
+def _measure(
+    path: Path, file: Any, names: Sequence[str], limits: Settings
+) -> tuple[list[int], list[list[ColumnPages]], list[bool]]:
+    """Return the leaves of some columns, their pages in each row group, and which can stay a dictionary."""
+    walk = PageWalk(path, UnpackedBytes(path, limits).most)
+    schema, count = file.schema, file.metadata.num_row_groups
+    leaves = [leaf for leaf in range(len(schema)) if _is_of(schema.column(leaf).path, names)]
+    with path.open("rb") as opened:
+        groups = [walk.columns(opened, file.metadata, group, leaves) for group in range(count)]
+    kept = [
+        schema.column(leaf).physical_type == "BYTE_ARRAY" and all(group[at].can_stay_dictionary for group in groups)
+        for at, leaf in enumerate(leaves)
+    ]
+    return leaves, groups, kept
 
 
 def _is_of(path: str, names: Sequence[str]) -> bool:
