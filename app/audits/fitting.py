@@ -1,7 +1,9 @@
 """Whether model, data and checks fit together, as far as rows can tell; workers look at the rest."""
 
 from collections.abc import Sequence
+from math import prod
 
+from app.contracts.audits import AuditCreate
 from app.contracts.families import GRADIENT_FAMILIES, TASKS, CheckParams
 from app.contracts.families.defence_costs import is_module
 from app.contracts.families.defence_params import Rmc, ShippedDefence
@@ -116,6 +118,54 @@ def check_sizes(check: CheckParams, sizes: dict[str, int], pointer: str) -> None
                 f"training_dataset has {there:,}.",
                 pointer=f"{pointer}/defences/{position}",
             )
+
+
+def check_memory(request: AuditCreate, dataset: DatasetRow, samples: int, most_bytes: int) -> None:
+    """Refuse batches of images that a worker has no memory for.
+
+    Raises:
+        InvalidRequestError: Pointing at ``/batch_size``, or at the check whose defences see all examples at once.
+    """
+    shape = dataset.facts.get("shape")
+    if shape is None:
+        return
+    of_image = prod(shape) * 4
+    if min(request.batch_size, samples) * of_image > most_bytes:
+        raise InvalidRequestError(
+            f"{request.batch_size:,} images of shape {shape} (channels, height, width) take "
+            f"{request.batch_size * of_image:,} bytes, a worker holds at most {most_bytes:,} at once "
+            f"(SEATRIAL_MAX_BATCH_BYTES): {_at_most(most_bytes // of_image, 'batch_size')}.",
+            pointer="/batch_size",
+        )
+    for position, check in enumerate(request.checks):
+        if isinstance(check, TransductiveAttackParams) and samples * of_image > most_bytes:
+            raise InvalidRequestError(
+                f"Defences see all {samples:,} images of shape {shape} together, which take {samples * of_image:,} "
+                f"bytes; a worker holds at most {most_bytes:,} (SEATRIAL_MAX_BATCH_BYTES): "
+                f"{_at_most(most_bytes // of_image, 'samples')}.",
+                pointer=f"/checks/{position}",
+            )
+
+
+def check_training_memory(further: DatasetRow, most_bytes: int, pointer: str) -> None:
+    """Refuse examples to learn from that a worker cannot hold together.
+
+    Raises:
+        InvalidRequestError: Pointing at the dataset.
+    """
+    shape = further.facts.get("shape")
+    examples = int(further.facts["examples"])
+    if shape is not None and pointer.endswith("/training_dataset") and examples * prod(shape) * 4 > most_bytes:
+        raise InvalidRequestError(
+            f"{further.id} has {examples:,} images of shape {shape} (channels, height, width), which take "
+            f"{examples * prod(shape) * 4:,} bytes together; a worker holds at most {most_bytes:,} "
+            "(SEATRIAL_MAX_BATCH_BYTES): name fewer examples.",
+            pointer=pointer,
+        )
+
+
+def _at_most(count: int, parameter: str) -> str:
+    return f"ask for {parameter} of at most {count:,}" if count else "bring the images to a smaller size"
 
 
 def check_attacks(check: CheckParams, pointer: str) -> None:

@@ -102,7 +102,7 @@ def list_audits(
 def estimate_audit(principal: Reader, body: Submitted, services: Service) -> AuditEstimate:
     """Tell what an audit would cost, at most, without queueing it. Seconds are null until the model is checked."""
     with services.database.read() as session:
-        return estimate(plan(session, principal.project_id, body))
+        return estimate(plan(session, principal.project_id, body, services.settings))
 
 
 @router.get("/{audit_id}", response_model=AuditRead, responses=raises(404, 422), summary="Read an audit")

@@ -26,7 +26,7 @@ def submit(services: Services, project_id: str, request: AuditCreate, key: str |
     """
 
     def work(session: Session) -> Answer:
-        audit_id = add_audit(session, project_id, plan(session, project_id, request))
+        audit_id = add_audit(session, project_id, plan(session, project_id, request, services.settings))
         headers = {"Location": f"/v1/audits/{audit_id}", "Retry-After": str(RETRY_AFTER_S)}
         return Answer(202, headers, read_audit(session, project_id, audit_id))
 

@@ -12,8 +12,10 @@ from app.audits.fitting import (
     check_data,
     check_family,
     check_further_data,
+    check_memory,
     check_same_input,
     check_sizes,
+    check_training_memory,
 )
 from app.contracts.audits import AuditCreate, AuditEstimate
 from app.contracts.problems import StoredProblem
@@ -21,6 +23,7 @@ from app.contracts.states import ModelState
 from app.core.cost import Cost, cost_of, total_seconds
 from app.core.events import record_event
 from app.core.ids import new_id
+from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from app.datasets import repository as datasets
 from app.gates.baselines import check_baseline
@@ -62,8 +65,8 @@ class Plan:
         return min(self.request.samples, int(self.dataset.facts["examples"]))
 
 
-def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
-    """Look up what a request names.
+def plan(session: Session, project_id: str, request: AuditCreate, limits: Settings) -> Plan:
+    """Look up what a request names, and whether a worker has memory for it.
 
     Raises:
         InvalidRequestError: Something is not there or does not fit; ``errors`` points at it.
@@ -76,6 +79,7 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
     further: dict[str, ModelRow | DatasetRow] = {}
     costs = []
     samples = min(request.samples, int(dataset.facts["examples"]))
+    check_memory(request, dataset, samples, limits.max_batch_bytes)
     for position, check in enumerate(request.checks):
         check_family(check, model, dataset, samples, f"/checks/{position}")
         sizes = {}
@@ -92,6 +96,7 @@ def plan(session: Session, project_id: str, request: AuditCreate) -> Plan:
             else:
                 found = _dataset(session, project_id, named, pointer)
                 check_further_data(model, dataset, found, pointer)
+                check_training_memory(found, limits.max_batch_bytes, pointer)
                 sizes[parameter] = int(found.facts["examples"])
             further[pointer] = found
         check_sizes(check, sizes, f"/checks/{position}")

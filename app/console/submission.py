@@ -44,7 +44,7 @@ def weigh(request: Request, viewer: Runner, services: Service, posted: Posted) -
     try:
         asked = request_of(form.values, kinds)
         with services.database.read() as session:
-            cost = estimate(plan(session, viewer.project_id, asked))
+            cost = estimate(plan(session, viewer.project_id, asked, services.settings))
     except ProblemError as error:
         form.refuse_all(error, lambda pointer: field_of(pointer, kinds))
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)

@@ -10,7 +10,14 @@ import pyarrow as pa
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.inspection.errors import ContentError, ManifestMismatchError
 from app.core.inspection.magic import refuse_impostor, sniff
-from app.core.inspection.parquet_file import UnpackedBytes, column_type, names_in_schema, open_parquet, read_batches
+from app.core.inspection.parquet_file import (
+    UnpackedBytes,
+    check_row_groups,
+    column_type,
+    names_in_schema,
+    open_parquet,
+    read_batches,
+)
 from app.core.inspection.pickles import HEAD_BYTES
 from app.core.settings import Settings
 from app.core.texts.labels import MAX_CLASSES, MAX_NAME_CHARS, check_characters
@@ -35,6 +42,7 @@ def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> 
         schema = file.schema_arrow
         image_path = _image_column(schema, image)
         label_type = _label_type(schema, label)
+        check_row_groups(path, file, image_path, limits)
         names = agree_on_names(names_in_schema(schema, label), manifest)
         return _read_rows(path, file, (image, image_path, label), label_type, names, limits)
 

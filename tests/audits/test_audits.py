@@ -117,6 +117,20 @@ def test_model_and_data_must_fit_together(client: httpx.Client, services: Servic
     assert problem.errors[0].pointer == "/model"
 
 
+def test_batches_that_fit_into_no_memory_are_refused(
+    client: httpx.Client, services: Services, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The images have 1 x 4 x 4 values of 4 bytes.
+    monkeypatch.setattr(services.settings, "max_batch_bytes", 64 * 16)
+    for path in ("/v1/audits", "/v1/audits/estimate"):
+        problem = assert_problem(client.post(path, json=submission(*pair, batch_size=17)), 422)
+        assert problem.errors
+        assert problem.errors[0].pointer == "/batch_size"
+        assert "at most 16" in problem.detail
+        assert "[1, 4, 4]" in problem.detail
+    assert client.post("/v1/audits", json=submission(*pair, batch_size=16)).status_code == 202
+
+
 def test_a_model_is_no_transfer_model_of_itself(client: httpx.Client, pair: tuple[str, str]) -> None:
     transfer = {"kind": "uncertainty_span", "transfer_model": pair[0]}
     problem = assert_problem(client.post("/v1/audits", json=submission(*pair, checks=[transfer])), 422)

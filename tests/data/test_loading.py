@@ -1,4 +1,7 @@
+import contextlib
 import io
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +12,14 @@ import torch
 from PIL import Image
 
 from app.contracts.datasets import DatasetFacts
+from app.core.inspection.errors import InspectionError, UploadTooLargeError
 from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
+from tests.bounded import MIB, bounded
 from tests.inspection.builders import dataset_manifest, images_npz, npz, png, tarred, zipped
 from tests.inspection.test_datasets import parquet
 from workers.data import ImageDataset
+from workers.data.channels import decode_image
 from workers.data.loading import load_image_dataset
 from workers.errors import DataError
 
@@ -163,3 +169,83 @@ def test_a_file_that_is_not_what_its_facts_say_is_refused(tmp_path: Path) -> Non
         with pytest.raises(DataError) as caught:
             load_image_dataset(dataset_manifest(), facts, path, limits=LIMITS)
         assert caught.value.problem.code == "dataset-changed"
+
+
+FEW = Settings(max_batch_bytes=1000)
+
+
+def _blank(side: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("L", (side, side)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_a_batch_is_refused_before_memory_is_asked_for_it(tmp_path: Path) -> None:
+    image = _blank(4096)
+    path = tmp_path / "data"
+    for data in (
+        zipped({f"{label}/{number}.png": image for label in "ab" for number in range(32)}),
+        parquet(pa.table({"image": [image] * 64, "label": [0, 1] * 32})),
+        npz(images=np.zeros((8, 2048, 2048), np.uint8), labels=np.arange(8) % 2),
+    ):
+        path.write_bytes(data)
+        facts = inspect_dataset(path, "data", dataset_manifest(), LIMITS)
+        dataset = load_image_dataset(dataset_manifest(), facts, path, channels=3, limits=LIMITS)
+
+        def refuse(dataset: ImageDataset = dataset) -> str:
+            with pytest.raises(DataError) as caught:
+                dataset.images([0, 1] * 100)
+            return caught.value.problem.code
+
+        assert bounded(refuse, extra_bytes=600 * MIB) == "batch-too-large"
+
+
+def test_one_image_that_many_rows_name_is_one_image(tmp_path: Path) -> None:
+    image = png((8, 8)) + bytes(60 * MIB)
+    named = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), pa.array([image], pa.binary()))
+    path = tmp_path / "data"
+    path.write_bytes(parquet(pa.table({"image": named, "label": [0, 1] * 32}), compression="zstd"))
+    facts = inspect_dataset(path, "data", dataset_manifest(), LIMITS)
+    dataset = load_image_dataset(dataset_manifest(), facts, path, limits=LIMITS)
+    shape = bounded(lambda: tuple(dataset.images([0, 63]).shape), extra_bytes=400 * MIB)
+    assert shape == (2, 3, 8, 8)
+
+
+def test_a_row_group_larger_than_a_worker_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(parquet(pa.table({"image": [png(seed=n) for n in range(20)], "label": [0, 1] * 10})))
+    with pytest.raises(UploadTooLargeError, match="row_group_size"):
+        inspect_dataset(path, "data", dataset_manifest(), FEW)
+
+
+def test_an_image_of_many_pixels_is_not_decoded() -> None:
+    with pytest.raises(DataError, match=r"60000 x 60000|DecompressionBomb"):
+        decode_image(_claiming(60_000), 3, "it")
+    with pytest.raises(DataError, match="5000 x 5000"):
+        decode_image(_claiming(5000), 3, "it")
+
+
+def _claiming(side: int) -> bytes:
+    data = bytearray(_blank(8))
+    data[16:24] = struct.pack(">II", side, side)
+    data[29:33] = struct.pack(">I", zlib.crc32(bytes(data[12:29])))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("chunk", [b"zTXt", b"iTXt", b"iCCP"])
+def test_chunks_that_unpack_to_much_are_not_unpacked(tmp_path: Path, chunk: bytes) -> None:
+    packed = zlib.compress(bytes(120 * MIB), 1)
+    body = b"name\0\0" + packed if chunk != b"iTXt" else b"name\0\1\0\0\0" + packed
+    data = _blank(8)
+    piece = struct.pack(">I", len(body)) + chunk + body + struct.pack(">I", zlib.crc32(chunk + body))
+    path = tmp_path / "data"
+    path.write_bytes(zipped({"a/1.png": data[:33] + piece + data[33:], "b/1.png": data}))
+
+    def read() -> None:
+        with contextlib.suppress(InspectionError):
+            facts = inspect_dataset(path, "data", dataset_manifest(), LIMITS)
+            dataset = load_image_dataset(dataset_manifest(), facts, path, limits=LIMITS)
+            with contextlib.suppress(DataError):
+                dataset.images([0, 1])
+
+    bounded(read, extra_bytes=80 * MIB)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.archives import walk_archive
-from app.core.inspection.image_layout import IMAGES, LABELS, LAYOUT, array_layout
+from app.core.inspection.image_layout import IMAGES, LABELS, LAYOUT, array_layout, image_shape
 from app.core.inspection.npy import read_array, read_array_header, read_chunks
 from app.core.settings import Settings
-from workers.data.channels import to_channels
+from workers.data.channels import check_batch_bytes, to_channels
 from workers.errors import DataError
 
 IN_MEMORY_BYTES = 2**30
@@ -30,6 +30,7 @@ class ArrayImages:
     ) -> None:
         columns = manifest.columns or {}
         self._channels = channels
+        self._limits = limits
         self.label_names = facts.labels
         arrays, stated = _read_arrays(path, columns.get("image", IMAGES), columns.get("label", LABELS), limits)
         self._images, labels = arrays
@@ -44,6 +45,7 @@ class ArrayImages:
 
     def images(self, positions: Sequence[int]) -> Tensor:
         """Return float32 images (len(positions), channels, height, width) in [0, 1], on the CPU."""
+        check_batch_bytes(len(positions), image_shape(self._images.shape, self._layout), self._limits)
         chosen = torch.from_numpy(_native(self._images[np.asarray(positions, dtype=np.int64)]))
         if self._layout == "NHW":
             chosen = chosen.unsqueeze(1)
@@ -51,7 +53,7 @@ class ArrayImages:
             chosen = chosen.permute(0, 3, 1, 2)
         scaled = chosen.to(torch.float32)
         if self._images.dtype == np.uint8:
-            scaled = scaled / 255
+            scaled.div_(255)
         return to_channels(scaled, self._channels).clamp(0, 1).contiguous()
 
 

@@ -1,7 +1,8 @@
 """Grey and colour."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import prod
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from app.core.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
+from app.core.settings import Settings
 from workers.errors import DataError, log_fault
 
 # ITU-R BT.601, as Pillow converts RGB to L.
@@ -69,20 +71,44 @@ def decode_image(data: bytes, channels: int, where: str) -> Tensor:
     return values.unsqueeze(0) if channels == 1 else values.permute(2, 0, 1)
 
 
-def stack_images(images: Iterable[Tensor], count: int, where: str) -> Tensor:
+def check_batch_bytes(count: int, shape: Sequence[int], limits: Settings) -> None:
+    """Refuse a batch of images before memory is asked for it.
+
+    Args:
+        count: Images.
+        shape: Of each: channels, height, width.
+        limits: Most bytes of a batch.
+
+    Raises:
+        DataError: It has more bytes.
+    """
+    needed = count * prod(shape) * 4
+    if needed > limits.max_batch_bytes:
+        raise DataError(
+            "batch-too-large",
+            "The batch does not fit into memory",
+            f"{count:,} images of shape {list(shape)} take {needed:,} bytes, a worker holds at most "
+            f"{limits.max_batch_bytes:,} (SEATRIAL_MAX_BATCH_BYTES): lower batch_size, or make the images smaller",
+            field="/batch_size",
+        )
+
+
+def stack_images(images: Iterable[Tensor], count: int, where: str, limits: Settings) -> Tensor:
     """Return decoded images as one float32 batch in [0, 1]; one at a time is there besides the batch.
 
     Args:
         images: uint8 images (channels, height, width).
         count: How many there are.
         where: What holds them, for messages.
+        limits: Most bytes of the batch.
 
     Raises:
-        DataError: They differ in size.
+        DataError: They differ in size, or are too many.
     """
     batch: Tensor | None = None
     for position, image in enumerate(images):
         if batch is None:
+            check_batch_bytes(count, image.shape, limits)
             batch = torch.empty((count, *image.shape), dtype=torch.float32)
         elif image.shape != batch.shape[1:]:
             height, width = image.shape[1:]

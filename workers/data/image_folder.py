@@ -33,6 +33,7 @@ class FolderImages:
         self, manifest: DatasetManifest, facts: DatasetFacts, path: Path, channels: int, limits: Settings
     ) -> None:
         self._channels = channels
+        self._limits = limits
         with walk_archive(path, limits) as walk:
             found = {entry.name: entry for entry, _ in walk}
         images = [name for name in found if PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES]
@@ -59,7 +60,7 @@ class FolderImages:
             decode_image(self._source.read(int(position)), self._channels, f"image {self._paths[int(position)]!r}")
             for position in positions
         )
-        return stack_images(decoded, len(positions), "the archive")
+        return stack_images(decoded, len(positions), "the archive", self._limits)
 
 
 class _ZipSource:

@@ -33,6 +33,7 @@ class ParquetImages:
         image, label = columns.get("image", "image"), columns.get("label", "label")
         self._image = image
         self._channels = channels
+        self._limits = limits
         self.label_names = facts.labels
         with open_parquet(path, limits) as file:
             self.labels: NDArray[np.int64] = _read_labels(path, file, label, facts.labels, limits)
@@ -63,7 +64,7 @@ class ParquetImages:
             decode_image(self._encoded(int(position)), self._channels, f"the image in row {position}")
             for position in positions
         )
-        return stack_images(decoded, len(positions), "the file")
+        return stack_images(decoded, len(positions), "the file", self._limits)
 
     def _encoded(self, position: int) -> bytes:
         group = bisect.bisect_right(self._starts, position) - 1

@@ -1,7 +1,8 @@
 """What a family sees while it runs one shard."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import torch
@@ -9,8 +10,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from app.contracts.targets import TAGGING
+from app.core.tables import DatasetRow
 from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
+from workers.data.channels import check_batch_bytes
 from workers.data.sampling import strata, stratified_sample
 from workers.data.texts import of_classes
 from workers.families.protocol import Batch, LabelledText, Records, Saved, TextExample
@@ -22,6 +25,9 @@ from workers.runtime.seeds import derive_seed, example_generators
 from workers.runtime.stored import StoredRecords
 from workers.targets.endpoint import EndpointClassifier
 from workers.targets.image_classifier import ImageClassifier
+
+_PIECE_BYTES = 64 * 2**20
+"""Decoded images of another shape than the model's that are in memory at once."""
 
 
 class ShardContext:
@@ -95,20 +101,33 @@ class ShardContext:
 
     def _batch(self, positions: NDArray[np.int64]) -> Batch:
         ids = [int(position) for position in positions]
-        images = self.dataset.images(ids)
+        dataset = self.dataset
+        images = self._fitted(dataset, ids, self._job.source) if self._job.is_further_source else dataset.images(ids)
         return Batch(
             example_ids=ids,
-            images=(self._fitted(images) if self._job.is_further_source else images).to(self.device),
+            images=images.to(self.device),
             labels=torch.as_tensor(self.dataset.labels[positions], dtype=torch.int64, device=self.device),
         )
 
     def examples_of(self, parameter: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Return images and labels of a further dataset, brought to the model's shape."""
-        dataset = self._resources.dataset(self._job.further_datasets[parameter], self.classifier.input_shape[0])
-        images = self._fitted(dataset.images(list(range(len(dataset.labels)))))
+        row = self._job.further_datasets[parameter]
+        dataset = self._resources.dataset(row, self.classifier.input_shape[0])
+        images = self._fitted(dataset, range(len(dataset.labels)), row)
         return images, torch.as_tensor(dataset.labels, dtype=torch.int64)
 
-    def _fitted(self, images: torch.Tensor) -> torch.Tensor:
+    def _fitted(self, dataset: ImageDataset, ids: Sequence[int], row: DatasetRow) -> torch.Tensor:
+        """Return images of a dataset brought to the model's shape, a few at a time: they may be larger than its own."""
+        shape = self.classifier.input_shape
+        check_batch_bytes(len(ids), shape, self._resources.settings)
+        found = torch.empty((len(ids), *shape))
+        stated = row.facts.get("shape")
+        step = max(1, _PIECE_BYTES // (4 * prod((shape[0], *stated[1:])))) if stated else 1
+        for first in range(0, len(ids), step):
+            found[first : first + step] = self._resized(dataset.images(ids[first : first + step]))
+        return found
+
+    def _resized(self, images: torch.Tensor) -> torch.Tensor:
         size = self.classifier.input_shape[1:]
         if images.shape[2:] == size:
             return images

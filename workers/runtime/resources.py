@@ -55,7 +55,7 @@ class Resources:
         self.store = store
         self.device = device
         self.autocast = torch.bfloat16 if settings.autocast == "bfloat16" else None
-        self._settings = settings
+        self.settings = settings
         self._models: _Recent[ImageClassifier] = _Recent()
         self._datasets: _Recent[ImageDataset] = _Recent()
         self._services: _Recent[ScoringService] = _Recent(_disconnect)
@@ -88,6 +88,7 @@ class Resources:
                 DatasetFacts.model_validate(row.facts),
                 self.store.local_path(row.digest),
                 channels=channels,
+                limits=self.settings,
             ),
         )
 
@@ -100,7 +101,7 @@ class Resources:
         manifest = parse_manifest(ModelManifest, row.manifest)
 
         def make() -> ScoringService:
-            return ScoringService(self._text_classifier(row, manifest), max_bytes=self._settings.logit_cache_bytes)
+            return ScoringService(self._text_classifier(row, manifest), max_bytes=self.settings.logit_cache_bytes)
 
         # By project: an endpoint's classifier holds secrets that are for its own only.
         return self._services.get((row.project_id, row.digest, manifest.model_dump_json()), make)
@@ -133,7 +134,7 @@ class Resources:
 
     def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:
         if isinstance(manifest.architecture, EndpointArchitecture):
-            return EndpointClassifier(manifest, self._settings, row.project_name)
+            return EndpointClassifier(manifest, self.settings, row.project_name)
         return load_text_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
 
 

@@ -134,6 +134,24 @@ def stays_dictionary(path: Path, file: Any, name: str, limits: Settings) -> bool
     return all(kept)
 
 
+def check_row_groups(path: Path, file: Any, name: str, limits: Settings) -> None:
+    """Refuse a column that takes more memory in a row group than a worker has, which reads images a group at a time.
+
+    Raises:
+        UploadTooLargeError: With the row group and what would be right.
+        InspectionError: Its pages are damaged, or too large.
+    """
+    _, groups, kept = _measure(path, file, [name], limits)
+    for number, columns in enumerate(groups):
+        needed = most_bytes(columns, kept, max(file.metadata.row_group(number).num_rows, 1))
+        if needed > limits.max_batch_bytes:
+            raise UploadTooLargeError(
+                f"The column {name!r:.200} may take {needed:,} bytes in row group {number}; at most "
+                f"{limits.max_batch_bytes:,} are accepted: write the file with a smaller row_group_size, such as 100, "
+                "and with a dictionary or PLAIN"
+            )
+
+
 def _measure(
     path: Path, file: Any, names: Sequence[str], limits: Settings
 ) -> tuple[list[int], list[list[ColumnPages]], list[bool]]:
