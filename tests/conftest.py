@@ -24,6 +24,14 @@ with warnings.catch_warnings():
 BASE_URL = "http://127.0.0.1"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `tests/fuzz` is asked for; see its conftest."""
+    group = parser.getgroup("fuzz")
+    group.addoption("--fuzz-cases", type=int, default=200, help="cases of each fuzzer")
+    group.addoption("--fuzz-seed", type=int, default=0, help="what the cases follow from")
+    group.addoption("--fuzz-case", type=int, default=None, help="run only the case of this number")
+
+
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file to copy: migrating takes longer than most tests."""

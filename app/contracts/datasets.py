@@ -46,10 +46,12 @@ class DatasetManifest(Request):
     @field_validator("columns")
     @classmethod
     def _columns_are_known(cls, columns: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
-        known = COLUMNS.get(info.data.get("task", IMAGES), ())
+        # A task that is none is refused for itself.
+        task = info.data.get("task", IMAGES)
+        known = COLUMNS.get(task, ())
         for role in columns or {}:
             if known and role not in known:
-                raise ValueError(f"{role[:100]!r} is no column of {info.data['task']}: it has {', '.join(known)}")
+                raise ValueError(f"{role[:100]!r} is no column of {task}: it has {', '.join(known)}")
         return columns
 
 

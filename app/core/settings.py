@@ -69,7 +69,9 @@ class Settings(BaseSettings):
     max_archive_entries: int = Field(default=200_000, gt=0, description="Most files in an archive.")
     max_archive_bytes: int = Field(default=16 * 1024 * MIB, gt=0, description="Most bytes an archive may unpack to.")
     max_compression_ratio: float = Field(
-        default=200.0, gt=1, description="Largest unpacked to packed ratio of an archive, or of a Parquet file's values."
+        default=200.0,
+        gt=1,
+        description="Largest unpacked to packed ratio of an archive, or of a Parquet file's values.",
     )
     max_activation_values: int = Field(
         default=2**29, gt=0, description="Most values a model may compute for one image, all its operators together."

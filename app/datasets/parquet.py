@@ -11,6 +11,7 @@ from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.inspection.errors import ContentError, ManifestMismatchError
 from app.core.inspection.magic import refuse_impostor, sniff
 from app.core.inspection.parquet_file import (
+    ParquetTable,
     UnpackedBytes,
     check_row_groups,
     column_type,
@@ -38,13 +39,13 @@ def inspect_parquet(path: Path, manifest: DatasetManifest, limits: Settings) -> 
     """
     columns = manifest.columns or {}
     image, label = columns.get("image", "image"), columns.get("label", "label")
-    with open_parquet(path, limits) as file:
-        schema = file.schema_arrow
+    with open_parquet(path, limits) as table:
+        schema = table.schema
         image_path = _image_column(schema, image)
         label_type = _label_type(schema, label)
-        check_row_groups(path, file, image_path, limits)
+        check_row_groups(table, image_path, limits)
         names = agree_on_names(names_in_schema(schema, label), manifest)
-        return _read_rows(path, file, (image, image_path, label), label_type, names, limits)
+        return _read_rows(table, (image, image_path, label), label_type, names, limits)
 
 
 def _image_column(schema: Any, name: str) -> str:
@@ -77,15 +78,15 @@ def _label_type(schema: Any, name: str) -> str:
 
 
 def _read_rows(
-    path: Path, file: Any, columns: tuple[str, str, str], label_type: str, names: list[str] | None, limits: Settings
+    table: ParquetTable, columns: tuple[str, str, str], label_type: str, names: list[str] | None, limits: Settings
 ) -> DatasetFacts:
     image, image_path, label = columns
-    unpacked = UnpackedBytes(path, limits)
+    unpacked = UnpackedBytes(table.path, limits)
     summary = ShapeSummary()
     counter = LabelCounter(names)
     by_name: dict[str, int] = {}
     row = 0
-    for batch in read_batches(path, file, [image_path, label], limits):
+    for batch in read_batches(table, [image_path, label], limits):
         images, labels = batch.column(image), batch.column(label)
         encoded = images.field("bytes") if pa.types.is_struct(images.type) else images
         if images.null_count or encoded.null_count or labels.null_count:

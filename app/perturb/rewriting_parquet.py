@@ -28,7 +28,8 @@ def rewrite_parquet(source: Path, sink: Sink, how: Rewriting) -> None:
     Raises:
         InspectionError: With the column or the row that holds no text.
     """
-    with open_parquet(source, how.limits, keep_stored_schema=True) as file:
+    with open_parquet(source, how.limits, keep_stored_schema=True) as table:
+        file = table.file
         schema = file.schema_arrow
         columns = how.columns(schema.names)
         how.check_notes(schema.names, "The file")

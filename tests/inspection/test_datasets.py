@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.contracts.datasets import DatasetFacts
+from app.contracts.datasets import DatasetFacts, DatasetManifest
 from app.core.inspection.errors import (
     ContentError,
     EmptyFileError,
@@ -26,6 +26,8 @@ from app.core.inspection.errors import (
 )
 from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
+from app.web.bodies import parse_json
+from app.web.problems import InvalidRequestError
 from tests.inspection.builders import Payload, dataset_manifest, images_npz, npz, png, tarred, torch_zip, zipped
 
 LIMITS = Settings()
@@ -327,3 +329,9 @@ def test_memory_does_not_grow_with_the_arrays(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert facts.examples == rows
     assert peak < 24 * 2**20
+
+
+def test_columns_of_a_task_that_is_none_are_not_looked_up() -> None:
+    text = '{"name": "d", "version": "1", "task": "painting", "columns": {"colour": "c"}}'
+    with pytest.raises(InvalidRequestError, match="task"):
+        parse_json(text, DatasetManifest)

@@ -267,8 +267,8 @@ def test_what_is_read_is_what_arrow_reads(tmp_path: Path, write: Callable[[pa.Ta
         table = table.select(["text", "large"])
     path = tmp_path / "file"
     path.write_bytes(write(table))
-    with open_parquet(path, LIMITS) as file:
-        batches = list(read_batches(path, file, table.column_names, LIMITS))
+    with open_parquet(path, LIMITS) as opened:
+        batches = list(read_batches(opened, table.column_names, LIMITS))
     for name in table.column_names:
         assert [value for batch in batches for value in batch.column(name).to_pylist()] == table[name].to_pylist()
 
@@ -279,3 +279,33 @@ def test_class_names_that_are_stored_are_found(tmp_path: Path) -> None:
     facts = _inspect(tmp_path, _file(table), task=TEXTS)
     assert isinstance(facts, DatasetFacts)
     assert facts.labels == ["no", "yes"]
+
+
+def test_values_outside_of_their_dictionary_are_refused(tmp_path: Path) -> None:
+    words = [f"word {number}" for number in range(5)]
+    table = pa.table({"text": pa.array(words, pa.string()), "label": [0, 1, 0, 1, 0]})
+    data = _file(
+        table.cast(pa.schema([pa.field("text", pa.string(), nullable=False), table.schema.field(1)])),
+        use_dictionary=["text"],
+        compression="none",
+    )
+    # Three bits each, eight at a time, behind the width: 0, 1, 2, 3, 4 and three that do not count.
+    packed = bytes([3, 3, 0b10_001_000, 0b0_100_011_0, 0])
+    assert data.count(packed) == 1
+    wrong = data.replace(packed, bytes([3, 3, 0b10_001_111, 0b0_100_011_0, 0]))
+    assert isinstance(_inspect(tmp_path, data, task=TEXTS), DatasetFacts)
+    refusal = _inspect(tmp_path, wrong, task=TEXTS)
+    assert isinstance(refusal, InspectionError)
+    assert "outside of its dictionary" in refusal.detail
+
+
+def test_a_histogram_of_a_wrong_length_does_not_end_the_process(tmp_path: Path) -> None:
+    table = pa.table({"text": ["a", "b"], "label": [0, 1]})
+    data = bytearray(_file(table, write_statistics=True))
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    # The column is made a required one: then the histogram of its definition levels has one place too many.
+    at = data.index(b"text", start) - 4
+    assert data[at : at + 4] == bytes([0x25, 0x02, 0x18, 0x04])
+    data[at + 1] = 0
+    refusal = _inspect(tmp_path, bytes(data), task=TEXTS)
+    assert isinstance(refusal, InspectionError)

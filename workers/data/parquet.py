@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.inspection.parquet_file import column_type, open_parquet, read_batches, stays_dictionary
+from app.core.inspection.parquet_file import (
+    ParquetTable,
+    check_indices,
+    column_type,
+    open_parquet,
+    read_batches,
+    stays_dictionary,
+)
 from app.core.settings import Settings
 from workers.data.channels import decode_image, stack_images
 from workers.errors import DataError
@@ -35,16 +42,16 @@ class ParquetImages:
         self._channels = channels
         self._limits = limits
         self.label_names = facts.labels
-        with open_parquet(path, limits) as file:
-            self.labels: NDArray[np.int64] = _read_labels(path, file, label, facts.labels, limits)
-            leaf = f"{image}.bytes" if pa.types.is_struct(column_type(file.schema_arrow, image, "image")) else image
-            metadata, is_kept = file.metadata, stays_dictionary(path, file, leaf, limits)
+        with open_parquet(path, limits) as table:
+            self.labels: NDArray[np.int64] = _read_labels(table, label, facts.labels, limits)
+            leaf = f"{image}.bytes" if pa.types.is_struct(column_type(table.schema, image, "image")) else image
+            metadata, is_kept = table.file.metadata, stays_dictionary(table, leaf, limits)
+            groups = [group.rows for group in table.groups]
         # Without the dictionary, an image that many rows name would be there as often.
         self._file = pq.ParquetFile(
             path, metadata=metadata, memory_map=True, pre_buffer=False, read_dictionary=[leaf] if is_kept else []
         )
         self._leaf = leaf
-        groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = [0, *accumulate(groups)]
         if len(self.labels) != facts.examples:
             raise DataError(
@@ -77,16 +84,18 @@ class ParquetImages:
         column = self._file.read_row_group(group, columns=[self._leaf], use_threads=False).column(0)
         if pa.types.is_struct(column.type):
             column = pa.chunked_array([chunk.field("bytes") for chunk in column.chunks])
+        for chunk in column.chunks:
+            check_indices(chunk)
         self._groups[group] = column
         while len(self._groups) > 1 and sum(kept.nbytes for kept in self._groups.values()) > CACHE_BYTES:
             self._groups.popitem(last=False)
         return column
 
 
-def _read_labels(path: Path, file: Any, name: str, names: list[str] | None, limits: Settings) -> NDArray[np.int64]:
+def _read_labels(table: ParquetTable, name: str, names: list[str] | None, limits: Settings) -> NDArray[np.int64]:
     numbers = {label: number for number, label in enumerate(names or [])}
     found = []
-    for batch in read_batches(path, file, [name], limits):
+    for batch in read_batches(table, [name], limits):
         column = batch.column(name)
         if pa.types.is_integer(column.type):
             found.append(column.to_numpy(zero_copy_only=False).astype(np.int64))

@@ -8,14 +8,16 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.core.inspection.errors import MalformedFileError, UnsafeArchiveError, UploadTooLargeError, no_column
-from app.core.inspection.parquet_footer import MAX_FOOTER_BYTES, read_footer
+from app.core.inspection.parquet_footer import MAX_FOOTER_BYTES, RowGroup, read_footer
 from app.core.inspection.parquet_pages import (
     BATCH_BYTES,
     MAX_BATCH_ROWS,
@@ -31,9 +33,29 @@ RATIO_FLOOR_BYTES = 64 * 2**20
 MAX_NAMES_STRUCTURE = 1_000_000
 
 
+@dataclass(frozen=True)
+class ParquetTable:
+    """An open Parquet file whose counts are within the limits.
+
+    Attributes:
+        path: Where it is.
+        file: The ``pyarrow.parquet.ParquetFile``.
+        groups: Its row groups.
+    """
+
+    path: Path
+    file: Any
+    groups: Sequence[RowGroup]
+
+    @property
+    def schema(self) -> Any:
+        """Its Arrow schema."""
+        return self.file.schema_arrow
+
+
 @contextmanager
-def open_parquet(path: Path, limits: Settings, *, keep_stored_schema: bool = False) -> Iterator[Any]:
-    """Give an open ``pyarrow.parquet.ParquetFile`` whose counts are within the limits.
+def open_parquet(path: Path, limits: Settings, *, keep_stored_schema: bool = False) -> Iterator[ParquetTable]:
+    """Give an open Parquet file.
 
     Args:
         path: The file.
@@ -47,11 +69,11 @@ def open_parquet(path: Path, limits: Settings, *, keep_stored_schema: bool = Fal
     try:
         footer = read_footer(path, keep_stored_schema=keep_stored_schema)
         limited = {"thrift_string_size_limit": MAX_FOOTER_BYTES, "thrift_container_size_limit": 1_000_000}
-        with pq.ParquetFile(io.BytesIO(footer), **limited) as described:
+        with pq.ParquetFile(io.BytesIO(footer.data), **limited) as described:
             metadata = described.metadata
-        _check_sizes(metadata, limits)
+        _check_sizes(metadata.num_rows, footer.groups, limits)
         with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=2**20) as file:
-            yield file
+            yield ParquetTable(path, file, footer.groups)
     except pa.ArrowMemoryError:
         # Not the file's fault, as far as is known here.
         raise
@@ -59,12 +81,11 @@ def open_parquet(path: Path, limits: Settings, *, keep_stored_schema: bool = Fal
         raise MalformedFileError(f"The Parquet file is truncated or damaged: {str(error)[:300]}") from error
 
 
-def _check_sizes(metadata: Any, limits: Settings) -> None:
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
+def _check_sizes(stated_rows: int, groups: Sequence[RowGroup], limits: Settings) -> None:
+    rows = max(stated_rows, sum(group.rows for group in groups))
     if rows > limits.max_examples:
         raise UploadTooLargeError(f"The file has {rows:,} rows; at most {limits.max_examples:,} are accepted")
-    unpacked = sum(group.total_byte_size for group in groups)
+    unpacked = sum(group.unpacked_bytes for group in groups)
     if unpacked > limits.max_archive_bytes:
         raise UploadTooLargeError(f"The file unpacks to {unpacked:,} bytes; the limit is {limits.max_archive_bytes:,}")
 
@@ -99,51 +120,74 @@ class UnpackedBytes:
             )
 
 
-def read_batches(path: Path, file: Any, names: Sequence[str], limits: Settings) -> Iterator[Any]:
+def read_batches(table: ParquetTable, names: Sequence[str], limits: Settings) -> Iterator[Any]:
     """Yield the rows of some columns as record batches, in the order of the file, a bounded number of bytes at a time.
 
     Strings and bytes that are stored as a dictionary come as one: a value that many rows name is there once.
 
     Args:
-        path: The file.
-        file: As :func:`open_parquet` gave it.
+        table: The open file.
         names: Of the columns; a field of a struct as ``column.field``.
         limits: Most bytes the pages may unpack to.
 
     Raises:
         InspectionError: The pages are damaged, or too large.
     """
-    leaves, groups, kept = _measure(path, file, names, limits)
-    dictionaries = [file.schema.column(leaf).path for at, leaf in enumerate(leaves) if kept[at]]
+    leaves, groups, kept = _measure(table, names, limits)
+    schema = table.file.schema
+    dictionaries = [schema.column(leaf).path for at, leaf in enumerate(leaves) if kept[at]]
     with pq.ParquetFile(
-        path, metadata=file.metadata, read_dictionary=dictionaries, pre_buffer=False, buffer_size=2**20
+        table.path, metadata=table.file.metadata, read_dictionary=dictionaries, pre_buffer=False, buffer_size=2**20
     ) as reading:
         # Arrow cannot put two dictionaries into one list or struct.
         are_flat = not any("." in name for name in dictionaries)
         for together, rows in _plan(groups, kept, BATCH_BYTES if are_flat else 0):
-            yield from reading.iter_batches(rows, row_groups=together, columns=list(names), use_threads=False)
+            for batch in reading.iter_batches(rows, row_groups=together, columns=list(names), use_threads=False):
+                for column in batch.columns:
+                    check_indices(column)
+                yield batch
 
 
-def stays_dictionary(path: Path, file: Any, name: str, limits: Settings) -> bool:
+def check_indices(column: Any) -> None:
+    """Refuse indices that lie outside of their dictionary; Arrow looks at them only where it unpacks dictionaries.
+
+    Args:
+        column: An array of any type.
+
+    Raises:
+        MalformedFileError: With the first reason.
+    """
+    if pa.types.is_struct(column.type):
+        for position in range(column.type.num_fields):
+            check_indices(column.field(position))
+    elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        check_indices(column.flatten())
+    elif pa.types.is_dictionary(column.type):
+        bounds = pc.min_max(column.indices).as_py()
+        if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(column.dictionary):
+            raise MalformedFileError("The Parquet file is damaged: a value lies outside of its dictionary")
+
+
+def stays_dictionary(table: ParquetTable, name: str, limits: Settings) -> bool:
     """Return whether Arrow can read a column of strings or bytes as indices into a dictionary, in every row group.
 
     Raises:
         InspectionError: Its pages are damaged, or too large.
     """
-    _, _, kept = _measure(path, file, [name], limits)
+    _, _, kept = _measure(table, [name], limits)
     return all(kept)
 
 
-def check_row_groups(path: Path, file: Any, name: str, limits: Settings) -> None:
+def check_row_groups(table: ParquetTable, name: str, limits: Settings) -> None:
     """Refuse a column that takes more memory in a row group than a worker has, which reads images a group at a time.
 
     Raises:
         UploadTooLargeError: With the row group and what would be right.
         InspectionError: Its pages are damaged, or too large.
     """
-    _, groups, kept = _measure(path, file, [name], limits)
+    _, groups, kept = _measure(table, [name], limits)
     for number, columns in enumerate(groups):
-        needed = most_bytes(columns, kept, max(file.metadata.row_group(number).num_rows, 1))
+        needed = most_bytes(columns, kept, max(table.groups[number].rows, 1))
         if needed > limits.max_batch_bytes:
             raise UploadTooLargeError(
                 f"The column {name!r:.200} may take {needed:,} bytes in row group {number}; at most "
@@ -153,14 +197,18 @@ def check_row_groups(path: Path, file: Any, name: str, limits: Settings) -> None
 
 
 def _measure(
-    path: Path, file: Any, names: Sequence[str], limits: Settings
+    table: ParquetTable, names: Sequence[str], limits: Settings
 ) -> tuple[list[int], list[list[ColumnPages]], list[bool]]:
     """Return the leaves of some columns, their pages in each row group, and which can stay a dictionary."""
-    walk = PageWalk(path, UnpackedBytes(path, limits).most)
-    schema, count = file.schema, file.metadata.num_row_groups
+    walk = PageWalk(table.path, UnpackedBytes(table.path, limits).most)
+    schema = table.file.schema
     leaves = [leaf for leaf in range(len(schema)) if _is_of(schema.column(leaf).path, names)]
-    with path.open("rb") as opened:
-        groups = [walk.columns(opened, file.metadata, group, leaves) for group in range(count)]
+    columns = [(leaf, schema.column(leaf).path, schema.column(leaf).max_repetition_level > 0) for leaf in leaves]
+    with table.path.open("rb") as opened:
+        groups = [
+            [walk.column(opened, group, leaf, name, is_list=is_list) for leaf, name, is_list in columns]
+            for group in table.groups
+        ]
     kept = [
         schema.column(leaf).physical_type == "BYTE_ARRAY" and all(group[at].can_stay_dictionary for group in groups)
         for at, leaf in enumerate(leaves)

@@ -6,7 +6,7 @@ Format: https://github.com/apache/parquet-format (``PageHeader``, ``Encoding``)
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from app.core.inspection.errors import (
     MalformedFileError,
@@ -14,6 +14,7 @@ from app.core.inspection.errors import (
     UnsupportedFormatError,
     UploadTooLargeError,
 )
+from app.core.inspection.parquet_footer import ColumnChunk, RowGroup
 from app.core.inspection.thrift import STRUCT, ThriftError, ThriftReader
 
 MAX_PAGE_BYTES = 256 * 2**20
@@ -129,64 +130,60 @@ class PageWalk:
         self._unpacked = 0
         self._pages = 0
 
-    def columns(self, file: BinaryIO, metadata: Any, group: int, leaves: Sequence[int]) -> list[ColumnPages]:
-        """Return the pages of some columns in a row group.
+    def column(self, file: BinaryIO, group: RowGroup, leaf: int, name: str, *, is_list: bool) -> ColumnPages:
+        """Return the pages of a column in a row group.
 
         Args:
             file: The open file.
-            metadata: A ``pyarrow.parquet.FileMetaData``.
-            group: Of the row group.
-            leaves: Positions of the columns, nested ones by their leaves.
+            group: The row group.
+            leaf: Position of the column, a nested one by its leaf.
+            name: Of the column, for messages.
+            is_list: Whether a row may have any number of values.
 
         Raises:
             MalformedFileError: The headers do not parse, or lead out of the file.
             UnsafeArchiveError: They unpack to far more than the file's size.
             UploadTooLargeError: A page is larger than is read at once.
         """
-        found = []
-        for leaf in leaves:
-            chunk = metadata.row_group(group).column(leaf)
-            is_list = metadata.schema.column(leaf).max_repetition_level > 0
-            column = ColumnPages(is_list)
-            rows = metadata.row_group(group).num_rows
-            if not 0 <= rows <= chunk.num_values or (rows != chunk.num_values and not is_list):
-                raise MalformedFileError("The Parquet file is damaged: a column has other rows than its row group")
-            for page in self._walk(file, chunk):
-                if is_list and page.encoding == _DELTA_BYTE_ARRAY:
-                    raise UnsupportedFormatError(
-                        f"The lists in column {chunk.path_in_schema.split('.')[0]!r:.200} are DELTA_BYTE_ARRAY, in "
-                        "which few bytes may become any number: write them with a dictionary, or PLAIN"
-                    )
-                if page.kind == _DICTIONARY:
-                    column.dictionary_bytes += page.unpacked_bytes
-                else:
-                    column.data.append(page)
-            if is_list and column.most_bytes(1, as_dictionary=True) > MAX_LIST_BYTES:
-                raise UploadTooLargeError(
-                    f"The lists in column {chunk.path_in_schema.split('.')[0]!r:.200} of row group {group} may take "
-                    f"more than {MAX_LIST_BYTES:,} bytes: write the file with a smaller row_group_size, such as 100000"
+        chunk = group.chunks[leaf] if leaf < len(group.chunks) else None
+        if chunk is None or group.rows > chunk.values or (group.rows != chunk.values and not is_list):
+            raise MalformedFileError("The Parquet file is damaged: a column has other rows than its row group")
+        column = ColumnPages(is_list)
+        for page in self._walk(file, chunk):
+            if is_list and page.encoding == _DELTA_BYTE_ARRAY:
+                raise UnsupportedFormatError(
+                    f"The lists in column {name!r:.200} are DELTA_BYTE_ARRAY, in which few bytes may become any "
+                    "number: write them with a dictionary, or PLAIN"
                 )
-            found.append(column)
-        return found
+            if page.kind == _DICTIONARY:
+                column.dictionary_bytes += page.unpacked_bytes
+            else:
+                column.data.append(page)
+        if is_list and column.most_bytes(1, as_dictionary=True) > MAX_LIST_BYTES:
+            raise UploadTooLargeError(
+                f"The lists in column {name!r:.200} may take more than {MAX_LIST_BYTES:,} bytes in one row group: "
+                "write the file with a smaller row_group_size, such as 100000"
+            )
+        return column
 
-    def _walk(self, file: BinaryIO, chunk: Any) -> Iterator[Page]:
-        position = chunk.data_page_offset
-        if chunk.has_dictionary_page and 0 < (chunk.dictionary_page_offset or 0) < position:
-            position = chunk.dictionary_page_offset
-        end = position + chunk.total_compressed_size
+    def _walk(self, file: BinaryIO, chunk: ColumnChunk) -> Iterator[Page]:
+        position = chunk.data_offset
+        if 0 < chunk.dictionary_offset < position:
+            position = chunk.dictionary_offset
+        end = position + chunk.packed_bytes
         size = self._path.stat().st_size
         if not 4 <= position <= end <= size:
             raise MalformedFileError("The Parquet file is truncated or damaged: a column lies outside of it")
         values = 0
         # Arrow reads no further than the values it was promised.
-        while position < end and values < chunk.num_values:
+        while position < end and values < chunk.values:
             page, header_bytes, packed_bytes = _read_header(file, position, end)
             position += header_bytes + packed_bytes
             if position > end:
                 raise MalformedFileError("The Parquet file is truncated or damaged: a page ends outside of its column")
             if page.kind in (_DATA, _DATA_V2):
                 values += page.values
-            if values > chunk.num_values or (page.kind == _DICTIONARY and page.values > page.unpacked_bytes):
+            if values > chunk.values or (page.kind == _DICTIONARY and page.values > page.unpacked_bytes):
                 raise MalformedFileError("The Parquet file is damaged: a page claims more values than it can have")
             self._add(page)
             if page.kind in (_DATA, _DATA_V2, _DICTIONARY):

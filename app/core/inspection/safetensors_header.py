@@ -114,7 +114,7 @@ def _check_offsets(header: Mapping[str, Any], data_bytes: int, where: str) -> No
         bits = prod(entry["shape"]) * DTYPE_BITS[entry["dtype"]]
         if bits % 8 or end - begin != bits // 8:
             raise MalformedFileError(
-                f"{where}: tensor {name!r} of shape {entry['shape']} and type {entry['dtype']} needs {bits // 8} "
+                f"{where}: tensor {name!r:.200} of shape {entry['shape']} and type {entry['dtype']} needs {bits // 8} "
                 f"bytes, its offsets give it {end - begin}"
             )
         spans.append((begin, end, name))
@@ -122,7 +122,7 @@ def _check_offsets(header: Mapping[str, Any], data_bytes: int, where: str) -> No
     for begin, end, name in sorted(spans):
         if begin != position:
             raise MalformedFileError(
-                f"{where}: tensor {name!r} begins at byte {begin}, expected {position}: hole or overlap"
+                f"{where}: tensor {name!r:.200} begins at byte {begin}, expected {position}: hole or overlap"
             )
         position = end
     if position != data_bytes:
@@ -134,15 +134,17 @@ def _check_offsets(header: Mapping[str, Any], data_bytes: int, where: str) -> No
 
 def _check_entry(name: str, entry: Any, where: str) -> None:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise MalformedFileError(f"{where}: tensor {name!r} must have exactly dtype, shape and data_offsets")
+        raise MalformedFileError(f"{where}: tensor {name!r:.200} must have exactly dtype, shape and data_offsets")
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPE_BITS:
-        raise MalformedFileError(f"{where}: tensor {name!r} has the unknown type {entry['dtype']!r}")
+        raise MalformedFileError(f"{where}: tensor {name!r:.200} has the unknown type {entry['dtype']!r:.100}")
     if not _are_sizes(entry["shape"]) or len(entry["shape"]) > MAX_AXES:
         raise MalformedFileError(
-            f"{where}: tensor {name!r} has the shape {entry['shape']!r:.100}: it must list whole numbers"
+            f"{where}: tensor {name!r:.200} has the shape {entry['shape']!r:.100}: it must list whole numbers"
         )
     if not _are_sizes(entry["data_offsets"]) or len(entry["data_offsets"]) != 2:
-        raise MalformedFileError(f"{where}: tensor {name!r} needs two data_offsets, got {entry['data_offsets']!r:.100}")
+        raise MalformedFileError(
+            f"{where}: tensor {name!r:.200} needs two data_offsets, got {entry['data_offsets']!r:.100}"
+        )
 
 
 def _are_sizes(values: Any) -> bool:

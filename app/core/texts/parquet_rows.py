@@ -30,11 +30,11 @@ def read_parquet(path: Path, columns: Columns, limits: Settings) -> Iterator[Row
         InspectionError: With the column of a wrong type, or the row that cannot be read.
     """
     unpacked = UnpackedBytes(path, limits)
-    with open_parquet(path, limits) as file:
+    with open_parquet(path, limits) as table:
         for role, name in columns.items():
-            _check_type(column_type(file.schema_arrow, name, role), name, role)
+            _check_type(column_type(table.schema, name, role), name, role)
         row = 0
-        for batch in read_batches(path, file, list(columns.values()), limits):
+        for batch in read_batches(table, list(columns.values()), limits):
             sizes = np.sum([_sizes(batch.column(name), name, row, limits) for name in columns.values()], axis=0)
             unpacked.add(int(sizes.sum()))
             for start, stop in _pieces(sizes):
@@ -65,8 +65,8 @@ def names_in_parquet(path: Path, column: str, limits: Settings) -> list[str] | N
     Raises:
         InspectionError: The file does not open.
     """
-    with open_parquet(path, limits) as file:
-        return names_in_schema(file.schema_arrow, column)
+    with open_parquet(path, limits) as table:
+        return names_in_schema(table.schema, column)
 
 
 def _check_type(kind: Any, name: str, role: str) -> None:
