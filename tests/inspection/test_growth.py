@@ -204,3 +204,22 @@ def test_a_folder_that_claims_a_size_does_not_let_a_large_header_through(tmp_pat
     blocks = folder.tobuf() + info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512)
     with pytest.raises(UnsafeArchiveError, match="extension header"):
         _packed(tmp_path, blocks + tarfile.TarInfo("file").tobuf() + bytes(1024))()
+
+
+def test_sentences_whose_tags_have_no_end_are_refused(tmp_path: Path) -> None:
+    tag = "x" * 4 * MIB
+    data = "".join(f"{number}\tw\t_\t{tag}\t_\t_\t_\t_\t_\t_\n" for number in range(1, 41)).encode()
+    refusal = _refusal(_dataset(tmp_path, data, task="token-classification"), extra_bytes=96 * MIB)
+    assert "blank line" in refusal.detail
+
+
+def test_a_line_made_of_brackets_is_not_parsed(tmp_path: Path) -> None:
+    data = b'{"text": "a", "label": 1, "more": [' + b"[]," * 2_000_000 + b"0]}\n"
+    refusal = _refusal(_dataset(tmp_path, data, task="text-classification"), extra_bytes=64 * MIB)
+    assert "values" in refusal.detail
+
+
+def test_numbers_of_a_million_digits_are_refused(tmp_path: Path) -> None:
+    for number in (b"1" * MIB, b"-" + b"9" * 4300, b"1e999"):
+        data = b'{"text": "a", "label": ' + number + b"}\n"
+        assert isinstance(_refusal(_dataset(tmp_path, data, task="text-classification")), ContentError)

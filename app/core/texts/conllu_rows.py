@@ -31,8 +31,8 @@ def read_conllu(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]
         lines = Lines(file, limits)
         for line in lines:
             number = lines.number
-            lines.begin_row()
             if line.isspace():
+                lines.begin_row()
                 if words:
                     yield _sentence(start, words, tags)
                     words, tags, characters = [], [], 0

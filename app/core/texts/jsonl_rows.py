@@ -48,7 +48,13 @@ def values_of(found: dict[str, Any], columns: Columns, number: int) -> tuple[Any
     return tuple(found[name] for name in columns.values())
 
 
+MAX_STRUCTURE = 500_000
+"""Most values in a line. Six megabytes of brackets would parse into 150 of lists; an embedding has some thousands."""
+
+
 def _object(line: str, number: int) -> dict[str, Any]:
+    if len(line) > MAX_STRUCTURE and sum(map(line.count, "[{,")) > MAX_STRUCTURE:
+        raise ContentError(f"Line {number} holds more than {MAX_STRUCTURE:,} lists, objects and values: leave them out")
     try:
         found = _DECODER.decode(line)
     except json.JSONDecodeError as error:

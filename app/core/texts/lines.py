@@ -49,7 +49,7 @@ class Lines:
         if self._row_bytes > self.max_bytes:
             raise ContentError(
                 f"The row that begins in line {self._row_start} does not end within {self.max_bytes:,} bytes: is a "
-                "line break missing, or a closing double quote?"
+                "line break missing, a closing double quote, or the blank line after a sentence?"
             )
         if self.number == 1:
             if raw.startswith(_UTF_16):
