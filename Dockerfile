@@ -16,7 +16,7 @@ ENV PATH=/opt/seatrial/bin:$PATH \
 # A fixed number, so that both images may write to one volume.
 RUN groupadd --gid 10001 seatrial \
     && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin seatrial \
-    && install --directory --owner=10001 --group=10001 /data
+    && install --directory --mode=0700 --owner=10001 --group=10001 /data
 
 FROM base AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

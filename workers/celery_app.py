@@ -5,7 +5,19 @@ A worker per GPU: ``celery -A workers.celery_app worker -Q gpu -P solo``. One sc
 API's image.
 """
 
+import os
+from typing import Any
+
+from celery.signals import celeryd_init
+
+from app.core.private_files import UMASK
 from app.core.queue import make_celery
 from app.core.settings import get_settings
 
 app = make_celery(get_settings())
+
+
+# In worker processes only: whoever merely imports this keeps the umask it has.
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+def _create_privately(**_: Any) -> None:
+    os.umask(UMASK)

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
@@ -9,6 +10,7 @@ from types import FrameType
 
 from app.core.database import connect
 from app.core.imports import kept_imports
+from app.core.private_files import UMASK
 from app.core.settings import get_settings
 from app.core.settings_errors import InvalidSettingsError
 from app.core.storage import open_store
@@ -18,6 +20,7 @@ log = logging.getLogger(__name__)
 
 def main() -> None:
     """Work until SIGTERM or SIGINT; a shard in hand is given back at its next batch or gradient step."""
+    os.umask(UMASK)
     with kept_imports():
         from workers.runtime.worker import Worker, work_until
 

@@ -7,6 +7,7 @@ import click
 
 from app.core.database import connect
 from app.core.migrations import upgrade
+from app.core.private_files import created_privately
 from app.core.settings import Settings
 
 
@@ -20,9 +21,10 @@ def migrate(home: Path | None) -> None:
     """Bring the database to the present schema; safe to run again, and from several places at once."""
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
-    database = connect(Settings())
-    try:
-        upgrade(database)
-    finally:
-        database.dispose()
+    with created_privately():
+        database = connect(Settings())
+        try:
+            upgrade(database)
+        finally:
+            database.dispose()
     click.echo("The database has the present schema.")

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.core.database import connect
 from app.core.migrations import is_current
+from app.core.private_files import open_to_others
 from app.core.queue import Bell
 from app.core.settings import Settings
 from app.core.settings_errors import InvalidSettingsError
@@ -45,17 +47,21 @@ class Finding:
         told: What was found.
         mend: The command that mends it; empty where nothing is missing.
         is_needed: Whether Seatrial does without.
+        is_unsafe: Whether it works as it is and should not stay so.
     """
 
     what: str
     told: str
     mend: str = ""
     is_needed: bool = True
+    is_unsafe: bool = False
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``missing``, or ``optional`` for what is missing and not needed."""
-        return "ok" if not self.mend else "missing" if self.is_needed else "optional"
+        """``ok``, ``missing``, ``optional`` for what is missing and not needed, or ``warning``."""
+        if self.is_unsafe or not self.mend:
+            return "warning" if self.is_unsafe else "ok"
+        return "missing" if self.is_needed else "optional"
 
 
 @click.command()
@@ -66,7 +72,7 @@ class Finding:
 )
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Port to serve on.")
 def doctor(home: Path | None, port: int) -> None:
-    """Check the installation: each part is ok, or missing with the command that mends it.
+    """Check the installation: each part is ok, or missing or unsafe with the command that mends it.
 
     Ends with status 0 when nothing that is needed is missing, else 1. Changes nothing.
     """
@@ -90,7 +96,7 @@ def look(port: int) -> Iterator[Finding]:
         yield Finding("settings", str(error), "set these variables as the README's table says")
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
-    looks: list[Callable[[Settings], Finding]] = [device, resources, folder, database]
+    looks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, database]
     if settings.is_distributed:
         looks.append(broker)
     for one in looks:
@@ -173,6 +179,22 @@ def folder(settings: Settings) -> Finding:
     told = f"{home}, {free / 2**30:.1f} GiB free"
     mend = "" if free >= FREE_BYTES else "make room, or give another folder: seatrial serve --home DIR"
     return Finding("home", told, mend)
+
+
+def privacy(settings: Settings) -> Finding:
+    """Look whether other users of the machine may read models, data or the database."""
+    # The folders below a home that is left open may be meant for others: language resources are read by many.
+    paths = [settings.home.absolute()]
+    if "://" not in settings.resolved_artifacts_url:
+        paths.append(Path(settings.resolved_artifacts_url).absolute())
+    if (url := settings.resolved_database_url).startswith("sqlite:///"):
+        paths += [Path(url.removeprefix("sqlite:///") + end).absolute() for end in ("", "-wal", "-shm")]
+    found = open_to_others(paths)
+    if not found:
+        return Finding("privacy", "what is written is closed to other users")
+    named = " ".join(shlex.quote(str(path)) for path in found)
+    told = f"other users of this machine may read {', '.join(map(str, found))}"
+    return Finding("privacy", told, f"chmod go= {named}", is_unsafe=True)
 
 
 def database(settings: Settings) -> Finding:

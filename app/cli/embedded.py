@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import httpx
 
 from app.cli.exits import CouldNotRunError, sigterm_interrupts
+from app.core.private_files import private_folder
 
 START_S = 120.0
 """Patience with a service that starts: the first import after an installation reads every file from a cold disk."""
@@ -47,7 +48,7 @@ def embedded(home: Path | None = None, *, workers: int = 1, say: Callable[[str],
         stack.enter_context(sigterm_interrupts())
         if home is None:
             home = Path(stack.enter_context(TemporaryDirectory(prefix="seatrial-", ignore_cleanup_errors=True)))
-        (home / TEMPORARY).mkdir(parents=True, exist_ok=True)
+        private_folder(home.absolute() / TEMPORARY)
         yield stack.enter_context(_serving(home.absolute(), workers, say))
 
 

@@ -13,6 +13,7 @@ from app.access.schemas import DEFAULT_PROJECT, SCOPES, ScopeName
 from app.access.service import create_key
 from app.core.database import Database, connect
 from app.core.migrations import upgrade
+from app.core.private_files import created_privately
 from app.core.settings import Settings
 
 _PAGE = 1000
@@ -32,12 +33,13 @@ def keys(home: Path | None) -> None:
 
 @contextmanager
 def _database() -> Iterator[Database]:
-    database = connect(Settings())
-    try:
-        upgrade(database)
-        yield database
-    finally:
-        database.dispose()
+    with created_privately():
+        database = connect(Settings())
+        try:
+            upgrade(database)
+            yield database
+        finally:
+            database.dispose()
 
 
 @keys.command()

@@ -13,6 +13,7 @@ import click
 from app.cli.loopback import is_loopback
 from app.cli.supervisor import Supervisor
 from app.core.imports import kept_imports
+from app.core.private_files import created_privately
 from app.core.settings import Settings
 
 WORKER_MODULES = ("torch", "safetensors", "scipy", "matplotlib")
@@ -42,7 +43,9 @@ def serve(host: str, port: int, home: Path | None, workers: int | None) -> None:
         require_worker_extra()
     listener = _listen(host, port)
     try:
-        _run(settings, listener, host, count)
+        # The workers started from here inherit it.
+        with created_privately():
+            _run(settings, listener, host, count)
     finally:
         listener.close()
 

@@ -8,6 +8,7 @@ import click
 
 from app.cli.serve import require_worker_extra
 from app.contracts.wakeups import QUEUE_HOUSEKEEPING, QUEUE_WORK
+from app.core.private_files import created_privately
 from app.core.settings import Settings
 
 
@@ -30,7 +31,8 @@ def worker(home: Path | None, queues: str, beat: bool) -> None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     command = worker_command(Settings(), queues.split(","), beat=beat, pid=os.getpid())
     sys.stdout.flush()
-    os.execv(command[0], command)  # noqa: S606
+    with created_privately():
+        os.execv(command[0], command)  # noqa: S606
 
 
 def worker_command(settings: Settings, queues: list[str], *, beat: bool, pid: int) -> list[str]:

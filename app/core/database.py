@@ -13,6 +13,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import Float
 
+from app.core.private_files import private_file, private_folder
 from app.core.settings import Settings
 
 # Errors repeat the statement in logs and tracebacks; the values of its parameters may be secrets of webhooks.
@@ -80,7 +81,7 @@ class Database:
 
 
 def connect(settings: Settings, *, pool_size: int = 10) -> Database:
-    """Return the database of the settings; for SQLite its folder is made.
+    """Return the database of the settings; for SQLite its folder and file are made, for this user only.
 
     Args:
         settings: Where the database is.
@@ -93,8 +94,10 @@ def connect(settings: Settings, *, pool_size: int = 10) -> Database:
                 url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_recycle=1800, **_QUIET
             )
         )
-    if match := re.match(r"sqlite:///(.+)", url):
-        Path(match[1]).parent.mkdir(parents=True, exist_ok=True)
+    if (match := re.match(r"sqlite:///([^?]+)", url)) and match[1] != ":memory:":
+        private_folder(Path(match[1]).parent)
+        # SQLite gives its -wal and -shm the mode of this file.
+        private_file(Path(match[1]))
     engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size, connect_args={"timeout": 30}, **_QUIET)
 
     @event.listens_for(engine, "connect")

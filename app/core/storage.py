@@ -14,6 +14,7 @@ from typing import Protocol
 
 import fsspec
 
+from app.core.private_files import private_folder
 from app.core.settings import Settings
 
 
@@ -122,7 +123,7 @@ class LocalStore:
         if target.exists():
             path.unlink()
             return False
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(target.parent)
         shutil.move(path, target)
         return True
 
@@ -159,8 +160,7 @@ class LocalStore:
 
     def staging(self) -> Path:
         """Return the folder for files on their way in, on the same disk as the store."""
-        self._staging.mkdir(parents=True, exist_ok=True)
-        return self._staging
+        return private_folder(self._staging)
 
     def delete(self, digest: str) -> None:
         """Remove the bytes, if they are there."""
