@@ -3,6 +3,7 @@
 import hmac
 import threading
 import time
+from datetime import datetime
 
 from app.access import repository
 from app.access.schemas import DEFAULT_PROJECT, SCOPES, Principal
@@ -10,6 +11,7 @@ from app.access.service import digest_of_secret, ensure_project
 from app.core.database import Database
 from app.core.settings import Settings
 from app.core.settings_errors import InvalidSettingsError
+from app.core.tables.base import utc_now
 
 # A revoked key works this long at most on the other API processes; on the one that revoked it, not at all.
 CACHE_S = 2.0
@@ -57,16 +59,28 @@ class Authenticator:
             row = repository.find_by_digest(session, digest)
         if row is None or row.revoked_at is not None or row.scope not in SCOPES:
             return None
+        # Not remembered beyond the moment it expires.
+        left_s = CACHE_S if row.expires_at is None else min(CACHE_S, (row.expires_at - utc_now()).total_seconds())
+        if left_s <= 0:
+            return None
         principal = Principal(row.project_id, row.scope, key_digest=digest)
         with self._lock:
             if len(self._known) >= CACHE_KEYS:
                 self._known.clear()
-            self._known[digest] = (time.monotonic() + CACHE_S, principal)
+            self._known[digest] = (time.monotonic() + left_s, principal)
         return principal
 
     def is_known(self, principal: Principal) -> bool:
         """Return whether a principal still is one: no key was needed, or its key is valid."""
         return principal.key_digest is None or self.identify_digest(principal.key_digest) is not None
+
+    def expired_at(self, secret: str) -> datetime | None:
+        """Return when the key with this secret expired; None for what never was a key, was revoked or is valid."""
+        with self._database.read() as session:
+            row = repository.find_by_digest(session, digest_of_secret(secret))
+        if row is None or row.revoked_at is not None or row.expires_at is None or row.expires_at > utc_now():
+            return None
+        return row.expires_at
 
     def forget(self, digest: str) -> None:
         """Drop a key from memory: it has been revoked."""

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.access.schemas import Principal, ScopeName
 from app.web.problems import ForbiddenError, UnauthorizedError
-from app.web.services import Service
+from app.web.services import Service, Services
 
 
 def _secret(request: Request) -> str | None:
@@ -21,6 +21,16 @@ def _secret(request: Request) -> str | None:
     return secret.strip()
 
 
+def _refusal(services: Services, secret: str | None) -> str:
+    if secret is None:
+        return "Send a key as `Authorization: Bearer <key>`."
+    # Whoever holds the secret may know what became of it.
+    expired_at = services.authenticator.expired_at(secret)
+    if expired_at is not None:
+        return f"This key expired on {expired_at:%Y-%m-%d at %H:%M:%S} UTC: ask an admin of the project for another."
+    return "This key is not valid (any more)."
+
+
 def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Principal]]:
     """Return a dependency that lets a request through when its key has ``scope``."""
 
@@ -29,9 +39,7 @@ def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Princip
         known = services.authenticator.recall(secret)
         principal = known or await run_in_threadpool(services.authenticator.identify, secret)
         if principal is None:
-            raise UnauthorizedError(
-                "This key is not valid (any more)." if secret else "Send a key as `Authorization: Bearer <key>`."
-            )
+            raise UnauthorizedError(await run_in_threadpool(_refusal, services, secret))
         if not principal.may(scope):
             raise ForbiddenError(f"This needs a key with scope {scope}; yours has {principal.scope}.")
         return principal

@@ -24,19 +24,29 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"], responses=raises(401, 403))
     status_code=201,
     response_model=KeyCreated,
     responses=raises(400, 413, 415, 422),
-    openapi_extra=accepts(KeyCreate, examples={"A key for a pipeline": {"name": "ci", "scope": "run"}}),
+    openapi_extra=accepts(
+        KeyCreate,
+        examples={
+            "A key for a pipeline": {"name": "ci", "scope": "run"},
+            "A key for a quarter of a year": {"name": "ci", "scope": "run", "expires_in_days": 90},
+        },
+    ),
     summary="Make a key",
 )
 def make_key(
     principal: Admin, body: Annotated[KeyCreate, Depends(json_body(KeyCreate))], services: Service
 ) -> KeyCreated:
-    """Make an API key. Its secret is in this response and nowhere else."""
+    """Make an API key. Its secret is in this response and nowhere else.
+
+    With `expires_at` or `expires_in_days` it stops working by itself, and so does whoever logged in to the console with
+    it; without, it works until it is revoked.
+    """
     with services.database.read() as session:
         own = repository.get_project_name(session, principal.project_id)
     project = body.project or own
     if project != own and not principal.is_operator:
         raise ForbiddenError(f"An admin of {own} makes keys for {own}; only the operator may name another project.")
-    secret, row = create_key(services.database, project, body.name, body.scope)
+    secret, row = create_key(services.database, project, body.name, body.scope, expires_at=body.expiry())
     return KeyCreated(**_read(row, project).model_dump(), secret=secret)
 
 
@@ -77,5 +87,6 @@ def _read(row: KeyRow, project: str) -> KeyRead:
         scope=row.scope,
         prefix=row.prefix,
         created_at=row.created_at,
+        expires_at=row.expires_at,
         revoked_at=row.revoked_at,
     )

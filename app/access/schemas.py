@@ -1,10 +1,10 @@
 """Scopes, principals, and the bodies of the key routes."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from app.contracts.base import Read, Request
 
@@ -15,6 +15,7 @@ SCOPES: tuple[ScopeName, ...] = ("read", "run", "admin")
 
 PROJECT_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DEFAULT_PROJECT = "default"
+MAX_EXPIRY_DAYS = 3650
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,39 @@ class KeyCreate(Request):
         description="Project of the key, created when new; default: one's own. Only the operator may name another.",
         examples=["vision"],
     )
+    expires_at: datetime | None = Field(
+        default=None,
+        description="When it stops working by itself: a moment in the future with its offset (RFC 3339); default: "
+        "never. Not together with `expires_in_days`.",
+        examples=["2031-01-31T12:00:00Z"],
+    )
+    expires_in_days: int | None = Field(
+        default=None, ge=1, le=MAX_EXPIRY_DAYS, description="The same, in days from now.", examples=[90]
+    )
+
+    @field_validator("expires_at")
+    @classmethod
+    def _expiry_is_to_come(cls, expires_at: datetime | None) -> datetime | None:
+        if expires_at is None:
+            return None
+        if expires_at.tzinfo is None:
+            raise ValueError("expires_at must name its offset from UTC: 2031-01-31T12:00:00Z")
+        now = datetime.now(UTC)
+        if not now < expires_at <= now + timedelta(days=MAX_EXPIRY_DAYS):
+            raise ValueError(f"expires_at must lie in the future, at most {MAX_EXPIRY_DAYS:,} days from now")
+        return expires_at
+
+    @model_validator(mode="after")
+    def _expiry_is_said_once(self) -> Self:
+        if self.expires_at is not None and self.expires_in_days is not None:
+            raise ValueError("give expires_at or expires_in_days, not both")
+        return self
+
+    def expiry(self) -> datetime | None:
+        """Return when the key expires; None for never."""
+        if self.expires_in_days is not None:
+            return datetime.now(UTC) + timedelta(days=self.expires_in_days)
+        return self.expires_at
 
 
 class KeyRead(Read):
@@ -72,7 +106,10 @@ class KeyRead(Read):
     scope: ScopeName = Field(description="What it may do.")
     prefix: str = Field(description="First characters of the secret, to tell keys apart.", examples=["sea_3fT9xQ2L"])
     created_at: datetime = Field(description="When it was made (UTC).")
-    revoked_at: datetime | None = Field(default=None, description="When it stopped working (UTC).")
+    expires_at: datetime | None = Field(
+        default=None, description="When it stops working by itself, or did (UTC); null: never."
+    )
+    revoked_at: datetime | None = Field(default=None, description="When it was revoked (UTC).")
 
 
 class KeyCreated(KeyRead):

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import secrets
+from datetime import datetime
 
 from sqlalchemy.exc import IntegrityError
 
@@ -45,8 +46,10 @@ def ensure_project(database: Database, name: str) -> str:
         return found
 
 
-def create_key(database: Database, project_name: str, name: str, scope: ScopeName) -> tuple[str, KeyRow]:
-    """Make a key and return its secret, which is stored nowhere, and its row.
+def create_key(
+    database: Database, project_name: str, name: str, scope: ScopeName, *, expires_at: datetime | None = None
+) -> tuple[str, KeyRow]:
+    """Make a key and return its secret, which is stored nowhere, and its row; without ``expires_at`` it stays valid.
 
     Raises:
         ValueError: The project's name or the scope is not one.
@@ -62,6 +65,7 @@ def create_key(database: Database, project_name: str, name: str, scope: ScopeNam
         prefix=secret[:PREFIX_LENGTH],
         digest=digest_of_secret(secret),
         scope=scope,
+        expires_at=expires_at,
     )
     with database.write() as session:
         session.add(row)

@@ -1,22 +1,47 @@
 """``seatrial keys``: API keys, made on the machine that holds the database."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 
 from app.access import repository
-from app.access.schemas import DEFAULT_PROJECT, SCOPES, ScopeName
+from app.access.schemas import DEFAULT_PROJECT, MAX_EXPIRY_DAYS, SCOPES, ScopeName
 from app.access.service import create_key
 from app.core.database import Database, connect
 from app.core.migrations import upgrade
 from app.core.private_files import created_privately
 from app.core.settings import Settings
+from app.core.tables import KeyRow
+from app.core.tables.base import utc_now
 
 _PAGE = 1000
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+class Lifetime(click.ParamType):
+    """A time such as ``90d``, ``12h`` or ``30m``.
+
+    >>> Lifetime().convert("90d", None, None)
+    datetime.timedelta(days=90)
+    """
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Return the time, or end the command with what would be right."""
+        match = re.fullmatch(r"([1-9][0-9]{0,7})([dhm])", str(value))
+        if match is None:
+            self.fail(f"{value!r} is no time: write 90d, 12h or 30m", param, ctx)
+        lifetime = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if lifetime > timedelta(days=MAX_EXPIRY_DAYS):
+            self.fail(f"{value} is more than {MAX_EXPIRY_DAYS:,} days: without it a key never expires", param, ctx)
+        return lifetime
 
 
 @click.group()
@@ -48,15 +73,24 @@ def _database() -> Iterator[Database]:
     "--scope", type=click.Choice(SCOPES), default="run", show_default=True, help="Each contains those before."
 )
 @click.option("--project", default=DEFAULT_PROJECT, show_default=True, help="Project of the key, made when new.")
-def create(name: str, scope: str, project: str) -> None:
+@click.option(
+    "--expires-in",
+    type=Lifetime(),
+    help="How long it works: 90d, 12h, 30m (days, hours, minutes).  [default: until it is revoked]",
+)
+def create(name: str, scope: str, project: str, expires_in: timedelta | None) -> None:
     """Make a key called NAME and print its secret, which is stored nowhere."""
     with _database() as database:
         try:
-            secret, row = create_key(database, project, name, cast(ScopeName, scope))
+            expires_at = None if expires_in is None else utc_now() + expires_in
+            secret, row = create_key(database, project, name, cast(ScopeName, scope), expires_at=expires_at)
         except ValueError as error:
             raise click.ClickException(str(error)) from error
     click.echo(secret)
-    click.echo(f"{row.id}: scope {scope}, project {project}. Send it as `Authorization: Bearer <key>`.", err=True)
+    until = "" if row.expires_at is None else f", until {row.expires_at:%Y-%m-%d %H:%M} UTC"
+    click.echo(
+        f"{row.id}: scope {scope}, project {project}{until}. Send it as `Authorization: Bearer <key>`.", err=True
+    )
 
 
 @keys.command("list")
@@ -68,11 +102,18 @@ def list_keys() -> None:
             with database.read() as session:
                 rows = repository.list_keys(session, None, before=before, limit=_PAGE)
             for row, project in rows:
-                state = f"revoked {row.revoked_at:%Y-%m-%d}" if row.revoked_at else "valid"
-                click.echo(f"{row.id}  {row.prefix}...  {row.scope:<5}  {project}  {row.name}  {state}")
+                click.echo(f"{row.id}  {row.prefix}...  {row.scope:<5}  {project}  {row.name}  {_state(row)}")
             if len(rows) < _PAGE:
                 return
             before = rows[-1][0].id
+
+
+def _state(row: KeyRow) -> str:
+    if row.revoked_at is not None:
+        return f"revoked {row.revoked_at:%Y-%m-%d}"
+    if row.expires_at is None:
+        return "valid"
+    return f"{'expired' if row.expires_at <= utc_now() else 'valid until'} {row.expires_at:%Y-%m-%d %H:%M} UTC"
 
 
 @keys.command()

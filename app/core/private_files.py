@@ -1,7 +1,7 @@
 """Files that are the service's own: what it creates is closed to every other user of the machine.
 
-Uploaded models and datasets, the digests of keys, the secrets webhooks are signed with: all of it lies below one folder,
-and a machine may have other users.
+Uploaded models and datasets, the digests of keys, the secrets webhooks are signed with: all of it lies below one
+folder, and a machine may have other users.
 """
 
 import os

@@ -1,12 +1,20 @@
 import hashlib
+import time
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 from pydantic import SecretStr
+from sqlalchemy import update
 
-from app.access.service import create_key, ensure_project
+from app.access.authenticator import CACHE_S
+from app.access.service import create_key, digest_of_secret, ensure_project
+from app.cli import main
+from app.core.database import connect
 from app.core.settings import Settings
 from app.core.tables import KeyRow
+from app.core.tables.base import utc_now
 from app.main import create_app
 from app.web.services import Services
 from tests.conftest import BASE_URL, TestClient, key_for
@@ -61,6 +69,78 @@ def test_a_revoked_key_stops_at_once(keyed: httpx.Client) -> None:
     assert_problem(keyed.get("/v1/audits", headers=header), 401)
     assert keyed.delete(f"/v1/keys/{made['id']}", headers=admin).status_code == 204
     assert keyed.get("/v1/keys", headers=admin).json()["items"][0]["revoked_at"]
+
+
+def test_a_key_with_an_expiry_says_so_and_ends(keyed: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = key_for(keyed, "admin")
+    at = (utc_now() + timedelta(days=2)).replace(microsecond=0)
+    made = keyed.post("/v1/keys", json={"name": "ci", "scope": "read", "expires_at": at.isoformat()}, headers=admin)
+    assert made.status_code == 201, made.text
+    assert datetime.fromisoformat(made.json()["expires_at"]) == at
+    listed = keyed.get("/v1/keys", headers=admin).json()["items"]
+    assert [one["expires_at"] and datetime.fromisoformat(one["expires_at"]) for one in listed] == [at, None]
+    header = {"Authorization": f"Bearer {made.json()['secret']}"}
+    assert keyed.get("/v1/audits", headers=header).status_code == 200
+    keyed.app.state.services.authenticator._known.clear()  # type: ignore[attr-defined]
+    monkeypatch.setattr("app.access.authenticator.utc_now", lambda: at + timedelta(seconds=1))
+    problem = assert_problem(keyed.get("/v1/audits", headers=header), 401, "unauthorized")
+    assert f"expired on {at:%Y-%m-%d at %H:%M:%S} UTC" in problem.detail
+    assert keyed.get("/v1/audits", headers=admin).status_code == 200
+    keyed.delete(f"/v1/keys/{made.json()['id']}", headers=admin)
+    assert "not valid" in assert_problem(keyed.get("/v1/audits", headers=header), 401).detail
+
+
+def test_an_expiring_key_is_remembered_until_it_expires_only(services: Services) -> None:
+    secret, _ = create_key(
+        services.database, "vision", "cli", "read", expires_at=utc_now() + timedelta(seconds=CACHE_S / 4)
+    )
+    authenticator = services.authenticator
+    before = time.monotonic()
+    assert authenticator.identify(secret) is not None
+    until, _ = authenticator._known[digest_of_secret(secret)]
+    assert until < before + CACHE_S / 2
+    assert authenticator.expired_at(secret) is None
+
+
+@pytest.mark.parametrize(
+    ("expiry", "told"),
+    [
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "must lie in the future"),
+        ({"expires_at": "9999-12-31T23:59:59-14:00"}, "must lie in the future"),
+        ({"expires_at": "2031-01-31T12:00:00"}, "offset from UTC"),
+        ({"expires_at": 4_000_000_000}, "expires_at"),
+        ({"expires_in_days": 0}, "expires_in_days"),
+        ({"expires_in_days": 10**9}, "expires_in_days"),
+        ({"expires_in_days": 1, "expires_at": "2031-01-31T12:00:00Z"}, "not both"),
+    ],
+)
+def test_an_expiry_that_is_none_is_refused(client: httpx.Client, expiry: dict[str, object], told: str) -> None:
+    assert told in assert_problem(client.post("/v1/keys", json={"name": "x", **expiry}), 422).detail
+
+
+def test_an_expiry_may_be_given_in_days(client: httpx.Client) -> None:
+    made = client.post("/v1/keys", json={"name": "x", "expires_in_days": 90})
+    left = datetime.fromisoformat(made.json()["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=89, hours=23) < left <= timedelta(days=90)
+
+
+def test_the_command_makes_and_shows_keys_that_expire(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["keys", "--home", str(settings.home), *arguments])
+
+    monkeypatch.setenv("SEATRIAL_HOME", "")
+    assert run("create", "ci", "--expires-in", "90d").exit_code == 0
+    assert run("create", "other").exit_code == 0
+    day = f"{utc_now() + timedelta(days=90):%Y-%m-%d}"
+    other, ci = run("list").output.splitlines()
+    assert f"ci  valid until {day}" in ci
+    assert other.endswith("other  valid")
+    with connect(settings).write() as session:
+        session.execute(update(KeyRow).values(expires_at=utc_now() - timedelta(days=1)))
+    assert "  expired " in run("list").output
+    for wrong in ("90", "0d", "d", "-1d", "9999999d", "1y"):
+        refused = run("create", "ci", f"--expires-in={wrong}")
+        assert (refused.exit_code, "90d" in refused.output or "days" in refused.output) == (2, True), wrong
 
 
 def test_an_admin_makes_keys_for_its_own_project_only(keyed: httpx.Client) -> None:

@@ -90,6 +90,17 @@ def test_what_the_database_holds_opens_nothing(locked: Console) -> None:
         assert locked.post("/login", key=stolen).status_code == 401
 
 
+def test_an_expired_key_ends_its_sessions(locked: Console) -> None:
+    secret = locked.log_in()
+    assert locked.get("/models").status_code == 200
+    with locked.services.database.write() as session:
+        row = keys.find_by_digest(session, digest_of_secret(secret))
+        assert row is not None
+        row.expires_at = utc_now() - timedelta(seconds=1)
+    assert locked.get("/models").status_code == 303
+    assert locked.post("/login", key=secret).status_code == 401
+
+
 def test_a_revoked_key_ends_its_sessions_at_once(locked: Console) -> None:
     secret = locked.log_in()
     revoke(locked, secret)

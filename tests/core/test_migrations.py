@@ -4,11 +4,11 @@ import threading
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 from app.core.database import Database
 from app.core.migrations import downgrade, is_current, upgrade
-from app.core.tables import Base
+from app.core.tables import Base, KeyRow
 from tests.databases import database, postgres_url  # noqa: F401
 
 
@@ -42,3 +42,18 @@ def test_two_processes_that_start_together_migrate_one_after_the_other(database:
         thread.join()
     assert errors == []
     assert is_current(database)
+
+
+def test_keys_of_an_earlier_version_never_expire(database: Database) -> None:  # noqa: F811
+    downgrade(database, "f1d07c3a5b92")
+    with database.write() as session:
+        session.execute(text("INSERT INTO projects (id, name, created_at) VALUES ('prj_1', 'p', '2026-01-01')"))
+        session.execute(
+            text(
+                "INSERT INTO keys (id, project_id, name, prefix, digest, scope, created_at)"
+                " VALUES ('key_1', 'prj_1', 'ci', 'sea_', 'd', 'run', '2026-01-01')"
+            )
+        )
+    upgrade(database)
+    with database.read() as session:
+        assert session.get_one(KeyRow, "key_1").expires_at is None

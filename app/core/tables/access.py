@@ -31,6 +31,8 @@ class KeyRow(Base):
     digest: Mapped[str] = mapped_column(unique=True)
     scope: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    expires_at: Mapped[datetime | None]
+    """When it stops working by itself; null for never."""
     revoked_at: Mapped[datetime | None]
 
 
