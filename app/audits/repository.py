@@ -1,6 +1,6 @@
 """SQL of audits: columns rather than objects where it is read often."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -12,6 +12,7 @@ from app.contracts.families import TASKS
 from app.contracts.states import PREFLIGHT, RunState
 from app.contracts.targets import IMAGES
 from app.core.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
+from app.web.pagination import BATCH
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 """Some columns, by name."""
@@ -187,15 +188,16 @@ def list_audits(
     verdict: str | None,
     before: str | None,
     limit: int,
-) -> Sequence[AnyRow]:
-    """Return audits without their checks, newest first."""
+) -> Iterable[AnyRow]:
+    """Return audits without their checks, newest first, read from the database a few at a time."""
     query = select(*_SUMMARY).where(AuditRow.project_id == project_id)
     for column, wanted in ((AuditRow.state, state), (AuditRow.model_id, model), (AuditRow.verdict, verdict)):
         if wanted is not None:
             query = query.where(column == wanted)
     if before is not None:
         query = query.where(AuditRow.id < before)
-    return session.execute(query.order_by(AuditRow.id.desc()).limit(limit)).all()
+    query = query.order_by(AuditRow.id.desc()).limit(limit)
+    return session.execute(query.execution_options(yield_per=BATCH))
 
 
 def list_checks(session: Session, project_id: str, audit_id: str) -> Sequence[AnyRow]:

@@ -89,7 +89,7 @@ def list_audits(
             before=page.before,
             limit=page.fetch,
         )
-    return page_response(request, page, rows, render_summary)
+        return page_response(request, page, rows, render_summary)
 
 
 @router.post(

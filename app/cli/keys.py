@@ -24,7 +24,7 @@ _PAGE = 1000
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
-class Lifetime(click.ParamType):
+class Lifetime(click.ParamType[timedelta]):
     """A time such as ``90d``, ``12h`` or ``30m``.
 
     >>> Lifetime().convert("90d", None, None)

@@ -16,12 +16,12 @@ from app.client.sending import path_part, plain, upload, waiting
 from app.client.sse import EventDecoder
 from app.client.steps import Item, Items, Pause, Read, Request, Source, Steps
 from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
-from app.contracts.datasets import DatasetRead
+from app.contracts.datasets import DatasetRead, DatasetSummary
 from app.contracts.events import EventRead
 from app.contracts.perturb import PerturbationsRead
 from app.contracts.policies import BaselineRead, Judgement, Policy, PolicyRead
 from app.contracts.states import TERMINAL, RunState
-from app.contracts.targets import ModelRead
+from app.contracts.targets import ModelRead, ModelSummary
 
 POLL_S = (0.2, 2.0)
 """Seconds between looks at an audit: the first, and the longest it grows to."""
@@ -64,9 +64,12 @@ class Operations:
         return (yield from self._ask(Request("POST", "/v1/models", json=body, **waiting(wait_s)), ModelRead))
 
     @listing
-    def models(self, /, **filters: Any) -> Items[ModelRead]:
-        """Yield the project's models, newest first; ``name``, ``task`` and ``state`` narrow them."""
-        return self._pages("/v1/models", ModelRead, filters)
+    def models(self, /, **filters: Any) -> Items[ModelSummary]:
+        """Yield the project's models, newest first; ``name``, ``task`` and ``state`` narrow them.
+
+        Without class names and manifest: :meth:`model` has them.
+        """
+        return self._pages("/v1/models", ModelSummary, filters)
 
     @operation
     def model(self, model_id: str) -> Steps[ModelRead]:
@@ -83,9 +86,12 @@ class Operations:
         return (yield from self._ask(upload("/v1/datasets", file, manifest, 0), DatasetRead))
 
     @listing
-    def datasets(self, /, **filters: Any) -> Items[DatasetRead]:
-        """Yield the project's datasets, newest first; ``name`` and ``task`` narrow them."""
-        return self._pages("/v1/datasets", DatasetRead, filters)
+    def datasets(self, /, **filters: Any) -> Items[DatasetSummary]:
+        """Yield the project's datasets, newest first; ``name`` and ``task`` narrow them.
+
+        Without class names and manifest: :meth:`dataset` has them.
+        """
+        return self._pages("/v1/datasets", DatasetSummary, filters)
 
     @operation
     def dataset(self, dataset_id: str) -> Steps[DatasetRead]:

@@ -76,7 +76,7 @@ def list_audits(
         rows = service.listed(session, viewer.project_id, **wanted, page=asked_page)
         models = repository.recent_models(session, viewer.project_id)
     shown = rows[:PER_PAGE]
-    following = encode_cursor(shown[-1].row.id) if len(rows) > PER_PAGE else None
+    following = encode_cursor(shown[-1].id) if len(rows) > PER_PAGE else None
     kept = {name: value for name, value in asked.items() if value}
     return page(
         request,

@@ -73,7 +73,7 @@ def show_policy(
         if found is None:
             raise NotFoundError(f"There is no policy {reference} in this project.")
         versions = (
-            repository.list_policies(session, viewer.project_id, name=found.name, before=None, limit=PER_PAGE)
+            list(repository.list_policies(session, viewer.project_id, name=found.name, before=None, limit=PER_PAGE))
             if found.created_at is not None
             else []
         )
@@ -106,7 +106,7 @@ def _policies(
 ) -> Response:
     before = decode_cursor(cursor, "pol") if cursor else None
     with services.database.read() as session:
-        rows = repository.list_policies(session, viewer.project_id, name=None, before=before, limit=PER_PAGE + 1)
+        rows = list(repository.list_policies(session, viewer.project_id, name=None, before=before, limit=PER_PAGE + 1))
     shown = rows[:PER_PAGE]
     return page(
         request,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from app.audits.repository import AnyRow
 from app.contracts.states import RunState
@@ -42,14 +42,16 @@ def names_of(session: Session, project_id: str, ids: Collection[str]) -> dict[st
 
 
 def recent_models(session: Session, project_id: str) -> Sequence[ModelRow]:
-    """Return models to choose from, newest first."""
-    query = select(ModelRow).where(ModelRow.project_id == project_id)
+    """Return models to choose from, newest first, without what may be large: manifest and facts."""
+    query = select(ModelRow).options(defer(ModelRow.manifest), defer(ModelRow.facts), defer(ModelRow.problem))
+    query = query.where(ModelRow.project_id == project_id)
     return session.scalars(query.order_by(ModelRow.id.desc()).limit(MOST_CHOICES)).all()
 
 
 def recent_datasets(session: Session, project_id: str) -> Sequence[DatasetRow]:
-    """Return datasets to choose from, newest first."""
-    query = select(DatasetRow).where(DatasetRow.project_id == project_id)
+    """Return datasets to choose from, newest first, without what may be large: manifest and facts."""
+    query = select(DatasetRow).options(defer(DatasetRow.manifest), defer(DatasetRow.facts))
+    query = query.where(DatasetRow.project_id == project_id)
     return session.scalars(query.order_by(DatasetRow.id.desc()).limit(MOST_CHOICES)).all()
 
 

@@ -1,5 +1,7 @@
 """Pages of models and datasets: lists, and the forms that upload them."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, get_args
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +15,7 @@ from app.console.viewer import ConsoleRoute, Reader, Runner, Viewer
 from app.contracts.datasets import COLUMNS, DatasetManifest, DatasetReference
 from app.contracts.targets import ModelManifest, ModelReference, Task
 from app.core.inspection.errors import InspectionError
+from app.core.tables import DatasetRow, ModelRow
 from app.datasets import repository as datasets
 from app.datasets.service import store_dataset
 from app.models import repository as models
@@ -35,7 +38,36 @@ ARCHITECTURES = [
     ("lenet", "LeNet"),
     ("endpoint", "HTTP endpoint, no file"),
 ]
+SHOWN_LABELS = 4
+LABEL_CHARS = 200
 SPLITS = [(split, split) for split in ("test", "validation", "train")]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A model or a dataset in a list: little, whatever the length of its manifest.
+
+    Attributes:
+        id: Identifier.
+        name: Name.
+        version: Version.
+        task: What it is for.
+        created_at: When it was stored.
+        classes: Number of classes, where known.
+        label_count: Number of class names; 0 where there are none.
+        labels: The first of them.
+        more: What only models, or only datasets, have.
+    """
+
+    id: str
+    name: str
+    version: str
+    task: str
+    created_at: datetime
+    classes: int | None
+    label_count: int
+    labels: list[str]
+    more: dict[str, Any]
 
 
 @router.get("/models")
@@ -83,9 +115,10 @@ def _models(
 ) -> Response:
     before = decode_cursor(cursor, "mdl") if cursor else None
     with services.database.read() as session:
-        rows = models.list_models(
+        found = models.list_models(
             session, viewer.project_id, name=None, task=None, state=None, before=before, limit=PER_PAGE + 1
         )
+        rows = [_model_line(row) for row in found]
     context: dict[str, Any] = {"form": form, "tasks": TASKS, "architectures": ARCHITECTURES, "is_stored": bool(done)}
     return page(
         request, "models.html", title="Models", status=status, **context, **_paged(rows, "/models", is_first=not cursor)
@@ -137,9 +170,10 @@ def _datasets(
 ) -> Response:
     before = decode_cursor(cursor, "dat") if cursor else None
     with services.database.read() as session:
-        rows = datasets.list_datasets(
+        found = datasets.list_datasets(
             session, viewer.project_id, name=None, task=None, before=before, limit=PER_PAGE + 1
         )
+        rows = [_dataset_line(row) for row in found]
     columns = {task: ", ".join(names) for task, names in COLUMNS.items()}
     context: dict[str, Any] = {
         "form": form,
@@ -156,6 +190,34 @@ def _datasets(
         **context,
         **_paged(rows, "/datasets", is_first=not cursor),
     )
+
+
+def _line(row: ModelRow | DatasetRow, labels: list[Any] | None, **more: Any) -> Line:
+    shown = [str(label)[:LABEL_CHARS] for label in (labels or [])[:SHOWN_LABELS]]
+    facts = row.facts or {}
+    return Line(
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        task=row.task,
+        created_at=row.created_at,
+        classes=facts.get("classes"),
+        label_count=len(labels or ()),
+        labels=shown,
+        more=more,
+    )
+
+
+def _model_line(row: ModelRow) -> Line:
+    labels = row.manifest.get("labels") or (row.facts or {}).get("labels")
+    architecture = str((row.manifest.get("architecture") or {}).get("kind", "unknown"))
+    return _line(row, labels, architecture=architecture, state=row.state, problem=row.problem)
+
+
+def _dataset_line(row: DatasetRow) -> Line:
+    labels = row.facts.get("labels") or row.manifest.get("labels")
+    examples, shape = row.facts.get("examples"), row.facts.get("shape")
+    return _line(row, labels, split=row.split, format=row.format, examples=examples, shape=shape)
 
 
 def _paged(rows: Any, path: str, *, is_first: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a page of an audit shows, put together from what the rooms tell."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -26,16 +26,22 @@ SHOWN_JUDGEMENTS = 20
 
 @dataclass(frozen=True)
 class Listed:
-    """An audit in the list.
+    """An audit in the list, without what was asked in full.
 
     Attributes:
-        row: Its columns.
+        id: Identifier.
+        state: State.
+        verdict: Verdict, where it was judged.
+        created_at: When it was submitted.
         model: Name and version.
         dataset: Name and version.
         kinds: Families of its checks.
     """
 
-    row: Any
+    id: str
+    state: str
+    verdict: str | None
+    created_at: datetime
     model: str
     dataset: str
     kinds: list[str]
@@ -94,15 +100,23 @@ def listed(
     rows = list_audits(
         session, project_id, state=state, model=model, verdict=verdict, before=page.before, limit=page.fetch
     )
-    names = repository.names_of(session, project_id, {row.model_id for row in rows} | {row.dataset_id for row in rows})
-    return [
+    found = [
         Listed(
-            row,
-            names.get(row.model_id, row.model_id),
-            names.get(row.dataset_id, row.dataset_id),
-            list(dict.fromkeys(check["kind"] for check in row.spec.get("checks", ()))),
+            id=row.id,
+            state=row.state,
+            verdict=row.verdict,
+            created_at=row.created_at,
+            model=row.model_id,
+            dataset=row.dataset_id,
+            kinds=list(dict.fromkeys(check["kind"] for check in row.spec.get("checks", ()))),
         )
         for row in rows
+    ]
+    ids = {one.model for one in found} | {one.dataset for one in found}
+    names = repository.names_of(session, project_id, ids)
+    return [
+        replace(one, model=names.get(one.model, one.model), dataset=names.get(one.dataset, one.dataset))
+        for one in found
     ]
 
 

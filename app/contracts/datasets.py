@@ -62,8 +62,8 @@ class DatasetReference(Request):
     path: str = Field(min_length=1, max_length=4096, description="File below an allowed folder.")
 
 
-class DatasetFacts(Read):
-    """What was read off the file before it was stored."""
+class DatasetFactsSummary(Read):
+    """What was read off the file, as a list has it: without class names and examples per label."""
 
     format: DatasetFormat = Field(description="How the file is laid out.")
     examples: int = Field(description="Number of labelled examples.")
@@ -71,18 +71,21 @@ class DatasetFacts(Read):
     shape: list[int] | None = Field(
         default=None, description="Channels, height, width of the images; null when they differ in size."
     )
-    label_counts: dict[str, int] = Field(
-        description="Examples per label number; of multi-label and tagged texts, occurrences."
-    )
-    labels: list[str] | None = Field(default=None, description="Class names, where the file or manifest has them.")
     mean_words: float | None = Field(
         default=None, description="Mean number of words (separated by spaces) of a text, both parts of a pair together."
     )
 
 
-class DatasetRead(Read):
-    """A stored dataset."""
+class DatasetFacts(DatasetFactsSummary):
+    """What was read off the file before it was stored."""
 
+    label_counts: dict[str, int] = Field(
+        description="Examples per label number; of multi-label and tagged texts, occurrences."
+    )
+    labels: list[str] | None = Field(default=None, description="Class names, where the file or manifest has them.")
+
+
+class _DatasetBase(Read):
     id: str = Field(description="Identifier.", examples=["dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
     name: str = Field(description="Name.")
     version: str = Field(description="Version.")
@@ -90,6 +93,21 @@ class DatasetRead(Read):
     split: str = Field(description="Which split it is.")
     digest: str = Field(description="SHA-256 of the uploaded bytes.")
     size_bytes: int = Field(description="Size of the uploaded bytes.")
+    created_at: datetime = Field(description="When it was stored (UTC).")
+
+
+class DatasetSummary(_DatasetBase):
+    """A dataset in a list: what may be long, class names above all, is read at ``url``."""
+
+    label_count: int | None = Field(
+        default=None, description="Number of class names; null where neither file nor manifest names any."
+    )
+    facts: DatasetFactsSummary = Field(description="What was read off the file.")
+    url: str = Field(description="Where all of it is.", examples=["/v1/datasets/dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+
+
+class DatasetRead(_DatasetBase):
+    """A stored dataset."""
+
     facts: DatasetFacts = Field(description="What was read off the file.")
     manifest: dict[str, Any] = Field(description="The manifest as uploaded.")
-    created_at: datetime = Field(description="When it was stored (UTC).")

@@ -279,12 +279,11 @@ class ModelReference(Request):
         return self
 
 
-class ModelFacts(Read):
-    """What the worker measured when it checked the model."""
+class ModelFactsSummary(Read):
+    """What the worker measured when it checked the model, as a list has it: without class names and doubts."""
 
     parameters: int = Field(description="Number of weights; 0 where they are not known (an endpoint).")
     classes: int = Field(description="Logits per example.")
-    labels: list[str] | None = Field(default=None, description="Class names in the order of the logits.")
     device: str = Field(description="Where it was measured.", examples=["cpu", "NVIDIA H200"])
     forward_s: float = Field(
         description="Seconds per example of a forward pass, in a batch; of a text of `tokens` tokens, or of one text "
@@ -296,15 +295,19 @@ class ModelFacts(Read):
         "attacked without gradients.",
     )
     tokens: int | None = Field(default=None, description="Tokens of the texts a text model was timed on.")
-    flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
     memory_bytes_per_example: int | None = Field(
         default=None, description="Device memory per example of a backward pass, where known."
     )
 
 
-class ModelRead(Read):
-    """A stored model."""
+class ModelFacts(ModelFactsSummary):
+    """What the worker measured when it checked the model."""
 
+    labels: list[str] | None = Field(default=None, description="Class names in the order of the logits.")
+    flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
+
+
+class _ModelBase(Read):
     id: str = Field(description="Identifier.", examples=["mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
     name: str = Field(description="Name.")
     version: str = Field(description="Version.")
@@ -313,6 +316,22 @@ class ModelRead(Read):
     size_bytes: int = Field(description="Size of the uploaded bytes.")
     state: ModelState = Field(description="`checking` until a worker has loaded it once; then `ready` or `rejected`.")
     problem: StoredProblem | None = Field(default=None, description="Why it was rejected.")
+    created_at: datetime = Field(description="When it was stored (UTC).")
+
+
+class ModelSummary(_ModelBase):
+    """A model in a list: what may be long, class names above all, is read at ``url``."""
+
+    architecture: str = Field(description="Kind of its architecture.", examples=["huggingface"])
+    label_count: int | None = Field(
+        default=None, description="Number of class names; null where neither manifest nor worker names any."
+    )
+    facts: ModelFactsSummary | None = Field(default=None, description="What the worker measured; null until `ready`.")
+    url: str = Field(description="Where all of it is.", examples=["/v1/models/mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+
+
+class ModelRead(_ModelBase):
+    """A stored model."""
+
     facts: ModelFacts | None = Field(default=None, description="What the worker measured; null until `ready`.")
     manifest: dict[str, Any] = Field(description="The manifest as uploaded.")
-    created_at: datetime = Field(description="When it was stored (UTC).")

@@ -1,11 +1,12 @@
 """SQL of datasets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.tables import DatasetRow
+from app.web.pagination import BATCH
 
 
 def find(session: Session, project_id: str, dataset_id: str) -> DatasetRow | None:
@@ -24,12 +25,13 @@ def find_by_name(session: Session, project_id: str, name: str, version: str) -> 
 
 def list_datasets(
     session: Session, project_id: str, *, name: str | None, task: str | None, before: str | None, limit: int
-) -> Sequence[DatasetRow]:
-    """Return datasets, newest first."""
+) -> Iterable[DatasetRow]:
+    """Return datasets, newest first, read from the database a few at a time: each may hold a long list of labels."""
     query = select(DatasetRow).where(DatasetRow.project_id == project_id)
     for column, wanted in ((DatasetRow.name, name), (DatasetRow.task, task)):
         if wanted is not None:
             query = query.where(column == wanted)
     if before is not None:
         query = query.where(DatasetRow.id < before)
-    return session.scalars(query.order_by(DatasetRow.id.desc()).limit(limit)).all()
+    query = query.order_by(DatasetRow.id.desc()).limit(limit)
+    return session.scalars(query.execution_options(yield_per=BATCH))

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
-from app.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference
+from app.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference, DatasetSummary
 from app.contracts.targets import Task
 from app.datasets import repository
 from app.datasets.schemas import DATASET_REFERENCE, TEXTS_REFERENCE
-from app.datasets.service import get_dataset, render_dataset, store_dataset
+from app.datasets.service import get_dataset, render_dataset, render_summary, store_dataset
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
 from app.web.identifiers import DatasetId, OfName
@@ -53,7 +53,7 @@ async def upload_dataset(request: Request, principal: Runner, services: Service)
     return JSONResponse(render_dataset(row), status_code=201, headers={"Location": f"/v1/datasets/{row.id}"})
 
 
-@router.get("", response_model=Page[DatasetRead], responses=raises(422), summary="List datasets")
+@router.get("", response_model=Page[DatasetSummary], responses=raises(422), summary="List datasets")
 def list_datasets(
     request: Request,
     principal: Reader,
@@ -62,12 +62,12 @@ def list_datasets(
     name: OfName = None,
     task: Annotated[Task | None, Query(description="Only for this task.")] = None,
 ) -> Response:
-    """List datasets, newest first."""
+    """List datasets, newest first. Class names, counts and the manifest are read of each by itself, at its `url`."""
     with services.database.read() as session:
         rows = repository.list_datasets(
             session, principal.project_id, name=name, task=task, before=page.before, limit=page.fetch
         )
-    return page_response(request, page, rows, render_dataset)
+        return page_response(request, page, rows, render_summary)
 
 
 @router.get("/{dataset_id}", response_model=DatasetRead, responses=raises(404, 422), summary="Read a dataset")

@@ -1,10 +1,11 @@
 """Storing a dataset that came in."""
 
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest, DatasetRead
+from app.contracts.datasets import DatasetFacts, DatasetFactsSummary, DatasetManifest, DatasetRead, DatasetSummary
+from app.contracts.targets import Task
 from app.core.ids import new_id
 from app.core.tables import DatasetRow
 from app.datasets import repository
@@ -72,3 +73,22 @@ def get_dataset(services: Services, project_id: str, dataset_id: str) -> Dataset
 def render_dataset(row: DatasetRow) -> dict[str, Any]:
     """Return a dataset as JSON."""
     return DatasetRead.model_validate(row).model_dump(mode="json")
+
+
+def render_summary(row: DatasetRow) -> dict[str, Any]:
+    """Return a dataset as a list has it."""
+    labels = row.facts.get("labels") or row.manifest.get("labels")
+    summary = DatasetSummary(
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        task=cast(Task, row.task),
+        split=row.split,
+        digest=row.digest,
+        size_bytes=row.size_bytes,
+        facts=DatasetFactsSummary.model_validate(row.facts),
+        label_count=len(labels) if labels else None,
+        url=f"/v1/datasets/{row.id}",
+        created_at=row.created_at,
+    )
+    return summary.model_dump(mode="json")

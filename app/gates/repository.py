@@ -1,6 +1,6 @@
 """SQL of policies, judgements and baselines, and of the audits they are about."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Text, bindparam, cast, func, insert, select, update
@@ -20,6 +20,7 @@ from app.core.tables import (
     ShardRow,
     StageRow,
 )
+from app.web.pagination import BATCH
 
 _AUDIT = (
     AuditRow.id,
@@ -147,12 +148,13 @@ def find_own_judgement(session: Session, audit_id: str) -> JudgementRow | None:
     return session.scalar(_FIND_OWN_JUDGEMENT, {"audit_id": audit_id})
 
 
-def list_judgements(session: Session, audit_id: str, *, before: str | None, limit: int) -> Sequence[JudgementRow]:
-    """Return the judgements of an audit, newest first."""
+def list_judgements(session: Session, audit_id: str, *, before: str | None, limit: int) -> Iterable[JudgementRow]:
+    """Return the judgements of an audit, newest first, read from the database a few at a time."""
     query = select(JudgementRow).where(JudgementRow.audit_id == audit_id)
     if before is not None:
         query = query.where(JudgementRow.id < before)
-    return session.scalars(query.order_by(JudgementRow.id.desc()).limit(limit)).all()
+    query = query.order_by(JudgementRow.id.desc()).limit(limit)
+    return session.scalars(query.execution_options(yield_per=BATCH))
 
 
 def find_policy(session: Session, project_id: str, policy_id: str) -> PolicyRow | None:
@@ -173,14 +175,15 @@ def lock_project(session: Session, project_id: str) -> None:
 
 def list_policies(
     session: Session, project_id: str, *, name: str | None, before: str | None, limit: int
-) -> Sequence[PolicyRow]:
-    """Return all versions of the project's policies, newest first."""
+) -> Iterable[PolicyRow]:
+    """Return all versions of the project's policies, newest first, read from the database a few at a time."""
     query = select(PolicyRow).where(PolicyRow.project_id == project_id)
     if name is not None:
         query = query.where(PolicyRow.name == name)
     if before is not None:
         query = query.where(PolicyRow.id < before)
-    return session.scalars(query.order_by(PolicyRow.id.desc()).limit(limit)).all()
+    query = query.order_by(PolicyRow.id.desc()).limit(limit)
+    return session.scalars(query.execution_options(yield_per=BATCH))
 
 
 def find_baseline(session: Session, project_id: str, model_name: str, name: str, *, other_than: str) -> AnyRow | None:

@@ -107,7 +107,7 @@ def list_policies(
         return JSONResponse({"items": [policy.model_dump(mode="json") for policy in told], "next": None})
     with services.database.read() as session:
         rows = repository.list_policies(session, principal.project_id, name=name, before=page.before, limit=page.fetch)
-    return page_response(request, page, rows, _render_policy)
+        return page_response(request, page, rows, _render_policy)
 
 
 def _render_policy(row: PolicyRow) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def list_judgements(
         if not exists(session, principal.project_id, audit_id):
             raise not_found(audit_id)
         rows = repository.list_judgements(session, audit_id, before=page.before, limit=page.fetch)
-    return page_response(request, page, rows, _render_judgement)
+        return page_response(request, page, rows, _render_judgement)
 
 
 def _render_judgement(row: JudgementRow) -> dict[str, Any]:
@@ -214,4 +214,4 @@ def list_baselines(
         rows = repository.list_baselines(
             session, principal.project_id, model=model, name=name, before=page.before, limit=page.fetch
         )
-    return page_response(request, page, rows, lambda row: BaselineRead.model_validate(row).model_dump(mode="json"))
+        return page_response(request, page, rows, lambda row: BaselineRead.model_validate(row).model_dump(mode="json"))

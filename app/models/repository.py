@@ -1,12 +1,13 @@
 """SQL of models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.contracts.states import ModelState
 from app.core.tables import ModelRow
+from app.web.pagination import BATCH
 
 
 def find(session: Session, project_id: str, model_id: str) -> ModelRow | None:
@@ -35,12 +36,13 @@ def list_models(
     state: str | None,
     before: str | None,
     limit: int,
-) -> Sequence[ModelRow]:
-    """Return models, newest first."""
+) -> Iterable[ModelRow]:
+    """Return models, newest first, read from the database a few at a time: each may hold a long list of labels."""
     query = select(ModelRow).where(ModelRow.project_id == project_id)
     for column, wanted in ((ModelRow.name, name), (ModelRow.task, task), (ModelRow.state, state)):
         if wanted is not None:
             query = query.where(column == wanted)
     if before is not None:
         query = query.where(ModelRow.id < before)
-    return session.scalars(query.order_by(ModelRow.id.desc()).limit(limit)).all()
+    query = query.order_by(ModelRow.id.desc()).limit(limit)
+    return session.scalars(query.execution_options(yield_per=BATCH))

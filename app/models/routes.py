@@ -7,11 +7,18 @@ from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
 from app.contracts.states import ModelState
-from app.contracts.targets import ModelManifest, ModelRead, ModelReference, Task
+from app.contracts.targets import ModelManifest, ModelRead, ModelReference, ModelSummary, Task
 from app.models import repository
 from app.models.inspection import ENDPOINT
 from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE, TAGGER_REFERENCE
-from app.models.service import cancel_check, get_model, render_model, store_model, wait_until_checked
+from app.models.service import (
+    cancel_check,
+    get_model,
+    render_model,
+    render_summary,
+    store_model,
+    wait_until_checked,
+)
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
 from app.web.identifiers import ModelId, OfName
@@ -64,7 +71,7 @@ async def upload_model(request: Request, principal: Runner, services: Service, w
     return JSONResponse(render_model(row), status_code=201, headers=headers)
 
 
-@router.get("", response_model=Page[ModelRead], responses=raises(422), summary="List models")
+@router.get("", response_model=Page[ModelSummary], responses=raises(422), summary="List models")
 def list_models(
     request: Request,
     principal: Reader,
@@ -74,12 +81,12 @@ def list_models(
     task: Annotated[Task | None, Query(description="Only for this task.")] = None,
     state: Annotated[ModelState | None, Query(description="Only in this state.")] = None,
 ) -> Response:
-    """List models, newest first."""
+    """List models, newest first. Class names, manifest and doubts are read of each by itself, at its `url`."""
     with services.database.read() as session:
         rows = repository.list_models(
             session, principal.project_id, name=name, task=task, state=state, before=page.before, limit=page.fetch
         )
-    return page_response(request, page, rows, render_model)
+        return page_response(request, page, rows, render_summary)
 
 
 @router.get("/{model_id}", response_model=ModelRead, responses=raises(404, 422), summary="Read a model")

@@ -1,7 +1,7 @@
 """Storing a model that came in."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from app.access import repository as keys
 from app.contracts.problems import StoredProblem
 from app.contracts.states import ModelState
-from app.contracts.targets import ModelManifest, ModelRead
+from app.contracts.targets import ModelFactsSummary, ModelManifest, ModelRead, ModelSummary, Task
 from app.core.endpoint_rules import EndpointRuleError
 from app.core.ids import new_id
 from app.core.inspection.errors import ManifestMismatchError
@@ -141,3 +141,25 @@ async def wait_until_checked(services: Services, row: ModelRow, seconds: float) 
 def render_model(row: ModelRow) -> dict[str, Any]:
     """Return a model as JSON."""
     return ModelRead.model_validate(row).model_dump(mode="json")
+
+
+def render_summary(row: ModelRow) -> dict[str, Any]:
+    """Return a model as a list has it."""
+    facts = row.facts or {}
+    labels = row.manifest.get("labels") or facts.get("labels")
+    summary = ModelSummary(
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        task=cast(Task, row.task),
+        digest=row.digest,
+        size_bytes=row.size_bytes,
+        state=ModelState(row.state),
+        problem=None if row.problem is None else StoredProblem.model_validate(row.problem),
+        facts=None if row.facts is None else ModelFactsSummary.model_validate(row.facts),
+        architecture=str((row.manifest.get("architecture") or {}).get("kind", "unknown")),
+        label_count=len(labels) if labels else None,
+        url=f"/v1/models/{row.id}",
+        created_at=row.created_at,
+    )
+    return summary.model_dump(mode="json")

@@ -6,14 +6,14 @@ repeats or skips what was there when paging began, whatever is added meanwhile.
 
 import base64
 import binascii
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
-from starlette.responses import JSONResponse
 
 from app.web.problems import InvalidRequestError
 
@@ -21,8 +21,14 @@ ItemT = TypeVar("ItemT")
 RowT = TypeVar("RowT")
 
 MAX_LIMIT = 200
+MAX_PAGE_BYTES = 2**22
+"""A page ends early when it has more than this: 200 policies with every field filled would be 25 MB."""
+BATCH = 10
+"""Rows of a list that are in memory at once, where rows can be large."""
 
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items per page.")]
+Limit = Annotated[
+    int, Query(ge=1, le=MAX_LIMIT, description="Items per page at most; fewer come where items are large.")
+]
 Cursor = Annotated[
     str | None, Query(max_length=200, description="`next` of the page before; leave out for the first page.")
 ]
@@ -87,14 +93,31 @@ def page_request(prefix: str) -> Callable[..., PageRequest]:
 
 
 def page_response(
-    request: Request, page: PageRequest, rows: Sequence[RowT], render: Callable[[RowT], dict[str, Any]]
+    request: Request, page: PageRequest, rows: Iterable[RowT], render: Callable[[RowT], dict[str, Any]]
 ) -> Response:
-    """Return a page of ``rows`` (at most ``page.fetch``, newest first; each has an ``id``)."""
-    shown = rows[: page.limit]
-    following = encode_cursor(shown[-1].id) if len(rows) > page.limit else None  # type: ignore[attr-defined]
+    """Return a page of ``rows``, of ``MAX_PAGE_BYTES`` and one item at most.
+
+    Args:
+        request: Whose path leads to the next page.
+        page: What is wanted.
+        rows: At most ``page.fetch``, newest first; each has an ``id``. Read one by one, so that rows streamed from the
+            database are never in memory together.
+        render: Makes an item of a row.
+    """
+    items: list[bytes] = []
+    size, following, last_id = 0, None, ""
+    for row in rows:
+        if len(items) == page.limit or size > MAX_PAGE_BYTES:
+            following = encode_cursor(last_id)
+            break
+        item = json.dumps(render(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        items.append(item.encode())
+        size += len(items[-1])
+        last_id = row.id  # type: ignore[attr-defined]
     headers = {}
     if following is not None:
         # A path, not a host: behind a proxy we do not know our own name.
         url = request.url.include_query_params(cursor=following)
         headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
-    return JSONResponse({"items": [render(row) for row in shown], "next": following}, headers=headers)
+    body = b'{"items":[%b],"next":%b}' % (b",".join(items), json.dumps(following).encode())
+    return Response(body, media_type="application/json", headers=headers)
