@@ -5,14 +5,16 @@ A worker per GPU: ``celery -A workers.celery_app worker -Q gpu -P solo``. One sc
 API's image.
 """
 
+import logging
 import os
 from typing import Any
 
-from celery.signals import celeryd_init
+from celery.signals import after_setup_logger, celeryd_init
 
 from app.core.private_files import UMASK
 from app.core.queue import make_celery
 from app.core.settings import get_settings
+from app.core.terminals import EscapingFormatter
 
 app = make_celery(get_settings())
 
@@ -21,3 +23,9 @@ app = make_celery(get_settings())
 @celeryd_init.connect  # type: ignore[untyped-decorator]
 def _create_privately(**_: Any) -> None:
     os.umask(UMASK)
+
+
+@after_setup_logger.connect  # type: ignore[untyped-decorator]
+def _escape(logger: logging.Logger, **_: Any) -> None:
+    for handler in logger.handlers:
+        handler.setFormatter(EscapingFormatter(handler.formatter))

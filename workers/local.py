@@ -14,6 +14,7 @@ from app.core.private_files import UMASK
 from app.core.settings import get_settings
 from app.core.settings_errors import InvalidSettingsError
 from app.core.storage import open_store
+from app.core.terminals import escape_logs
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ def main() -> None:
     except InvalidSettingsError as error:
         sys.exit(f"The settings do not fit: {error}")
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    escape_logs()
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

@@ -16,6 +16,7 @@ from app.cli.policies import baselines, policies
 from app.cli.replay import replay
 from app.cli.resources import datasets, models
 from app.cli.serve import serve
+from app.cli.showing import escape_error
 from app.cli.whole_file import READER_GONE, forget_stdout
 from app.cli.worker import worker
 from app.core.settings_errors import InvalidSettingsError
@@ -26,6 +27,9 @@ class _Commands(click.Group):
         """Run a command; whoever reads its output may have had enough of it, as `head` has: no failure of ours."""
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            escape_error(error)
+            raise
         except BrokenPipeError:
             # Click would end with 1, which is what `gate` and `judge` say of a bad model.
             forget_stdout()

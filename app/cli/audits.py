@@ -12,6 +12,7 @@ from app.cli.gate_files import is_file, read_checks, read_gate_file
 from app.cli.outputs import FORMATS
 from app.cli.progress import progress_display
 from app.cli.remote import with_client
+from app.cli.showing import echo, echo_line
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
 from app.client import Client, NotJudgedError, WaitTimeoutError
@@ -49,7 +50,7 @@ def audit() -> None:
 @with_client
 def submit(client: Client, /, **options: Any) -> None:
     """Submit the audit described in SPEC, a JSON file as POST /v1/audits takes it, and print its id."""
-    click.echo(client.submit(**described(options)).id)
+    echo_line(client.submit(**described(options)).id)
 
 
 @audit.command(epilog=exit_table())
@@ -66,7 +67,7 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
     with ending_as_documented():
         spec = described(options)
         audit_id = client.submit(**spec).id
-        click.echo(audit_id, err=True)
+        echo_line(audit_id, err=True)
         is_judged = spec.get("policy") is not None
         try:
             with progress_display() as show:
@@ -74,13 +75,13 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
         except NotJudgedError as error:
             raise CouldNotRunError(str(error)) from error
         except WaitTimeoutError as error:
-            click.echo(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
+            echo_line(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
             sys.exit(Exit.TIMED_OUT)
         if report is not None:
             report.write_bytes(client.report(audit_id))
         print_results(ended)
         if ended.judgement is not None:
-            click.echo()
+            echo_line()
             print_judgement(ended.judgement)
             sys.exit(OF_VERDICT[ended.judgement.verdict])
         if ended.state != RunState.SUCCEEDED:
@@ -97,7 +98,7 @@ def list_audits(client: Client, /, limit: int, **filters: str | None) -> None:
     """List the project's audits, newest first."""
     for _, one in zip(range(limit), client.audits(**filters), strict=False):
         kinds = ", ".join(one.kinds)
-        click.echo(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {one.verdict or '-':<12}  {kinds}")
+        echo_line(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {one.verdict or '-':<12}  {kinds}")
 
 
 @audit.command()
@@ -113,7 +114,7 @@ def status(client: Client, audit_id: str) -> None:
 @with_client
 def cancel(client: Client, audit_id: str) -> None:
     """Ask an audit to stop."""
-    click.echo(client.cancel(audit_id).state)
+    echo_line(client.cancel(audit_id).state)
 
 
 @audit.command()
@@ -121,7 +122,7 @@ def cancel(client: Client, audit_id: str) -> None:
 @with_client
 def retry(client: Client, audit_id: str) -> None:
     """Run again what failed of an audit."""
-    click.echo(client.retry(audit_id).state)
+    echo_line(client.retry(audit_id).state)
 
 
 @audit.command()
@@ -136,6 +137,8 @@ def report(client: Client, audit_id: str, wanted: str, output: Path | None) -> N
     content = client.report(audit_id, wanted)
     if output is not None:
         output.write_bytes(content)
+    elif sys.stdout.isatty():
+        echo(content.decode("utf-8", "replace").replace("\r\n", "\n"))
     else:
         sys.stdout.buffer.write(content)
 
@@ -146,7 +149,7 @@ def report(client: Client, audit_id: str, wanted: str, output: Path | None) -> N
 @with_client
 def bundle(client: Client, audit_id: str, output: Path | None) -> None:
     """Fetch what `seatrial replay` runs an audit again from."""
-    click.echo(client.bundle(audit_id, output or Path(f"{audit_id}.zip")))
+    echo_line(str(client.bundle(audit_id, output or Path(f"{audit_id}.zip"))))
 
 
 @click.command(epilog=exit_table())
@@ -188,19 +191,19 @@ def described(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def print_results(audit: AuditRead) -> None:
     """Print state, flags and numbers of an audit."""
-    click.echo(f"{audit.id}: {audit.state}")
+    echo_line(f"{audit.id}: {audit.state}")
     if audit.error is not None:
-        click.echo(f"  {audit.error.title}: {audit.error.detail}")
+        echo_line(f"  {audit.error.title}: {audit.error.detail}")
     for check in audit.checks:
-        click.echo(f"{check.kind}: {check.state}")
+        echo_line(f"{check.kind}: {check.state}")
         if check.error is not None:
-            click.echo(f"  {check.error.title}: {check.error.detail}")
+            echo_line(f"  {check.error.title}: {check.error.detail}")
         if check.result is None:
             continue
         for flag in check.result.flags:
-            click.echo(f"  {flag.severity}: {flag.code}: {flag.message}")
+            echo_line(f"  {flag.severity}: {flag.code}: {flag.message}")
         for line in _table(check.result.estimates):
-            click.echo(f"  {line}")
+            echo_line(f"  {line}")
 
 
 def _table(estimates: Mapping[str, Estimate]) -> Iterator[str]:

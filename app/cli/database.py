@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.showing import echo_line
 from app.core.database import connect
 from app.core.migrations import upgrade
 from app.core.private_files import created_privately
@@ -27,4 +28,4 @@ def migrate(home: Path | None) -> None:
             upgrade(database)
         finally:
             database.dispose()
-    click.echo("The database has the present schema.")
+    echo_line("The database has the present schema.")

@@ -18,6 +18,7 @@ import httpx
 from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.cli.showing import echo_line
 from app.core.database import connect
 from app.core.migrations import is_current
 from app.core.private_files import open_to_others
@@ -80,9 +81,9 @@ def doctor(home: Path | None, port: int) -> None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     missing = 0
     for finding in look(port):
-        click.echo(f"{finding.verdict:<8}  {finding.what}: {finding.told}")
+        echo_line(f"{finding.verdict:<8}  {finding.what}: {finding.told}")
         if finding.mend:
-            click.echo(f"{'':<8}  mend: {finding.mend}")
+            echo_line(f"{'':<8}  mend: {finding.mend}")
         missing += finding.verdict == "missing"
     sys.exit(1 if missing else 0)
 

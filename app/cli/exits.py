@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import click
 
+from app.cli.showing import echo, echo_line, show_error
 from app.client import ClientError, ProblemResponseError
 from app.contracts.policies import Verdict
 
@@ -85,18 +86,18 @@ def ending_as_documented() -> Iterator[None]:
         with sigterm_interrupts():
             yield
     except click.ClickException as error:
-        error.show()
+        show_error(error)
         # Click's own status of a plain error is 1, which means here that the model is bad.
         sys.exit(error.exit_code if error.exit_code != 1 else Exit.COULD_NOT_RUN)
     except ClientError as error:
         told = as_click(error)
-        told.show()
+        show_error(told)
         sys.exit(told.exit_code)
     except KeyboardInterrupt:
-        click.echo("Interrupted.", err=True)
+        echo_line("Interrupted.", err=True)
         sys.exit(Exit.INTERRUPTED)
     except Exception:
-        traceback.print_exc()
+        echo(traceback.format_exc(), err=True)
         sys.exit(Exit.COULD_NOT_RUN)
 
 

@@ -14,9 +14,10 @@ from app.cli.embedded import embedded
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file, unknown_policy
 from app.cli.outputs import Outputs, output_options
-from app.cli.progress import progress_display, say
+from app.cli.progress import progress_display, say, say_all
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
+from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model, telling_where
 from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
 from app.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
@@ -217,7 +218,7 @@ def _judged(
         say(headline)
         _give_up(ask, client, audit.id, outputs)
         # Below a verdict that knows only of a cancelled audit.
-        click.echo(headline)
+        echo_line(headline)
         return Exit.TIMED_OUT
     except KeyboardInterrupt:
         if ask.cancels:
@@ -289,7 +290,7 @@ def _cancel(client: Client, audit_id: str) -> None:
     try:
         client.cancel(audit_id)
     except ClientError as error:
-        say(f"{audit_id} could not be cancelled: {error}")
+        say_all(f"{audit_id} could not be cancelled: {error}")
     else:
         say(f"{audit_id} is cancelled.")
 

@@ -3,6 +3,7 @@
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.cli.showing import echo_line
 from app.core.database import connect
 from app.core.migrations import is_current
 from app.core.queue import Bell
@@ -25,4 +26,4 @@ def health() -> None:
         raise click.ClickException("the database has another schema: run `seatrial migrate`")
     if Bell(settings).is_reachable() is False:
         raise click.ClickException("the broker does not answer")
-    click.echo("ok")
+    echo_line("ok")

@@ -13,6 +13,7 @@ import click
 from app.access import repository
 from app.access.schemas import DEFAULT_PROJECT, MAX_EXPIRY_DAYS, SCOPES, ScopeName
 from app.access.service import create_key
+from app.cli.showing import echo_line
 from app.core.database import Database, connect
 from app.core.migrations import upgrade
 from app.core.private_files import created_privately
@@ -86,11 +87,9 @@ def create(name: str, scope: str, project: str, expires_in: timedelta | None) ->
             secret, row = create_key(database, project, name, cast(ScopeName, scope), expires_at=expires_at)
         except ValueError as error:
             raise click.ClickException(str(error)) from error
-    click.echo(secret)
+    echo_line(secret)
     until = "" if row.expires_at is None else f", until {row.expires_at:%Y-%m-%d %H:%M} UTC"
-    click.echo(
-        f"{row.id}: scope {scope}, project {project}{until}. Send it as `Authorization: Bearer <key>`.", err=True
-    )
+    echo_line(f"{row.id}: scope {scope}, project {project}{until}. Send it as `Authorization: Bearer <key>`.", err=True)
 
 
 @keys.command("list")
@@ -102,7 +101,7 @@ def list_keys() -> None:
             with database.read() as session:
                 rows = repository.list_keys(session, None, before=before, limit=_PAGE)
             for row, project in rows:
-                click.echo(f"{row.id}  {row.prefix}...  {row.scope:<5}  {project}  {row.name}  {_state(row)}")
+                echo_line(f"{row.id}  {row.prefix}...  {row.scope:<5}  {project}  {row.name}  {_state(row)}")
             if len(rows) < _PAGE:
                 return
             before = rows[-1][0].id
@@ -124,4 +123,4 @@ def revoke(key_id: str) -> None:
         if repository.find(session, key_id, None) is None:
             raise click.ClickException(f"there is no key {key_id}")
         repository.revoke(session, key_id)
-    click.echo(f"{key_id} is revoked.")
+    echo_line(f"{key_id} is revoked.")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from app.cli.exits import BadRequestError
-from app.cli.progress import say
+from app.cli.progress import say_all
 from app.client import Client, ClientError
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -79,7 +79,7 @@ class Outputs:
                     report = client.report(audit_id, name)
                     path.write_bytes(_placed(report, self.blamed) if name == "sarif" and self.blamed else report)
             except (ClientError, OSError) as error:
-                say(f"{path} is not written: {error}")
+                say_all(f"{path} is not written: {error}")
                 is_whole = False
         return is_whole
 

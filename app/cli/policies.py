@@ -1,13 +1,14 @@
 """``seatrial policies`` and ``seatrial baselines``: what a gate asks for, and what it compares with."""
 
-import json
 from pathlib import Path
 
 import click
 
 from app.cli.gate_files import read_gate_file
 from app.cli.remote import with_client
+from app.cli.showing import echo, echo_line
 from app.client import Client
+from app.core.terminals import json_text
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -32,10 +33,10 @@ def add_policy(client: Client, file: Path) -> None:
     """
     read = read_gate_file(file)
     stored = client.add_policy(read.policy())
-    click.echo(f"{stored.name}@{stored.version}")
-    click.echo(stored.id, err=True)
+    echo_line(f"{stored.name}@{stored.version}")
+    echo_line(stored.id, err=True)
     if left := [name for name in ("checks", "samples", "seed") if getattr(read, name) not in (None, [])]:
-        click.echo(f"Not stored, since a policy only judges: {', '.join(left)}. Give them to the audit.", err=True)
+        echo_line(f"Not stored, since a policy only judges: {', '.join(left)}. Give them to the audit.", err=True)
 
 
 @policies.command("list")
@@ -46,7 +47,7 @@ def list_policies(client: Client, name: str | None, shipped: bool) -> None:
     """List the project's policies in all their versions, newest first."""
     for policy in client.policies(name=name, shipped=True if shipped else None):
         rules, description = len(policy.document.get("rules", [])), policy.document.get("description", "")
-        click.echo(f"{policy.name}@{policy.version}  {rules} rules  {description.partition(chr(10))[0]}".rstrip())
+        echo_line(f"{policy.name}@{policy.version}  {rules} rules  {description.partition(chr(10))[0]}".rstrip())
 
 
 @policies.command("show")
@@ -54,7 +55,7 @@ def list_policies(client: Client, name: str | None, shipped: bool) -> None:
 @with_client
 def show_policy(client: Client, reference: str) -> None:
     """Print a policy as JSON, by its id, name, name@version, or the name of a shipped one."""
-    click.echo(json.dumps(client.policy(reference).document, indent=2, ensure_ascii=False))
+    echo(json_text(client.policy(reference).document, indent=2))
 
 
 @baselines.command()
@@ -65,7 +66,7 @@ def show_policy(client: Client, reference: str) -> None:
 def promote(client: Client, audit_id: str, name: str, note: str) -> None:
     """Make a succeeded audit what later audits of models of the same name are compared with."""
     promoted = client.promote(audit_id, name, note=note)
-    click.echo(f"{promoted.model}: {promoted.name} is {promoted.audit}")
+    echo_line(f"{promoted.model}: {promoted.name} is {promoted.audit}")
 
 
 @baselines.command("list")
@@ -77,4 +78,4 @@ def list_baselines(client: Client, model: str | None, name: str | None) -> None:
     for one in client.baselines(model=model, name=name):
         state = "in force" if one.is_current else "replaced"
         line = f"{one.model}  {one.name}  {one.audit}  {one.created_at:%Y-%m-%d %H:%M}  {state}  {one.note}"
-        click.echo(line.rstrip())
+        echo_line(line.rstrip())

@@ -5,15 +5,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import click
-
+from app.cli.showing import echo, echo_line
 from app.contracts.audits import AuditRead
 from app.contracts.states import RunState
+from app.core.terminals import escaped_line
 
 
 def say(line: str) -> None:
     """Print what is no result."""
-    click.echo(line, err=True)
+    echo_line(line, err=True)
+
+
+def say_all(text: str) -> None:
+    """Print what is no result and may have several lines."""
+    echo(text, err=True)
 
 
 @contextmanager
@@ -25,18 +30,21 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[left]}"), console=Console(stderr=True)) as bars:
+    # Without markup: a service names the stages.
+    description = TextColumn("{task.description}", markup=False)
+    columns = (description, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[left]}", markup=False), console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
 
         def show(audit: AuditRead) -> None:
             for check in audit.checks:
                 if check.id not in tasks:
-                    tasks[check.id] = bars.add_task(check.kind, total=None, left="")
+                    tasks[check.id] = bars.add_task(escaped_line(check.kind), total=None, left="")
                 stage = check.progress.stage or check.state
+                told = f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}"
                 bars.update(
                     tasks[check.id],
-                    description=f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}",
+                    description=escaped_line(told),
                     completed=check.progress.done,
                     total=check.progress.total or None,
                     left=time_left(check.progress.remaining_s),

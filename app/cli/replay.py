@@ -13,6 +13,7 @@ from app.cli.embedded import embedded
 from app.cli.exits import BadRequestError, CouldNotRunError, Exit, ending_as_documented
 from app.cli.progress import progress_display, say
 from app.cli.remote import KEY
+from app.cli.showing import echo_line
 from app.client import Client, ProblemResponseError, Source, WaitTimeoutError
 from app.contracts.states import RunState
 
@@ -222,7 +223,7 @@ def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
         _print_differences(found)
         return Exit.FAILED
     same = "identical" if not tolerance else f"the same within {tolerance:g}"
-    click.echo(f"{same}: {found.numbers:,} numbers, {found.records:,} records")
+    echo_line(f"{same}: {found.numbers:,} numbers, {found.records:,} records")
     return Exit.PASSED
 
 
@@ -230,9 +231,9 @@ def _print_differences(found: "Comparison") -> None:
     rows = [("where", "recorded", "replayed", "apart"), *found.differences[:_SHOWN]]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     if len(found.differences) > _SHOWN:
-        click.echo(f"... and {len(found.differences) - _SHOWN:,} more")
-    click.echo(
+        echo_line(f"... and {len(found.differences) - _SHOWN:,} more")
+    echo_line(
         f"different: {len(found.differences):,} differences in {found.numbers:,} numbers and {found.records:,} records"
     )

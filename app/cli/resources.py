@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from app.cli.remote import with_client
+from app.cli.showing import echo_line
 from app.cli.uploads import read_object
 from app.client import Client
 
@@ -37,8 +38,8 @@ def add_model(client: Client, file: Path | None, manifest: Path | None, endpoint
         model = client.add_model(file, read_object(manifest), wait_s=wait)
     else:
         raise click.UsageError("give FILE and --manifest, or --endpoint alone")
-    click.echo(model.id)
-    click.echo(f"{model.name} {model.version}: {model.state}", err=True)
+    echo_line(model.id)
+    echo_line(f"{model.name} {model.version}: {model.state}", err=True)
 
 
 @models.command("list")
@@ -46,7 +47,7 @@ def add_model(client: Client, file: Path | None, manifest: Path | None, endpoint
 def list_models(client: Client) -> None:
     """List the project's models, newest first."""
     for model in client.models():
-        click.echo(f"{model.id}  {model.state:<8}  {model.name} {model.version}")
+        echo_line(f"{model.id}  {model.state:<8}  {model.name} {model.version}")
 
 
 @datasets.command("add")
@@ -59,8 +60,8 @@ def add_dataset(client: Client, file: Path, manifest: Path) -> None:
     Images: .npz, .parquet or an archive of image folders. Texts: .csv, .jsonl, .parquet, or .conllu of tagged ones.
     """
     dataset = client.add_dataset(file, read_object(manifest))
-    click.echo(dataset.id)
-    click.echo(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)
+    echo_line(dataset.id)
+    echo_line(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)
 
 
 @datasets.command("list")
@@ -68,4 +69,4 @@ def add_dataset(client: Client, file: Path, manifest: Path) -> None:
 def list_datasets(client: Client) -> None:
     """List the project's datasets, newest first."""
     for dataset in client.datasets():
-        click.echo(f"{dataset.id}  {dataset.facts.examples:>8}  {dataset.name} {dataset.version}")
+        echo_line(f"{dataset.id}  {dataset.facts.examples:>8}  {dataset.name} {dataset.version}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from app.cli.loopback import is_loopback
+from app.cli.showing import echo_line
 from app.cli.supervisor import Supervisor
 from app.core.imports import kept_imports
 from app.core.private_files import created_privately
@@ -113,7 +114,7 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         timeout_keep_alive=30,
     )
     server = uvicorn.Server(config)
-    supervisor = Supervisor([sys.executable, "-m", "workers.local"], count, lambda line: click.echo(line, err=True))
+    supervisor = Supervisor([sys.executable, "-m", "workers.local"], count, lambda line: echo_line(line, err=True))
     # uvicorn raises the signals it caught once more when it has shut down; by then the workers must still be stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
@@ -131,12 +132,12 @@ def _announce(settings: Settings, listener: socket.socket, host: str, count: int
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listener.getsockname()[1]}"
     workers = "no workers here" if count == 0 else "1 local worker" if count == 1 else f"{count} local workers"
-    click.echo(f"Seatrial {version('seatrial')} listens on {url}")
-    click.echo(f"  console        {url}/")
-    click.echo(f"  documentation  {url}/docs")
-    click.echo(f"  home           {settings.home.absolute()} ({workers})")
+    echo_line(f"Seatrial {version('seatrial')} listens on {url}")
+    echo_line(f"  console        {url}/")
+    echo_line(f"  documentation  {url}/docs")
+    echo_line(f"  home           {settings.home.absolute()} ({workers})")
     if not settings.require_keys:
-        click.echo("  keys           none needed: only this machine can connect")
+        echo_line("  keys           none needed: only this machine can connect")
         return
-    click.echo("  keys           required: `seatrial keys create NAME` makes one")
+    echo_line("  keys           required: `seatrial keys create NAME` makes one")
     sys.stdout.flush()

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import click
 
 from app.cli.progress import duration
+from app.cli.showing import echo_line, echo_styled
 from app.contracts.audits import AuditEstimate
 from app.contracts.policies import Judgement, Outcome, RuleOutcome
+from app.core.terminals import escaped_line
 from app.reports.numbers import interval, told
 
 PROMOTE = "seatrial baselines promote AUDIT makes an audit the one to compare with"
@@ -23,7 +25,7 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
         judgement: The verdict.
         promote: Said where a number could not be compared because nothing has been promoted yet.
     """
-    rows = [_COLUMNS, *(_row(rule) for rule in judgement.rules)]
+    rows = [_COLUMNS, *(tuple(map(escaped_line, _row(rule))) for rule in judgement.rules)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     outcomes: list[Outcome | None] = [None, *(rule.outcome for rule in judgement.rules)]
     for row, outcome in zip(rows, outcomes, strict=True):
@@ -31,12 +33,13 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
         if outcome in _COLOURS:
             # What is padding stays without colour, so that the end of a line can be cut.
             cells[3] = click.style(row[3], fg=_COLOURS[outcome]) + " " * (widths[3] - len(row[3]))
-        click.echo("  ".join(cells).rstrip())
+        echo_styled("  ".join(cells).rstrip())
     for line in _reasons(judgement):
-        click.echo(line)
+        echo_line(line)
     if _lacks_baseline(judgement):
-        click.echo(f"To have a baseline: {promote}.")
-    click.echo(f"\n{judgement.headline}")
+        echo_line(f"To have a baseline: {promote}.")
+    echo_line()
+    echo_line(judgement.headline)
 
 
 def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
@@ -47,7 +50,7 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
         costs.append(f"{estimate.backward_passes:,} backward passes")
     if estimate.queries:
         costs.append(f"{estimate.queries:,} queries")
-    click.echo(f"At most: {', '.join(costs)}; time on one worker: {time}", err=err)
+    echo_line(f"At most: {', '.join(costs)}; time on one worker: {time}", err=err)
 
 
 def _row(rule: RuleOutcome) -> tuple[str, ...]:
