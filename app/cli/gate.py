@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from app.cli.embedded import embedded
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
@@ -265,7 +265,12 @@ def _look_up_policy(ask: Ask, client: Client) -> None:
 def _policy(ask: Ask, client: Client) -> Policy:
     if isinstance(ask.policy, Policy):
         return ask.policy
-    return Policy.model_validate(client.policy(ask.policy).document)
+    try:
+        return Policy.model_validate(client.policy(ask.policy).document)
+    except ValidationError as error:
+        raise CouldNotRunError(
+            f"the policy {ask.policy} is none this version knows: {error.error_count()} fields are wrong or missing"
+        ) from error
 
 
 def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:

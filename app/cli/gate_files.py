@@ -9,8 +9,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.cli.exits import BadRequestError
+from app.cli.files import read_limited, shorten
 from app.contracts.families import TASKS, CheckParams, params_contract
 from app.contracts.policies import GateFile, Policy, Rule, parse_metric
+from app.core.strict_json import strict_json
 from app.gates import presets
 from app.gates.documents import YamlError, yaml_to_json
 
@@ -18,6 +20,7 @@ T = TypeVar("T")
 
 _CHECKS = TypeAdapter(list[CheckParams])
 _FILES = (".yaml", ".yml", ".json")
+_MOST_TOLD = 20
 
 
 def is_file(policy: str) -> bool:
@@ -56,7 +59,7 @@ def read_checks(path: Path) -> list[Any]:
     """
 
     def parse(text: str) -> list[Any]:
-        value = json.loads(text)
+        value = strict_json(text)
         return _CHECKS.validate_json(json.dumps(value.get("checks", []) if isinstance(value, dict) else value))
 
     checks = _validated(path, parse)
@@ -131,13 +134,17 @@ def _fields(place: tuple[int | str, ...]) -> Iterable[str]:
 
 def _validated(path: Path, parse: Callable[[str], T]) -> T:
     try:
-        raw = path.read_bytes()
+        raw = read_limited(path)
         # JSON as it is: it may hold escapes that YAML reads in another way.
         return parse(raw.decode("utf-8-sig") if path.suffix == ".json" else yaml_to_json(raw))
     except OSError as error:
         raise BadRequestError(f"{path} cannot be read: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise BadRequestError(f"{path}: it is nested too deeply") from error
     except ValidationError as error:
-        told = [f"  {_pointer(one)}: {_told(one)}" for one in error.errors(include_url=False)]
+        found = error.errors(include_url=False)
+        told = [f"  {shorten(_pointer(one))}: {shorten(_told(one))}" for one in found[:_MOST_TOLD]]
+        told += [f"  and {len(found) - _MOST_TOLD:,} more"] if len(found) > _MOST_TOLD else []
         raise BadRequestError("\n".join([f"{path} is not what is wanted here:", *told])) from error
     except (YamlError, ValueError) as error:
-        raise BadRequestError(f"{path}: {error}") from error
+        raise BadRequestError(f"{path}: {shorten(str(error))}") from error

@@ -78,10 +78,14 @@ class Outputs:
                 else:
                     report = client.report(audit_id, name)
                     path.write_bytes(_placed(report, self.blamed) if name == "sarif" and self.blamed else report)
-            except (ClientError, OSError) as error:
+            except (ClientError, OSError, _NoSarifError) as error:
                 say_all(f"{path} is not written: {error}")
                 is_whole = False
         return is_whole
+
+
+class _NoSarifError(Exception):
+    pass
 
 
 def _blamed(options: dict[str, Any]) -> str | None:
@@ -96,10 +100,13 @@ def _blamed(options: dict[str, Any]) -> str | None:
 
 def _placed(sarif: bytes, uri: str) -> bytes:
     """Return SARIF whose alerts are at a file that is there; the service knows a model's name only."""
-    document = json.loads(sarif)
-    for result in (result for run in document["runs"] for result in run["results"]):
-        for location in result.get("locations", []):
-            location["physicalLocation"]["artifactLocation"]["uri"] = uri
+    try:
+        document = json.loads(sarif)
+        for result in (result for run in document["runs"] for result in run["results"]):
+            for location in result.get("locations", []):
+                location["physicalLocation"]["artifactLocation"]["uri"] = uri
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise _NoSarifError("the service answered with something that is no SARIF") from error
     return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
 

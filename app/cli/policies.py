@@ -46,7 +46,9 @@ def add_policy(client: Client, file: Path) -> None:
 def list_policies(client: Client, name: str | None, shipped: bool) -> None:
     """List the project's policies in all their versions, newest first."""
     for policy in client.policies(name=name, shipped=True if shipped else None):
-        rules, description = len(policy.document.get("rules", [])), policy.document.get("description", "")
+        # Of another version of Seatrial, it may look otherwise.
+        said, description = policy.document.get("rules"), str(policy.document.get("description", ""))
+        rules = len(said) if isinstance(said, list) else 0
         echo_line(f"{policy.name}@{policy.version}  {rules} rules  {description.partition(chr(10))[0]}".rstrip())
 
 

@@ -1,5 +1,6 @@
 """How an audit is followed on standard error."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,6 +60,8 @@ def duration(seconds: float) -> str:
     >>> duration(0.4), duration(75), duration(7322)
     ('under 1 s', '1 min 15 s', '2 h 2 min')
     """
+    if not math.isfinite(seconds):
+        return "an unknown time"
     whole = round(seconds)
     if whole < 1:
         return "under 1 s"

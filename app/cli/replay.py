@@ -11,11 +11,14 @@ import click
 
 from app.cli.embedded import embedded
 from app.cli.exits import BadRequestError, CouldNotRunError, Exit, ending_as_documented
+from app.cli.files import shorten
+from app.cli.memory import memory_limited
 from app.cli.progress import progress_display, say
 from app.cli.remote import KEY
 from app.cli.showing import echo_line
 from app.client import Client, ProblemResponseError, Source, WaitTimeoutError
 from app.contracts.states import RunState
+from app.core.terminals import escaped_line
 
 if TYPE_CHECKING:
     from app.reports.bundle_layout import BundleInput
@@ -32,6 +35,9 @@ MEANINGS: dict[Exit, str] = {
 # \b keeps click from filling the lines into a paragraph.
 _EPILOG = "\b\nExit status:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items())
 _SHOWN = 50
+MEMORY_BYTES = 4 * 2**30
+"""Most memory that reading a bundle may take beside what the command has: a few kilobytes can ask for gigabytes."""
+_TOO_LARGE = f"reading it takes more than {MEMORY_BYTES / 2**30:g} GiB of memory"
 _INPUT = click.Path(exists=True, path_type=Path)
 
 
@@ -73,22 +79,30 @@ def replay(
     BUNDLE is what GET /v1/audits/{id}/bundle gave. With ?inputs=true it holds model and data; else name them: a file
     with another digest is refused.
     """
-    with ending_as_documented(), TemporaryDirectory(prefix="seatrial-replay-") as scratch:
-        recorded = _opened(bundle, Path(scratch, "recorded"))
-        files = _files(recorded, models, data)
-        with _client(url, key) as client:
-            replayed = _run(client, recorded, files, Path(scratch), timeout)
-        sys.exit(_tell(recorded, replayed, tolerance))
+    with ending_as_documented():
+        # Reading records takes Arrow, which other commands do without.
+        from app.reports.unbundling import BundleError
+
+        try:
+            with TemporaryDirectory(prefix="seatrial-replay-") as scratch:
+                recorded = _opened(bundle, Path(scratch, "recorded"))
+                files = _files(recorded, models, data)
+                with _client(url, key) as client:
+                    replayed = _run(client, recorded, files, Path(scratch), timeout)
+                status = _tell(recorded, replayed, tolerance)
+        except BundleError as error:
+            raise BadRequestError(f"{bundle} is not a bundle to rely on: {error}") from error
+        sys.exit(status)
 
 
 def _opened(path: Path, folder: Path) -> "Bundle":
-    # Reading records takes Arrow, which other commands do without.
-    from app.reports.unbundling import BundleError, open_bundle
+    from app.reports.unbundling import open_bundle
 
     try:
-        bundle = open_bundle(path, folder)
-    except BundleError as error:
-        raise BadRequestError(f"{path} is not a bundle to rely on: {error}") from error
+        with memory_limited(MEMORY_BYTES):
+            bundle = open_bundle(path, folder)
+    except MemoryError as error:
+        raise BadRequestError(f"{path} is not a bundle to rely on: {_TOO_LARGE}") from error
     if not any(one.result for one in bundle.results.values()):
         raise BadRequestError(f"{path} holds no numbers: no check of audit {bundle.index.audit} succeeded")
     return bundle
@@ -112,7 +126,7 @@ def _files(bundle: "Bundle", models: Sequence[Path], data: Sequence[Path]) -> di
                 raise BadRequestError(f"{path} is another {kind}: its digest is {digest}; {named}")
             files |= {one.id: source for one in found}
     for one in bundle.index.inputs:
-        if one.id in files or one.format == "endpoint":
+        if one.id in files or (one.kind == "model" and one.format == "endpoint"):
             continue
         if one.file is None:
             option = "--model" if one.kind == "model" else "--data"
@@ -157,11 +171,16 @@ def _client(url: str | None, key: str | None) -> Iterator[Client]:
 def _run(
     client: Client, recorded: "Bundle", files: dict[str, Source], scratch: Path, timeout_s: float | None
 ) -> "Bundle":
-    ids = {one.id: _upload(client, one, recorded.manifest(one), files.get(one.id)) for one in recorded.index.inputs}
-    spec = _renamed(recorded.index.spec, ids)
+    manifests = [recorded.manifest(one) for one in recorded.index.inputs]
+    inputs = zip(recorded.index.inputs, manifests, strict=True)
+    ids = {one.id: _upload(client, one, manifest, files.get(one.id)) for one, manifest in inputs}
+    try:
+        spec = _renamed(recorded.index.spec, ids)
+    except RecursionError as error:
+        raise BadRequestError("the bundle's specification is nested too deeply") from error
     # What it is judged by changes no number, and names a policy of the service it came from.
-    options = {name: value for name, value in spec.items() if name not in ("policy", "baseline")}
-    audit = client.submit(**options)
+    options = {name: value for name, value in spec.items() if name not in ("policy", "baseline", "idempotency_key")}
+    audit = client.submit(options.pop("model"), options.pop("dataset"), options.pop("checks"), **options)
     say(f"{recorded.index.audit} runs again as {audit.id}.")
     try:
         with progress_display() as show:
@@ -209,16 +228,19 @@ def _renamed(value: Any, ids: dict[str, str]) -> Any:
 def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
     """Print what came out and return how the command ends."""
     from app.reports.replays import compare
-    from app.reports.unbundling import BundleError
 
     before, now = recorded.index.versions, replayed.index.versions
     for package in before:
         if now.get(package, "") != before[package]:
             say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
     try:
-        found = compare(recorded, replayed, tolerance=tolerance)
-    except BundleError as error:
-        raise BadRequestError(str(error)) from error
+        with memory_limited(MEMORY_BYTES):
+            found = compare(recorded, replayed, tolerance=tolerance)
+    except MemoryError as error:
+        raise BadRequestError(f"the records cannot be compared: {_TOO_LARGE}") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        # Values that no family writes: texts that are no UTF-8, lists of lists of lists.
+        raise BadRequestError(f"the records cannot be compared: {shorten(str(error))}") from error
     if found.differences:
         _print_differences(found)
         return Exit.FAILED
@@ -228,7 +250,8 @@ def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
 
 
 def _print_differences(found: "Comparison") -> None:
-    rows = [("where", "recorded", "replayed", "apart"), *found.differences[:_SHOWN]]
+    told = [("where", "recorded", "replayed", "apart"), *found.differences[:_SHOWN]]
+    rows = [tuple(escaped_line(shorten(cell, 300)) for cell in row) for row in told]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         echo_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.exits import BadRequestError
+from app.cli.files import read_limited, shorten
 from app.cli.folder_archive import FolderArchive
 from app.client import ProblemResponseError, Source
 from app.contracts.datasets import COLUMNS
 from app.contracts.targets import IMAGES
 from app.core.inspection.errors import InspectionError
+from app.core.strict_json import strict_json
 from app.models.folders import HEADS, label_names
 
 MANIFEST = "manifest.json"
@@ -141,7 +143,7 @@ def telling_where(path: Path, manifest_path: Path | None, task: str | None) -> I
     try:
         yield
     except ProblemResponseError as error:
-        pointers = [str(one.get("pointer", "")) for one in error.problem.get("errors") or []]
+        pointers = [str(one.get("pointer", "")) for one in error.problem["errors"]]
         if not any(one.startswith("/manifest") for one in pointers):
             raise
         found = manifest_path or _manifest_beside(path, is_model=False)
@@ -158,13 +160,13 @@ def read_object(path: Path) -> dict[str, Any]:
         BadRequestError: It holds something else.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = strict_json(read_limited(path).decode("utf-8"))
     except (OSError, ValueError) as error:
         value = error
     if isinstance(value, dict):
         return value
     found = value if isinstance(value, Exception) else f"it holds a {type(value).__name__}"
-    raise BadRequestError(f"{path} must hold one JSON object: {found}")
+    raise BadRequestError(f"{path} must hold one JSON object: {shorten(str(found))}")
 
 
 def _kind(manifest: Mapping[str, Any]) -> str | None:
@@ -229,7 +231,7 @@ def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> N
     if "task" not in manifest:
         manifest["task"] = _task(config, for_task)
     if manifest["task"] is None:
-        named = ", ".join(map(str, config.get("architectures") or [])) or "none"
+        named = shorten(", ".join(_architectures(config))) or "none"
         raise BadRequestError(
             f"what {folder} does cannot be told (config.json: architectures: {named}): write {folder / MANIFEST}, e.g. "
             f'{{"task": "{_TEXT}"}}. Tasks: {", ".join(HEADS)}'
@@ -243,7 +245,7 @@ def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> N
 
 
 def _task(config: Mapping[str, Any], for_task: str | None) -> str | None:
-    architectures = [str(one) for one in config.get("architectures") or []]
+    architectures = _architectures(config)
     # A sequence classifier may read texts or pairs of them.
     tasks = {task for task, head in HEADS.items() if any(one.endswith(head) for one in architectures)}
     if len(tasks) <= 1:
@@ -251,6 +253,12 @@ def _task(config: Mapping[str, Any], for_task: str | None) -> str | None:
     if config.get("problem_type") == "multi_label_classification":
         return "multi-label-classification"
     return for_task if for_task in tasks else _TEXT
+
+
+def _architectures(config: Mapping[str, Any]) -> list[str]:
+    """Return the architectures a config names; none where it says something else there."""
+    named = config.get("architectures")
+    return [str(one) for one in named] if isinstance(named, list) else []
 
 
 def _files(folder: Path) -> list[Path]:
@@ -276,7 +284,7 @@ def _columns(path: Path) -> set[str]:
         line = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace").strip()
     if line.startswith("{"):
         try:
-            return set(json.loads(line))
+            return set(strict_json(line))
         except ValueError:
             return set()
     return {cell.strip().strip('"') for cell in re.split(r"[,;\t]", line)}

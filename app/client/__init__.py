@@ -11,6 +11,7 @@ Errors::
     ClientError
     +-- ProblemResponseError   the service answered with a problem; ``.problem`` holds it
     +-- ServiceUnreachableError  no answer, also not when asked again
+    +-- UnexpectedAnswerError  an answer that is none of a Seatrial service: a proxy's page, something endless
     +-- WaitTimeoutError       the audit goes on, the caller's patience ended
         +-- NotJudgedError     it has ended, and its verdict does not come
 """
@@ -21,6 +22,7 @@ from app.client.errors import (
     NotJudgedError,
     ProblemResponseError,
     ServiceUnreachableError,
+    UnexpectedAnswerError,
     WaitTimeoutError,
 )
 from app.client.steps import Source
@@ -34,5 +36,6 @@ __all__ = [
     "ProblemResponseError",
     "ServiceUnreachableError",
     "Source",
+    "UnexpectedAnswerError",
     "WaitTimeoutError",
 ]

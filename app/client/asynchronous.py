@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 import anyio
 import httpx
 
-from app.client.connection import LOOPBACK, arguments, checked_address, credentials
+from app.client.connection import LOOPBACK, LineSplitter, Received, arguments, checked_address, credentials
 from app.client.operations import Operations
 from app.client.steps import Item, Items, Pause, Read, Request, advance
 
@@ -69,7 +69,8 @@ class AsyncClient(Operations):
         with closing(items):
             async with AsyncExitStack() as stream:
                 pieces: AsyncIterator[Any] | None = None
-                outcome, error = None, None
+                outcome: Any = None
+                error: Exception | None = None
                 while (step := advance(items, outcome, error)) is not None:
                     outcome = error = None
                     try:
@@ -83,15 +84,26 @@ class AsyncClient(Operations):
                             case Request():
                                 await stream.aclose()
                                 outcome = await self._send(step, stream)
-                                pieces = outcome.aiter_lines() if step.stream == "lines" else outcome.aiter_bytes()
+                                pieces = _lines(outcome) if step.stream == "lines" else outcome.aiter_bytes()
+                    except httpx.DecodingError as raised:
+                        error = httpx.RemoteProtocolError(f"the body is not what its headers say: {raised}")
                     except httpx.TransportError as raised:
                         error = raised
 
     async def _send(self, request: Request, stream: AsyncExitStack) -> httpx.Response:
         with arguments(request, self._timeout_s) as given:
-            answer = await self._http.send(self._http.build_request(**given), stream=request.stream is not None)
-        if request.stream is not None:
-            stream.push_async_callback(answer.aclose)
-            if answer.is_error:
-                await answer.aread()
+            answer = await self._http.send(self._http.build_request(**given), stream=True)
+        stream.push_async_callback(answer.aclose)
+        if request.stream is None or answer.is_error:
+            received = Received(answer)
+            async for piece in answer.aiter_bytes():
+                received.add(piece)
+            return received.close()
         return answer
+
+
+async def _lines(answer: httpx.Response) -> AsyncIterator[str]:
+    splitter = LineSplitter()
+    async for text in answer.aiter_text():
+        for line in splitter.feed(text):
+            yield line

@@ -15,7 +15,11 @@ class ProblemResponseError(ClientError):
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)
-        title, detail, errors = problem.get("title", "Error"), problem.get("detail", ""), problem.get("errors", [])
+        listed = problem.get("errors")
+        # Whoever answers may be no Seatrial.
+        errors = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        self.problem["errors"] = errors
+        title, detail = str(problem.get("title", "Error")), str(problem.get("detail", ""))
         # What is wrong with one field alone is told once, at the field.
         is_told = len(errors) == 1 and errors[0].get("detail") == detail
         lines = [title if is_told or not detail else f"{title}: {detail}"]
@@ -25,11 +29,16 @@ class ProblemResponseError(ClientError):
     @property
     def status(self) -> int:
         """HTTP status of the answer."""
-        return int(self.problem.get("status", 0))
+        status = self.problem.get("status", 0)
+        return status if isinstance(status, int) else 0
 
 
 class ServiceUnreachableError(ClientError):
     """No answer from the service."""
+
+
+class UnexpectedAnswerError(ClientError):
+    """An answer that is none of a Seatrial service: a page of a proxy, other JSON, or more than anybody waits for."""
 
 
 class WaitTimeoutError(ClientError):
@@ -44,8 +53,8 @@ def problem_of(answer: httpx.Response) -> ProblemResponseError:
     """Return the error an answer tells; one that is no problem document is told all the same."""
     try:
         problem = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict) or "title" not in problem:
-        problem = {"title": f"HTTP {answer.status_code}", "detail": answer.text[:500], "status": answer.status_code}
-    return ProblemResponseError(problem)
+        problem = {"title": f"HTTP {answer.status_code}", "detail": answer.text[:500]}
+    return ProblemResponseError({**problem, "status": answer.status_code})

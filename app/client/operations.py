@@ -7,10 +7,16 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from app.client.binding import listing, operation
-from app.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from app.client.errors import (
+    NotJudgedError,
+    ProblemResponseError,
+    ServiceUnreachableError,
+    UnexpectedAnswerError,
+    WaitTimeoutError,
+)
 from app.client.retries import answered, backoff_s
 from app.client.sending import path_part, plain, upload, waiting
 from app.client.sse import EventDecoder
@@ -216,7 +222,7 @@ class Operations:
                 while (line := (yield Read())) is not None:
                     if (data := decoder.feed(line)) is None:
                         continue
-                    event = EventRead.model_validate_json(data)
+                    event = _event(data)
                     after, failures = event.seq, 0
                     yield Item(event)
             except httpx.TransportError as error:
@@ -351,7 +357,10 @@ class Operations:
 
     def _ask(self, request: Request, into: type[M]) -> Steps[M]:
         answer = yield from self._answered(request)
-        return into.model_validate_json(answer.content)
+        try:
+            return into.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise _unexpected(request, answer, error) from error
 
     def _audit(self, audit_id: str) -> Steps[AuditRead]:
         return self._ask(Request("GET", f"/v1/audits/{path_part(audit_id)}"), AuditRead)
@@ -359,12 +368,20 @@ class Operations:
     def _pages(self, path: str, into: type[M], filters: Mapping[str, Any]) -> Items[M]:
         params = {name: value for name, value in filters.items() if value is not None}
         while True:
-            page = (yield from self._answered(Request("GET", path, params=dict(params)))).json()
-            for item in page["items"]:
-                yield Item(into.model_validate(item))
-            if page["next"] is None:
+            request = Request("GET", path, params=dict(params))
+            answer = yield from self._answered(request)
+            try:
+                page = answer.json()
+                items, following = [into.model_validate(item) for item in page["items"]], page["next"]
+            except (ValueError, RecursionError, LookupError, TypeError) as error:
+                raise _unexpected(request, answer, error) from error
+            for item in items:
+                yield Item(item)
+            if following is None:
                 return
-            params["cursor"] = page["next"]
+            if not isinstance(following, str) or following == params.get("cursor") or not items:
+                raise UnexpectedAnswerError(f"GET {path}: the pages of this list do not end")
+            params["cursor"] = following
 
     def _save(self, request: Request, target: Path) -> Steps[Path]:
         """Write an answer to a file that is there whole or not at all."""
@@ -384,3 +401,21 @@ class Operations:
                 part.unlink(missing_ok=True)
             yield Pause(backoff_s(attempt))
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _unexpected(request: Request, answer: httpx.Response, error: Exception) -> UnexpectedAnswerError:
+    media_type = answer.headers.get("content-type", "no Content-Type")[:100]
+    why = (
+        f"{error.error_count()} fields are wrong or missing" if isinstance(error, ValidationError) else "it is no JSON"
+    )
+    return UnexpectedAnswerError(
+        f"{request.method} {request.path}: status {answer.status_code} with {media_type} is no answer of Seatrial "
+        f"({why}): is the address right, and does a proxy stand in between?"
+    )
+
+
+def _event(data: str) -> EventRead:
+    try:
+        return EventRead.model_validate_json(data)
+    except ValidationError as error:
+        raise UnexpectedAnswerError("the stream holds an event that is none of Seatrial's") from error

@@ -72,7 +72,7 @@ def asked_pause_s(answer: httpx.Response) -> float:
         return min(float(asked), MAX_ASKED_S)
     try:
         then = parsedate_to_datetime(asked)
-    except ValueError:
+        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
         return 0.0
-    seconds = (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(max(seconds, 0.0), MAX_ASKED_S)

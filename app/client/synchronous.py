@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from app.client.connection import LOOPBACK, arguments, checked_address, credentials
+from app.client.connection import LOOPBACK, LineSplitter, Received, arguments, checked_address, credentials
 from app.client.operations import Operations
 from app.client.steps import Item, Items, Pause, Read, Request, advance
 
@@ -71,7 +71,8 @@ class Client(Operations):
         """Take an operation's steps and yield the values it yields."""
         with closing(items), ExitStack() as stream:
             pieces: Iterator[Any] = iter(())
-            outcome, error = None, None
+            outcome: Any = None
+            error: Exception | None = None
             while (step := advance(items, outcome, error)) is not None:
                 outcome = error = None
                 try:
@@ -85,15 +86,25 @@ class Client(Operations):
                         case Request():
                             stream.close()
                             outcome = self._send(step, stream)
-                            pieces = outcome.iter_lines() if step.stream == "lines" else outcome.iter_bytes()
+                            pieces = _lines(outcome) if step.stream == "lines" else outcome.iter_bytes()
+                except httpx.DecodingError as raised:
+                    error = httpx.RemoteProtocolError(f"the body is not what its headers say: {raised}")
                 except httpx.TransportError as raised:
                     error = raised
 
     def _send(self, request: Request, stream: ExitStack) -> httpx.Response:
         with arguments(request, self._timeout_s) as given:
-            answer = self._http.send(self._http.build_request(**given), stream=request.stream is not None)
-        if request.stream is not None:
-            stream.callback(answer.close)
-            if answer.is_error:
-                answer.read()
+            answer = self._http.send(self._http.build_request(**given), stream=True)
+        stream.callback(answer.close)
+        if request.stream is None or answer.is_error:
+            received = Received(answer)
+            for piece in answer.iter_bytes():
+                received.add(piece)
+            return received.close()
         return answer
+
+
+def _lines(answer: httpx.Response) -> Iterator[str]:
+    splitter = LineSplitter()
+    for text in answer.iter_text():
+        yield from splitter.feed(text)

@@ -130,10 +130,14 @@ def _apart(one: Any, other: Any) -> float:
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return max((_apart(one[key], other[key]) for key in one), default=0.0)
     if _is_number(one) and _is_number(other):
-        if one == other or (math.isnan(one) and math.isnan(other)):
+        if one == other or (one != one and other != other):
             return 0.0
-        distance = abs(one - other)
-        return math.inf if math.isnan(distance) else float(distance)
+        try:
+            distance = float(abs(one - other))
+        except OverflowError:
+            # Whole numbers of JSON know no limit.
+            return math.inf
+        return math.inf if math.isnan(distance) else distance
     return 0.0 if type(one) is type(other) and one == other else math.inf
 
 

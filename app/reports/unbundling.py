@@ -1,7 +1,6 @@
 """Reads a bundle nobody vouches for: what it holds is what was written, or it is refused."""
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,12 @@ from app.core.archives import extract_archive
 from app.core.inspection.errors import InspectionError
 from app.core.records import read_parquet
 from app.core.settings import Settings
+from app.core.strict_json import strict_json
 from app.reports.bundle_layout import INDEX, RESULTS, SUMS, BundleIndex, BundleInput, BundleRecords, BundleResult
 
 _LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<name>[^\n]+)")
+MAX_TEXT_BYTES = 64 * 2**20
+"""Largest JSON file, or list of digests, of a bundle; records are no JSON."""
 _RESULTS = TypeAdapter(list[BundleResult])
 
 
@@ -55,10 +57,14 @@ class Bundle:
         Raises:
             BundleError: They are missing or no Parquet.
         """
+        path = self.path(one.file)
         try:
-            return read_parquet([self.path(one.file)])
-        except (OSError, pa.ArrowException) as error:
-            raise BundleError(f"{one.file} is not Parquet: {error}") from error
+            table = read_parquet([path])
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise BundleError(f"{one.file[:200]} is not Parquet: {str(error)[:500]}") from error
+        if len(set(table.column_names)) != table.num_columns:
+            raise BundleError(f"{one.file[:200]} has two columns of one name")
+        return table
 
     def path(self, name: str) -> Path:
         """Return where a file of the bundle is.
@@ -67,7 +73,12 @@ class Bundle:
             BundleError: The bundle names it and does not hold it, or it is outside.
         """
         path = self.folder / name
-        if "\0" in name or not path.resolve().is_relative_to(self.folder.resolve()) or not path.is_file():
+        try:
+            is_inside = path.resolve().is_relative_to(self.folder.resolve()) and path.is_file()
+        except (OSError, ValueError, RuntimeError):
+            # A NUL, half a character, a name longer than a file system takes.
+            is_inside = False
+        if not is_inside:
             raise BundleError(f"{name[:200]!r} is not in the bundle, though {INDEX} names it")
         return path
 
@@ -83,16 +94,18 @@ def open_bundle(path: Path, folder: Path) -> Bundle:
     """
     try:
         entries = [entry.name for entry in extract_archive(path, folder, Settings())]
-    except (InspectionError, OSError) as error:
+    except (InspectionError, OSError, EOFError, ValueError, RuntimeError) as error:
         raise BundleError(f"{path.name} cannot be unpacked: {getattr(error, 'detail', error)}") from error
     _check_sums(folder, entries)
     try:
         index = BundleIndex.model_validate(_read_json(folder / INDEX))
         results = _RESULTS.validate_python(_read_json(folder / RESULTS))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "/".join(map(str, first["loc"]))
-        raise BundleError(f"{path.name} is no bundle this version reads: /{where}: {first['msg']}") from error
+        first = error.errors(include_input=False)[0]
+        where = "/".join(map(str, first["loc"]))[:200]
+        raise BundleError(f"{path.name} is no bundle this version reads: /{where}: {first['msg'][:500]}") from error
+    if missing := [name for name in ("model", "dataset", "checks") if name not in index.spec]:
+        raise BundleError(f"{INDEX}: /spec has no {', '.join(missing)}")
     if [one.position for one in results] != [one.position for one in index.checks]:
         raise BundleError(f"{INDEX} and {RESULTS} are of different checks")
     return Bundle(folder, index, {one.position: one for one in results})
@@ -102,7 +115,7 @@ def _check_sums(folder: Path, entries: list[str]) -> None:
     if SUMS not in entries:
         raise BundleError(f"it holds no {SUMS}")
     listed = {}
-    for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in _read_text(folder / SUMS, errors="replace").splitlines():
         if (match := _LINE.fullmatch(line)) is None:
             raise BundleError(f"{SUMS} has a line that is no digest and name: {line[:100]!r}")
         listed[match["name"]] = match["digest"]
@@ -118,6 +131,14 @@ def _check_sums(folder: Path, entries: list[str]) -> None:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BundleError(f"{path.name} is missing or no JSON: {error}") from error
+        return strict_json(_read_text(path))
+    except (OSError, ValueError) as error:
+        if isinstance(error, BundleError):
+            raise
+        raise BundleError(f"{path.name} is missing or no JSON: {str(error)[:500]}") from error
+
+
+def _read_text(path: Path, errors: str = "strict") -> str:
+    if path.stat().st_size > MAX_TEXT_BYTES:
+        raise BundleError(f"{path.name} has more than {MAX_TEXT_BYTES:,} bytes, which none of Seatrial's has")
+    return path.read_text(encoding="utf-8", errors=errors)

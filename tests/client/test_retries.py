@@ -49,6 +49,8 @@ MODEL: dict[str, Any] = {
     "size_bytes": 1,
     "state": "ready",
     "manifest": {},
+    "architecture": "layers",
+    "url": "/v1/models/mdl_1",
     "created_at": NOW,
 }
 
