@@ -21,6 +21,7 @@ from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
 from app.web.clerk import Clerk
 from app.web.heads import HeadAsGet
+from app.web.housekeeping import Housekeeping
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
 from app.web.queries import KnownQueryOnly
@@ -49,7 +50,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        clerk = Clerk({"judging": lambda: judge_ended(services), "webhooks": lambda: deliver_due(services)})
+        clerk = Clerk(
+            {
+                "judging": lambda: judge_ended(services),
+                "webhooks": lambda: deliver_due(services),
+                "housekeeping": Housekeeping(services),
+            }
+        )
         clerk.start()
         yield
         clerk.stop()

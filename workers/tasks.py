@@ -14,7 +14,7 @@ from app.core.database import Database, connect
 from app.core.imports import kept_imports
 from app.core.lifecycle import count_work, count_workers, reap
 from app.core.queue import Bell
-from app.core.retention import sweep_old
+from app.core.retention import sweep_workers
 from app.core.saves import has_due_discards
 from app.core.settings import get_settings
 from app.core.storage import open_store
@@ -89,7 +89,7 @@ def housekeep() -> None:
     settings = get_settings()
     try:
         reap(_database(), max_attempts=settings.max_attempts)
-        sweep_old(_database())
+        sweep_workers(_database())
         with _database().read() as session:
             # The scheduler may have no store; whoever is rung deletes what is discarded, with or without other work.
             wanted = min(max(count_work(session), has_due_discards(session)), count_workers(session))

@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import cast
 
 import click
 
 from app.cli.showing import echo_line
 from app.core.database import connect
+from app.core.grants import RoleKind, grant
 from app.core.migrations import upgrade
 from app.core.private_files import created_privately
 from app.core.settings import Settings
@@ -18,14 +20,29 @@ from app.core.settings import Settings
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the SQLite database.  [default: SEATRIAL_HOME or .seatrial]",
 )
-def migrate(home: Path | None) -> None:
-    """Bring the database to the present schema; safe to run again, and from several places at once."""
+@click.option("--service-role", help="Postgres role of the API: gets what the API does, and no right to the schema.")
+@click.option("--worker-role", help="Postgres role of workers and the scheduler: gets what those do, and nothing else.")
+def migrate(home: Path | None, service_role: str | None, worker_role: str | None) -> None:
+    """Bring the database to the present schema; safe to run again, and from several places at once.
+
+    Run it as the owner of the database. A role that is not there is made with the password in
+    SEATRIAL_SERVICE_ROLE_PASSWORD or SEATRIAL_WORKER_ROLE_PASSWORD; what a role has beyond what it needs is taken back.
+    """
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     with created_privately():
         database = connect(Settings())
         try:
             upgrade(database)
+            for kind, role in (("service", service_role), ("worker", worker_role)):
+                if role is not None:
+                    password = os.environ.get(f"SEATRIAL_{kind.upper()}_ROLE_PASSWORD") or None
+                    grant(database, cast(RoleKind, kind), role, password)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
         finally:
             database.dispose()
     echo_line("The database has the present schema.")
+    for role in (service_role, worker_role):
+        if role is not None:
+            echo_line(f"The role {role} may do what it needs, and nothing else.")

@@ -85,6 +85,13 @@ class Settings(BaseSettings):
     max_text_chars: int = Field(default=100_000, gt=0, description="Longest text of a dataset, in characters.")
     max_examples: int = Field(default=5_000_000, gt=0, description="Most examples in a dataset.")
 
+    staging_kept_s: float = Field(
+        default=6 * 3600.0,
+        ge=3600,
+        description="Seconds without a write after which a file on its way in belongs to nobody and is removed: an "
+        "upload whose process was killed.",
+    )
+
     lease_s: float = Field(default=60.0, gt=0, description="Seconds a shard stays claimed without a heartbeat.")
     heartbeat_s: float = Field(default=15.0, gt=0, description="Seconds between heartbeats of a running shard.")
     reap_s: float = Field(default=10.0, gt=0, description="Seconds between sweeps for expired leases.")

@@ -4,9 +4,11 @@ A local folder by default; any fsspec URL (``s3://bucket/prefix``) where workers
 """
 
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,8 @@ import fsspec
 
 from app.core.private_files import private_folder
 from app.core.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 class ArtifactMissingError(LookupError):
@@ -77,6 +81,36 @@ class ArtifactStore(Protocol):
     def delete(self, digest: str) -> None:
         """Remove the bytes, if they are there."""
         ...
+
+    @property
+    def staging_folder(self) -> Path:
+        """Where files on their way in are, on this machine; it need not be there."""
+        ...
+
+
+def sweep_staging(store: ArtifactStore, older_than_s: float) -> int:
+    """Remove what processes that were killed left among the files on their way in; return how many files that were.
+
+    An upload in progress writes its file every few seconds, so one that nobody has written to for ``older_than_s``
+    belongs to nobody. Only plain files go, and those of other people's folders stay. Safe in several processes at once.
+    """
+    folder = store.staging_folder
+    before = time.time() - older_than_s
+    removed = 0
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        # Nothing has been stored yet, or the disk is away.
+        return 0
+    for entry in entries:
+        # Another process may have moved or removed it meanwhile.
+        with suppress(OSError):
+            if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < before:
+                os.unlink(entry.path)
+                removed += 1
+    if removed:
+        log.info("removed %d abandoned files from %s", removed, folder)
+    return removed
 
 
 def digest_of(path: Path) -> str:
@@ -162,6 +196,11 @@ class LocalStore:
         """Return the folder for files on their way in, on the same disk as the store."""
         return private_folder(self._staging)
 
+    @property
+    def staging_folder(self) -> Path:
+        """The folder, which need not be there; see :class:`ArtifactStore`."""
+        return self._staging
+
     def delete(self, digest: str) -> None:
         """Remove the bytes, if they are there."""
         (self._root / _key(digest)).unlink(missing_ok=True)
@@ -237,6 +276,11 @@ class RemoteStore:
     def staging(self) -> Path:
         """Return the folder for files on their way in."""
         return self._cache.staging()
+
+    @property
+    def staging_folder(self) -> Path:
+        """The cache's; see :class:`ArtifactStore`."""
+        return self._cache.staging_folder
 
     def delete(self, digest: str) -> None:
         """Remove the bytes, if they are there."""

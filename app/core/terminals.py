@@ -68,8 +68,10 @@ class EscapingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and below it the traceback where there is one."""
+        # As every formatter leaves it there.
+        record.message = record.getMessage()
         said = copy.copy(record)
-        said.msg, said.args = escaped_line(record.getMessage()), None
+        said.msg, said.args = escaped_line(record.message), None
         # uvicorn's second version of the message, for terminals with colours.
         said.__dict__.pop("color_message", None)
         if record.exc_info and record.exc_info[0] is not None:

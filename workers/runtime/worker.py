@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from app.core.database import Database
 from app.core.ids import new_id
 from app.core.lifecycle import claim_check, claim_model, claim_shard, count_workers, reap
-from app.core.retention import sweep_old
+from app.core.retention import sweep_workers
 from app.core.saves import sweep_discards
 from app.core.settings import Settings
-from app.core.storage import ArtifactStore
+from app.core.storage import ArtifactStore, sweep_staging
 from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from app.core.tables.base import utc_now
 from workers.runtime.advancing import advance
@@ -123,8 +123,10 @@ class Worker:
         with self._database.write() as session:
             self._tell_alive(session)
         taken = reap(self._database, max_attempts=self._settings.max_attempts)
-        sweep_old(self._database)
+        sweep_workers(self._database)
         sweep_discards(self._database, self._store)
+        # Of a cache on this machine nobody else knows.
+        sweep_staging(self._store, self._settings.staging_kept_s)
         if taken:
             log.warning("took back %d expired leases", taken)
 

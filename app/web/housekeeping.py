@@ -1,0 +1,27 @@
+"""What an API process tidies up by itself, so that no other process needs rights to it."""
+
+import time
+
+from app.core.retention import sweep_old
+from app.core.storage import sweep_staging
+from app.web.services import Services
+
+EVERY_S = 300.0
+"""Seconds between two rounds: what is swept has been of no use for hours."""
+
+
+class Housekeeping:
+    """Drops expired rows and abandoned files, at the start and then every few minutes."""
+
+    def __init__(self, services: Services, *, every_s: float = EVERY_S) -> None:
+        self._services = services
+        self._every_s = every_s
+        self._due_at = float("-inf")
+
+    def __call__(self) -> None:
+        """Do what is due; called every moment by the clerk."""
+        if time.monotonic() < self._due_at:
+            return
+        self._due_at = time.monotonic() + self._every_s
+        sweep_staging(self._services.store, self._services.settings.staging_kept_s)
+        sweep_old(self._services.database)
