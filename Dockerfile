@@ -4,7 +4,9 @@
 # TORCH_INDEX_URL chooses the torch build: empty for the index's own (CUDA on Linux), PyTorch's CPU index for machines
 # without a GPU (a worker image of 2 GB instead of 8).
 
-FROM python:3.11-slim-bookworm AS base
+# By exact version; a digest pins it for good: PYTHON_IMAGE=python:3.11.13-slim-bookworm@sha256:...
+ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
+FROM ${PYTHON_IMAGE} AS base
 ENV PATH=/opt/seatrial/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 # The program itself: the wheel's script of the same name ends with status 0 whatever happened.
-COMPOSE = Path(sysconfig.get_path("platlib")) / "compose" / "docker-compose"
-SECRETS = {"POSTGRES_PASSWORD": "a" * 64, "REDIS_PASSWORD": "b" * 64, "SEATRIAL_BOOTSTRAP_KEY": "c" * 64}
+COMPOSE = next(
+    (one for folder in sys.path if (one := Path(folder, "compose", "docker-compose")).is_file()), Path("docker-compose")
+)
+SECRETS = {
+    "POSTGRES_PASSWORD": "a" * 64,
+    "POSTGRES_SERVICE_PASSWORD": "b" * 64,
+    "POSTGRES_WORKER_PASSWORD": "c" * 64,
+    "REDIS_PASSWORD": "d" * 64,
+    "SEATRIAL_BOOTSTRAP_KEY": "e" * 64,
+}
 
 
 def compose(
@@ -70,12 +80,71 @@ def test_every_service_is_watched_and_restarted(services: dict[str, Any]) -> Non
             assert service["stop_grace_period"], name
 
 
-def test_our_own_containers_can_write_to_the_volume_only(services: dict[str, Any]) -> None:
-    for name in ("migrate", "api", "scheduler", "worker-gpu", "worker-cpu"):
-        service = services[name]
+def test_every_container_is_closed_and_limited(services: dict[str, Any]) -> None:
+    for name, service in services.items():
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
-        assert [volume["target"] for volume in service["volumes"]] == ["/data"], name
+        assert "cap_add" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert int(service["mem_limit"]) >= 2**28, name
+        assert service["pids_limit"] >= 64, name
+        assert service["tmpfs"], name
+        assert all("size=" in one for one in service["tmpfs"]), name
+
+
+def test_limits_may_be_set_in_the_environment() -> None:
+    given = {"SEATRIAL_WORKER_MEMORY": "48g", "SEATRIAL_WORKER_TMP": "20g", "SEATRIAL_API_PIDS": "100"}
+    done = compose("--profile", "*", "config", "--format", "json", secrets={**SECRETS, **given})
+    services = json.loads(done.stdout)["services"]
+    assert int(services["worker-cpu"]["mem_limit"]) == 48 * 2**30
+    assert services["worker-gpu"]["tmpfs"] == ["/tmp:size=20g,mode=1777"]
+    assert services["api"]["pids_limit"] == 100
+
+
+def test_only_who_stores_and_reads_files_has_the_volume(services: dict[str, Any]) -> None:
+    volumes = {name: [one["source"] for one in service.get("volumes", [])] for name, service in services.items()}
+    assert volumes == {
+        **{name: ["data"] for name in ("api", "worker-gpu", "worker-cpu")},
+        **{name: [] for name in ("migrate", "scheduler", "redis")},
+        "postgres": ["postgres"],
+    }
+
+
+def test_secrets_are_given_to_those_only_who_need_them(services: dict[str, Any]) -> None:
+    of_worker = {"POSTGRES_WORKER_PASSWORD", "REDIS_PASSWORD"}
+    for name, wanted in {
+        "postgres": {"POSTGRES_PASSWORD"},
+        "redis": {"REDIS_PASSWORD"},
+        "migrate": {"POSTGRES_PASSWORD", "POSTGRES_SERVICE_PASSWORD", "POSTGRES_WORKER_PASSWORD"},
+        "api": {"POSTGRES_SERVICE_PASSWORD", "REDIS_PASSWORD", "SEATRIAL_BOOTSTRAP_KEY"},
+        **dict.fromkeys(("scheduler", "worker-gpu", "worker-cpu"), of_worker),
+    }.items():
+        said = json.dumps(services[name])
+        assert {secret for secret, value in SECRETS.items() if value in said} == wanted, name
+
+
+def test_nobody_but_the_migration_is_the_owner_of_the_database(services: dict[str, Any]) -> None:
+    roles = {
+        name: service["environment"]["SEATRIAL_DATABASE_URL"].removeprefix("postgresql://").partition(":")[0]
+        for name, service in services.items()
+        if name not in ("postgres", "redis")
+    }
+    assert roles == {
+        **{"migrate": "seatrial", "api": "seatrial_service"},
+        **dict.fromkeys(("scheduler", "worker-gpu", "worker-cpu"), "seatrial_worker"),
+    }
+    command = services["migrate"]["command"]
+    assert command == ["seatrial", "migrate", "--service-role", "seatrial_service", "--worker-role", "seatrial_worker"]
+
+
+def test_images_are_named_by_exact_version(services: dict[str, Any]) -> None:
+    images = [services["postgres"]["image"], services["redis"]["image"]]
+    images += [service["build"]["args"]["PYTHON_IMAGE"] for service in services.values() if "build" in service]
+    default = re.search(r"^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert default is not None
+    assert set(images[2:]) == {default[1]}
+    for image in images:
+        assert re.fullmatch(r"[a-z]+:\d+\.\d+(\.\d+)?-[a-z-]+", image), image
 
 
 def test_what_loads_models_reaches_no_network(services: dict[str, Any]) -> None:
