@@ -22,6 +22,8 @@ WORKER: Grants = {
     "alembic_version": ("SELECT",),
     "models": ("SELECT", f"UPDATE (state, problem, facts, {_LEASE})"),
     "datasets": ("SELECT",),
+    # Secrets of endpoints are bound to projects by name.
+    "projects": ("SELECT (id, name)",),
     "audits": ("SELECT", "UPDATE (state, error, estimated_s, event_seq, started_at, finished_at)"),
     "checks": (
         "SELECT",

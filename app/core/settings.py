@@ -118,6 +118,11 @@ class Settings(BaseSettings):
         description="Memory a shard may take, besides six times the size of its models' files; 0: three quarters of "
         "the machine's, or of what its control group is given.",
     )
+    confine: bool = Field(
+        default=True,
+        description="Let the kernel keep processes that read uploads or run models from every other file, where it "
+        "offers Landlock; models on a GPU are not confined, whose drivers open files of their own.",
+    )
     inspection_deadline_s: float = Field(
         default=120.0,
         gt=0,

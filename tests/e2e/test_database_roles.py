@@ -136,7 +136,7 @@ def _cannot_read_what_is_not_its_own(roles: Roles) -> None:
         "SELECT * FROM webhooks",
         "SELECT payload FROM deliveries",
         "SELECT body FROM idempotency",
-        "SELECT name FROM projects",
+        "SELECT created_at FROM projects",
         "SELECT document FROM policies",
         "SELECT judgement FROM judgements",
         "INSERT INTO keys (id) VALUES ('key_1')",

@@ -1,5 +1,6 @@
 """Models run in child processes: what they do wrong costs their own check, and nobody else waits."""
 
+import ast
 import logging
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from app.contracts.states import ModelState
 from app.core.database import Database, connect
 from app.core.ids import new_id
 from app.core.migrations import upgrade
+from app.core.sandbox import confinement
 from app.core.sandbox.channel import Message
 from app.core.settings import Settings
 from app.core.storage import LocalStore, digest_of_bytes
@@ -23,6 +25,7 @@ from tests.core.sandbox.test_launcher import is_running
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
 from tests.servers import eventually
+from workers.errors import AccidentError
 from workers.runtime import checking, sandboxed
 from workers.runtime.jobs import ModelJob
 from workers.runtime.sandboxed import SandboxedExecutor
@@ -37,7 +40,14 @@ class Bench:
     def __init__(self, home: Path) -> None:
         self.log = home / "pids"
         self.settings = Settings(
-            home=home, device="cpu", torch_threads=1, lease_s=2, heartbeat_s=0.1, check_memory_bytes=512 * MIB
+            home=home,
+            device="cpu",
+            torch_threads=1,
+            lease_s=2,
+            heartbeat_s=0.1,
+            check_memory_bytes=512 * MIB,
+            # For the log of processes, which the models write.
+            confine=False,
         )
         self.db = connect(self.settings)
         upgrade(self.db)
@@ -165,14 +175,15 @@ def test_a_librarys_panic_is_caught_and_its_words_are_the_operators(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     model_id = bench.add("panics")
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.WARNING):
         assert bench.worker.drain() == 3
     problem = bench.read(model_id).problem
     assert problem is not None
     assert problem["code"] == "unexpected-error"
     assert "PanicException" in problem["detail"]
     assert "the contents" not in problem["detail"]
-    reference = problem["detail"].rpartition(" ")[2]
+    reference = problem["detail"].partition("reference ")[2].partition(")")[0]
+    assert len(reference) == 8
     assert reference in caplog.text
     assert "the contents of a file" in caplog.text
 
@@ -199,12 +210,32 @@ def test_a_child_knows_no_address_and_no_secret(monkeypatch: pytest.MonkeyPatch,
     executor.device()
     told: list[str] = []
     monkeypatch.setattr(sandboxed.log, "error", lambda *words: told.append(str(words)))
-    with pytest.raises(sandboxed.AccidentError):
+    with pytest.raises(AccidentError):
         executor.check(ModelJob(row), _Holder())  # type: ignore[arg-type]
     executor.close()
     assert "SEATRIAL_" not in told[0]
     assert "PATH" in told[0]
     assert not any(secret in told[0] for secret in ("kkkkkkkk", "pppppppp", "qqqqqqqq", "ssssssss"))
+
+
+@pytest.mark.skipif(not confinement.version(), reason="the kernel offers no Landlock")
+def test_a_model_reaches_the_files_it_was_given_and_nothing_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = bench.read(bench.add("reaches"))
+    told: list[str] = []
+    monkeypatch.setattr(sandboxed.log, "error", lambda *words: told.append(words[-1]))
+    executor = SandboxedExecutor(bench.store, bench.settings.model_copy(update={"confine": True}))
+    executor.device()
+    with pytest.raises(AccidentError):
+        executor.check(ModelJob(row), _Holder())  # type: ignore[arg-type]
+    executor.close()
+    assert ast.literal_eval(told[0]) == {
+        **dict.fromkeys(("given", "scratch"), "done"),
+        **dict.fromkeys(("database", "parent", "shadow", "overwrite", "write", "connect", "signal"), "PermissionError"),
+        "stored": "nothing",
+    }
+    assert digest_of_bytes(bench.store.local_path(row.digest).read_bytes()) == row.digest
+    with bench.db.write() as session:
+        move(session, ModelRow, ModelState.REJECTED, ModelRow.id == row.id)
 
 
 def test_a_cancelled_check_is_ended_and_stays_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,10 @@ def refuse(settings: Settings) -> None:
     raise ContentError("for the test", field="/manifest/labels")
 
 
+def read(own: Path, path: str, settings: Settings) -> str:
+    return Path(path).read_text()
+
+
 def take_memory(size_bytes: int, settings: Settings) -> int:
     return len(bytearray(size_bytes))
 

@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from app.core.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
+from app.core.sandbox import confinement
 from app.core.sandbox.calls import InspectionFailedError
 from app.core.settings import Settings
 from app.web.inspecting import Inspections
@@ -27,6 +28,8 @@ def limits(tmp_path: Path) -> Settings:
         inspections_per_project=1,
         inspections_waiting=1,
         inspection_memory_bytes=128 * MIB,
+        # For the log of processes, which the inspections write.
+        confine=False,
         endpoint_secrets={"TOKEN": {"host": "models.example.com", "value": "secret"}},  # type: ignore[dict-item]
     )
 
@@ -69,6 +72,19 @@ def test_a_refusal_arrives_as_it_was_raised(limits: Settings) -> None:
     with pytest.raises(ContentError, match="for the test") as refused:
         run(limits, "refuse")
     assert refused.value.field == "/manifest/labels"
+
+
+@pytest.mark.skipif(not confinement.version(), reason="the kernel offers no Landlock")
+def test_an_inspection_opens_its_own_file_and_no_other(limits: Settings, tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for path in (own, other):
+        path.write_text("told")
+    confined = limits.model_copy(update={"confine": True})
+    assert run(confined, "read", own, str(own)) == "told"
+    with pytest.raises(InspectionFailedError, match="PermissionError"):
+        run(confined, "read", own, str(other))
+    with pytest.raises(InspectionFailedError, match="PermissionError"):
+        run(confined, "sleep", str(other))
 
 
 def test_more_memory_than_allowed_is_a_refusal_that_names_the_setting(limits: Settings) -> None:

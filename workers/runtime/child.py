@@ -5,6 +5,7 @@ What it needs of the world it asks its parent for, the worker that holds the cla
 """
 
 import logging
+import os
 import pickle
 import queue
 import tempfile
@@ -19,8 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.contracts.endpoints import EndpointSecret
 from app.core.sandbox.channel import Channel, ChannelClosedError, Message
+from app.core.sandbox.confinement import confine
 from app.core.settings import Settings, get_settings
 from app.core.storage import ArtifactMissingError
+from app.core.terminals import escape_logs
 from workers.errors import WorkError
 from workers.runtime.executor import Files
 from workers.runtime.inline import InlineExecutor
@@ -76,6 +79,7 @@ def serve(channel: Channel) -> None:
     """Run the jobs that come over a channel, until its other end is closed."""
     settings = get_settings()
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    escape_logs()
     parent = Parent(channel)
     executor: InlineExecutor | None = None
     while True:
@@ -87,8 +91,15 @@ def serve(channel: Channel) -> None:
             # Everything that is unpacked or written for a while goes where the parent deletes it.
             tempfile.tempdir = header["scratch"]
             executor = InlineExecutor(ParentStore(parent), _with_secrets(settings, header["secrets"]))
+            if settings.confine and executor.device_kind == "cpu":
+                _confine(settings, Path(header["given"]), Path(header["scratch"]), may_connect=header["may_connect"])
         parent.begin(header.get("row_id", ""))
         channel.send({"end": _run(executor, parent, header["do"], command.payload)})
+
+
+def _confine(settings: Settings, given: Path, scratch: Path, *, may_connect: bool) -> None:
+    certificates = [Path(os.environ[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
+    confine([given, settings.resolved_resources, *certificates], [scratch], may_connect=may_connect)
 
 
 def _with_secrets(settings: Settings, secrets: Mapping[str, Any]) -> Settings:

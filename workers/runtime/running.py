@@ -1,7 +1,6 @@
 """Running one claimed shard and storing what came of it, once."""
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from app.core.lifecycle import close_shard, give_back
 from app.core.saves import may_resume
 from app.core.settings import Settings
 from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
-from workers.errors import AccidentError, WorkError
+from workers.errors import AccidentError, WorkError, log_fault
 from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim
 from workers.runtime.executor import Executor
@@ -149,11 +148,9 @@ def unexpected(error: Exception) -> StoredProblem:
 
     Its own words are for the operator: a library's may hold what it found on the worker's disk.
     """
-    reference = secrets.token_hex(4)
-    log.error("reference %s: %s: %s", reference, type(error).__name__, error)
-    words = str(error) if isinstance(error, AccidentError) else type(error).__name__
+    told = log_fault(error)
+    if isinstance(error, AccidentError):
+        told = f"{error} ({told.rpartition(', ')[2]})"
     return StoredProblem(
-        code="unexpected-error",
-        title="An unexpected error",
-        detail=f"{words}: the worker's log says more under reference {reference}",
+        code="unexpected-error", title="An unexpected error", detail=f"{told}: the worker's log says more"
     )

@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.contracts.problems import StoredProblem
 from app.contracts.targets import IMAGES
+from app.core.private_files import private_folder
 from app.core.sandbox.channel import ChannelClosedError, Message
 from app.core.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
 from app.core.sandbox.scratch import Scratch
@@ -66,6 +67,27 @@ class _Running:
     folder: Path
     key: tuple[str, ...]
 
+    @property
+    def given(self) -> Path:
+        """Files it may read."""
+        return self.folder / "given"
+
+    @property
+    def scratch(self) -> Path:
+        """Where it may write."""
+        return self.folder / "scratch"
+
+    def give(self, path: Path) -> Path:
+        """Return a path under which the child may read a stored file; it must not write to it."""
+        target = self.given / path.name
+        if not target.exists():
+            try:
+                os.link(path, target)
+            except OSError:
+                # On another disk.
+                shutil.copyfile(path, target)
+        return target
+
 
 class SandboxedExecutor:
     """Runs jobs in a child process; implements :class:`workers.runtime.executor.Executor`.
@@ -78,7 +100,8 @@ class SandboxedExecutor:
     def __init__(self, store: ArtifactStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
-        self._scratch = Scratch()
+        # Beside the stored files, so that a child can be given them by link and without a copy.
+        self._scratch = Scratch(private_folder(settings.home.absolute() / "scratch"))
         self._zygote = Zygote([["app.core.settings:use_settings", settings.for_child()], *PREPARE])
         self._running: _Running | None = None
         self._busy = threading.Lock()
@@ -165,7 +188,13 @@ class SandboxedExecutor:
         memory = limits.memory_bytes
         # A GPU's driver reserves address space by the hundreds of GiB: what is resident is watched instead.
         child.limit_memory(memory if self._device is not None and self._device[0] == "cpu" else None)
-        header = {"do": what, "scratch": str(running.folder), "secrets": _secrets(models, self._settings)}
+        header = {
+            "do": what,
+            "given": str(running.given),
+            "scratch": str(running.scratch),
+            "secrets": _secrets(models, self._settings),
+            "may_connect": any(model.format == "endpoint" for model in models),
+        }
         watch = _Watch(child, holder)
         try:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
@@ -200,6 +229,8 @@ class SandboxedExecutor:
         if self._running is None:
             child = self._zygote.fork(ENTRY, prepare=_preparation(models))
             self._running = _Running(child, self._scratch.new_folder(), key)
+            self._running.given.mkdir()
+            self._running.scratch.mkdir()
         return self._running
 
     def _answer(self, message: Message, job: Any, holder: Holder) -> tuple[dict[str, Any], bytes]:
@@ -226,7 +257,8 @@ class SandboxedExecutor:
                 return {"missing": f"{digest} is none of the job's files"}, b""
             if name == "read_passing":
                 return {}, self._store.read_passing(digest)
-            return {"value": str(self._store.local_path(digest))}, b""
+            path = self._store.local_path(digest)
+            return {"value": str(self._running.give(path) if self._running else path)}, b""
         except Interrupted as error:
             return {"interrupted": _reason(error)}, b""
         except ArtifactMissingError as error:

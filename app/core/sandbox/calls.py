@@ -6,11 +6,13 @@ import pickle
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from app.core.inspection import errors
 from app.core.inspection.errors import InspectionError, MalformedFileError, UploadTooLargeError
 from app.core.sandbox.channel import Channel, ChannelClosedError
+from app.core.sandbox.confinement import confine
 from app.core.sandbox.launcher import Child, ChildDiedError, DeadlineError, Zygote
 from app.core.settings import MIB, Settings
 
@@ -114,7 +116,10 @@ def serve(channel: Channel) -> None:
 def _answer(function: str, order: bytes) -> dict[str, Any]:
     try:
         arguments, values = pickle.loads(order)  # noqa: S301 - from our own parent
-        return {"done": _named(function)(*arguments, Settings.model_validate(values))}
+        settings, called = Settings.model_validate(values), _named(function)
+        if settings.confine:
+            confine([argument for argument in arguments if isinstance(argument, Path)])
+        return {"done": called(*arguments, settings)}
     except InspectionError as error:
         return {"refused": type(error).__name__, "detail": error.detail, "field": error.field}
     except MemoryError as error:
