@@ -25,7 +25,7 @@ setup:
 
 bench:
 	scripts/setup bench
-	@for name in pgd api upload_memory text_attack certify adaptive cce autoattack transductive judging low_level; do echo "== $$name"; .venv/bin/python -m benchmarks.$$name || exit 1; done
+	@for name in pgd api upload_memory sandbox text_attack certify adaptive cce autoattack transductive judging low_level; do echo "== $$name"; .venv/bin/python -m benchmarks.$$name || exit 1; done
 
 clean:
 	rm -rf .venv .demo .demo-text build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -276,7 +276,7 @@ def test_what_a_child_writes_for_a_while_goes_with_it(bench: Bench) -> None:
     bench.add("honest")
     bench.worker.drain()
     assert [path.name for path in bench.executor._scratch.path.rglob("left")] == ["left"]
-    bench.executor._end()
+    bench.executor.forget()
     assert list(bench.executor._scratch.path.rglob("left")) == []
 
 

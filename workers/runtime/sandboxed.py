@@ -135,6 +135,11 @@ class SandboxedExecutor:
         """Run a shard and store its records."""
         return Measured(**self._run("run", job, holder, self._shard_limits(job.models())))
 
+    def forget(self) -> None:
+        """End the child, with the model it has at hand."""
+        with self._busy:
+            self._end()
+
     def close(self) -> None:
         """End the child, and whatever it was forked from."""
         with self._busy:
