@@ -2,8 +2,8 @@
 
     python -m benchmarks.sandbox
 
-Both check the same models, in turns; a child is forked anew for every check, as for a new upload. Ends with status 1 when
-the median of the differences is beyond the target.
+Both check the same models, in turns; a child is forked anew for every check, as for a new upload. Ends with status 1
+when the median of the differences is beyond the target.
 """
 
 import statistics
