@@ -91,6 +91,15 @@ class Operations:
         """
         return (yield from self._ask(upload("/v1/datasets", file, manifest, 0), DatasetRead))
 
+    @operation
+    def cancel_check(self, model_id: str) -> Steps[ModelRead]:
+        """End the check of a model and return it, rejected; cancelling twice is the same as once.
+
+        Raises:
+            ProblemResponseError: It has been checked already.
+        """
+        return (yield from self._ask(Request("POST", f"/v1/models/{path_part(model_id)}/cancel"), ModelRead))
+
     @listing
     def datasets(self, /, **filters: Any) -> Items[DatasetSummary]:
         """Yield the project's datasets, newest first; ``name`` and ``task`` narrow them.

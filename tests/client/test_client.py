@@ -41,6 +41,7 @@ def test_upload_submit_read_cancel(client: Client, files: tuple[Path, Path]) -> 
     assert client.cancel(audit.id).state == RunState.CANCELLED
     assert client.cancel(audit.id).state == RunState.CANCELLED
     assert client.wait(audit.id, timeout_s=5).state == RunState.CANCELLED
+    assert client.cancel_check(audit.model).state == ModelState.REJECTED
 
 
 ENDPOINT: dict[str, Any] = {
