@@ -129,7 +129,8 @@ _BUNDLE: dict[str, Any] = {
     INDEX: {
         "format": "seatrial.bundle/1", "audit": "aud_1", "state": "succeeded", "created_at": "2026-01-01T00:00:00Z",
         "started_at": None, "finished_at": None,
-        "spec": {"model": "mdl_1", "dataset": "dat_1", "checks": [], "samples": 3}, "spec_digest": "sha256:0", "seed": 0,
+        "spec": {"model": "mdl_1", "dataset": "dat_1", "checks": [], "samples": 3},
+        "spec_digest": "sha256:0", "seed": 0,
         "samples": 3, "error": None, "inputs": [_INPUT], "judgement": None, "policy": None, "versions": {"numpy": "2"},
         "workers": [],
         "checks": [
