@@ -29,6 +29,8 @@ def log_of(deployment: Deployment) -> Path:
 
 def add_worker(deployment: Deployment) -> Process:
     deployment.environment[LOG] = str(log_of(deployment))
+    # The game writes its log, where no model could.
+    deployment.environment["SEATRIAL_CONFINE"] = "false"
     return deployment.add_worker(module="tests.e2e.stepping_worker")
 
 
