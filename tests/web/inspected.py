@@ -13,6 +13,19 @@ def tell(word: str, settings: Settings) -> list[object]:
     return [word, settings.max_examples, settings.endpoint_secrets, os.getpid()]
 
 
+def reserve(settings: Settings) -> int:
+    """Return by how much reading a table with Arrow has made the address space grow."""
+    import pyarrow as pa
+
+    before = _address_space()
+    pa.array(range(1000)).cast(pa.float64())
+    return _address_space() - before
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def refuse(settings: Settings) -> None:
     raise ContentError("for the test", field="/manifest/labels")
 

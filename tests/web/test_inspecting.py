@@ -93,6 +93,11 @@ def test_more_memory_than_allowed_is_a_refusal_that_names_the_setting(limits: Se
         run(limits, "take_memory", 256 * MIB)
 
 
+def test_arrow_reserves_nothing_of_an_inspections_memory(limits: Settings) -> None:
+    ample = limits.model_copy(update={"inspection_memory_bytes": 4096 * MIB})
+    assert run(ample, "reserve") < 128 * MIB
+
+
 def test_more_time_than_allowed_is_a_refusal_and_the_process_is_gone(limits: Settings, tmp_path: Path) -> None:
     log = tmp_path / "pids"
     with pytest.raises(UploadTooLargeError, match="SEATRIAL_INSPECTION_DEADLINE_S"):

@@ -300,8 +300,15 @@ def minimal_environment() -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if name in KEPT_VARIABLES or name.startswith(KEPT_PREFIXES)
     }
-    # A library that only asks whether there is a GPU must not open it in the process that forks.
-    return {**kept, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    fixed = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        # A library that only asks whether there is a GPU must not open it in the process that forks.
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        # Arrow's own allocator reserves a GiB of address space at once, which counts against a child's limit.
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }
+    return {**kept, **fixed}
 
 
 def _how(status: int | None) -> str:
