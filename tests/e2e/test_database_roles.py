@@ -137,6 +137,7 @@ def _cannot_read_what_is_not_its_own(roles: Roles) -> None:
         "SELECT payload FROM deliveries",
         "SELECT body FROM idempotency",
         "SELECT created_at FROM projects",
+        "INSERT INTO projects (id) VALUES ('prj_1')",
         "SELECT document FROM policies",
         "SELECT judgement FROM judgements",
         "INSERT INTO keys (id) VALUES ('key_1')",
@@ -158,6 +159,18 @@ def _cannot_read_what_is_not_its_own(roles: Roles) -> None:
     )
     refused(roles.service, "CREATE TABLE mine (x int)", "DROP TABLE keys", "ALTER TABLE keys ADD x int")
     refused(roles.service, "SELECT rolpassword FROM pg_authid", "UPDATE alembic_version SET version_num = 'x'")
+
+
+def test_a_worker_reads_whole_rows_of_what_it_works_on(roles: Roles, tmp_path: Path) -> None:
+    """Whatever a row reads along, as a model the name of its project, must be granted too."""
+    database = connect(Settings(home=tmp_path, database_url=roles.worker))
+    try:
+        for mapper in Base.registry.mappers:
+            if "SELECT" in WORKER.get(mapper.local_table.name, ()):
+                with database.read() as session:
+                    session.scalars(select(mapper.class_).limit(1)).all()
+    finally:
+        database.dispose()
 
 
 def test_the_api_sweeps_what_workers_cannot(roles: Roles, tmp_path: Path) -> None:
