@@ -181,11 +181,12 @@ async def follow_audit(
                 JSONL: {"schema": {"type": "string"}},
             },
         },
-        **raises(404, 406, 410, 422),
+        **raises(404, 406, 410, 422, 429),
     },
     summary="Read per-example records",
 )
-def read_audit_records(
+async def read_audit_records(
+    request: Request,
     audit_id: AuditId,
     check: CheckName,
     principal: Reader,
@@ -203,8 +204,12 @@ def read_audit_records(
 ) -> Response:
     """Read the table behind a check's numbers: everything published can be recomputed from it."""
     wanted = choose_format(format, accept)
-    records = read_records(services, principal.project_id, audit_id, check, stage)
-    return records_response(services, records, wanted, f"{audit_id}-{check}")
+
+    def answer() -> Response:
+        records = read_records(services, principal.project_id, audit_id, check, stage)
+        return records_response(services, records, wanted, f"{audit_id}-{check}")
+
+    return await services.computations.run(request, principal.project_id, answer)
 
 
 @router.get(

@@ -149,19 +149,22 @@ async def follow_audit(request: Request, audit_id: AuditId, services: Service) -
 
 
 @router.get("/audits/{audit_id}/report")
-def show_report(audit_id: AuditId, viewer: Reader, services: Service, format: str | None = None) -> Response:
+async def show_report(
+    request: Request, audit_id: AuditId, viewer: Reader, services: Service, format: str | None = None
+) -> Response:
     """Return the report, in every format the API has."""
-    return read_report(audit_id, viewer.principal, services, format=format or "html", accept=None)
+    return await read_report(request, audit_id, viewer.principal, services, format=format or "html", accept=None)
 
 
 @router.get("/audits/{audit_id}/bundle")
-def download_bundle(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
+async def download_bundle(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
     """Download what it takes to run the audit again."""
-    return read_bundle(request, audit_id, viewer.principal, services)
+    return await read_bundle(request, audit_id, viewer.principal, services)
 
 
 @router.get("/audits/{audit_id}/records/{check}")
-def download_records(
+async def download_records(
+    request: Request,
     audit_id: AuditId,
     check: CheckName,
     viewer: Reader,
@@ -169,8 +172,12 @@ def download_records(
     format: RecordsFormat = "parquet",
 ) -> Response:
     """Download the table behind a check's numbers."""
-    records = read_records(services, viewer.project_id, audit_id, check, None)
-    return records_response(services, records, format, f"{audit_id}-{check}")
+
+    def answer() -> Response:
+        records = read_records(services, viewer.project_id, audit_id, check, None)
+        return records_response(services, records, format, f"{audit_id}-{check}")
+
+    return await services.computations.run(request, viewer.project_id, answer)
 
 
 @router.get("/audits/{audit_id}/figures/{check}/{name}")
@@ -200,10 +207,13 @@ def retry_audit(audit_id: AuditId, viewer: Runner, services: Service) -> Respons
 
 
 @router.post("/audits/{audit_id}/judge")
-def judge_audit(audit_id: AuditId, viewer: Runner, services: Service, posted: Posted) -> Response:
+async def judge_audit(
+    request: Request, audit_id: AuditId, viewer: Runner, services: Service, posted: Posted
+) -> Response:
     """Judge an audit by another policy, or against another baseline."""
     body = {"policy": first(posted, "policy"), "baseline": first(posted, "baseline") or None}
-    judge(services, viewer.project_id, audit_id, parse_json(json.dumps(body), JudgementRequest))
+    asked, project_id = parse_json(json.dumps(body), JudgementRequest), viewer.project_id
+    await services.computations.run(request, project_id, lambda: judge(services, project_id, audit_id, asked))
     return _back(audit_id, "judged", "#judged")
 
 

@@ -6,17 +6,23 @@ from app.console import chart, repository
 from app.console.comparing import history, side_by_side
 from app.console.pages import page
 from app.console.service import progress_of
-from app.console.viewer import ConsoleRoute, Reader
+from app.console.viewer import ConsoleRoute, Reader, Viewer
 from app.web.identifiers import ModelName, is_id
 from app.web.problems import NotFoundError
-from app.web.services import Service
+from app.web.services import Service, Services
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 
 @router.get("/compare")
-def compare_audits(request: Request, viewer: Reader, services: Service, a: str = "", b: str = "") -> Response:
+async def compare_audits(request: Request, viewer: Reader, services: Service, a: str = "", b: str = "") -> Response:
     """Show two audits side by side; ask for what is not named yet."""
+    return await services.computations.run(
+        request, viewer.project_id, lambda: _compare(request, viewer, services, a, b)
+    )
+
+
+def _compare(request: Request, viewer: Viewer, services: Services, a: str, b: str) -> Response:
     found = []
     with services.database.read() as session:
         choices = repository.measured_audits(session, viewer.project_id)
@@ -42,7 +48,7 @@ def compare_audits(request: Request, viewer: Reader, services: Service, a: str =
 
 
 @router.get("/models/{name}/history")
-def show_history(
+async def show_history(
     request: Request,
     name: ModelName,
     viewer: Reader,
@@ -50,6 +56,12 @@ def show_history(
     metric: str = "",
 ) -> Response:
     """Show a number over the versions of a model, with its interval."""
+    return await services.computations.run(
+        request, viewer.project_id, lambda: _history(request, viewer, services, name, metric)
+    )
+
+
+def _history(request: Request, viewer: Viewer, services: Services, name: str, metric: str) -> Response:
     with services.database.read() as session:
         found = history(session, viewer.project_id, name, metric)
         names = repository.names_of(session, viewer.project_id, {point.dataset for point in found.points})

@@ -133,12 +133,13 @@ def read_policy(reference: PolicyReference, principal: Reader, services: Service
 @router.post(
     "/audits/{audit_id}/judge",
     response_model=Judgement,
-    responses=raises(400, 404, 409, 413, 415, 422),
+    responses=raises(400, 404, 409, 413, 415, 422, 429),
     openapi_extra=accepts(JudgementRequest, examples=JUDGEMENT_EXAMPLES),
     summary="Judge an audit",
     tags=["audits"],
 )
-def judge_audit(
+async def judge_audit(
+    request: Request,
     audit_id: AuditId,
     principal: Runner,
     body: Annotated[JudgementRequest, Depends(json_body(JudgementRequest))],
@@ -149,7 +150,10 @@ def judge_audit(
     A failed or cancelled audit can be judged too: what did not run is `errored` and never passes. The judgement is
     stored; the audit's own verdict, of the policy it was submitted with, stays as it is.
     """
-    return service.judge_audit(services, principal.project_id, audit_id, body)
+    project_id = principal.project_id
+    return await services.computations.run(
+        request, project_id, lambda: service.judge_audit(services, project_id, audit_id, body)
+    )
 
 
 @router.get(

@@ -1,24 +1,26 @@
 """Routes of reports."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import IO, Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.access.principal import Reader
 from app.reports.bundle import build_bundle, bundle_name, get_ended
 from app.reports.html import content_security_policy, render_html
 from app.reports.junit import render_junit
 from app.reports.markdown import render_markdown
-from app.reports.negotiation import MEDIA_TYPES, choose_format
+from app.reports.negotiation import MEDIA_TYPES, ReportFormat, choose_format
+from app.reports.outcomes import Judged
 from app.reports.sarif import render_sarif
 from app.reports.schemas import ReportRead
 from app.reports.service import compose_report, no_verdict, pick_judgement
 from app.web.heads import Stream, is_head
 from app.web.identifiers import ID, POLICY, AuditId
 from app.web.problems import raises
-from app.web.services import Service
+from app.web.services import Service, Services
 
 router = APIRouter(prefix="/v1/audits", tags=["reports"], responses=raises(401, 403))
 
@@ -59,11 +61,12 @@ _CHUNK_BYTES = 2**20
             "description": "The report, as asked for. A partial one says so.",
             "content": {**_SENT, MEDIA_TYPES["sarif"]: {"schema": {"type": "object"}}},
         },
-        **raises(404, 406, 409, 422),
+        **raises(404, 406, 409, 422, 429),
     },
     summary="Read the report of an audit",
 )
-def read_report(
+async def read_report(
+    request: Request,
     audit_id: AuditId,
     principal: Reader,
     services: Service,
@@ -81,9 +84,18 @@ def read_report(
     is a failure, since there is no third state and a green build must not come of it.
     """
     kind = choose_format(",".join(accept) if accept else None, format)
-    judged = pick_judgement(services, principal.project_id, audit_id, policy=policy, judgement=judgement)
+    project_id = principal.project_id
+
+    def answer() -> Response:
+        judged = pick_judgement(services, project_id, audit_id, policy=policy, judgement=judgement)
+        return _report(services, project_id, audit_id, kind, judged)
+
+    return await services.computations.run(request, project_id, answer)
+
+
+def _report(services: Services, project_id: str, audit_id: str, kind: ReportFormat, judged: Judged | None) -> Response:
     with services.database.read() as session:
-        report = compose_report(session, services.store, principal.project_id, audit_id, judged=judged)
+        report = compose_report(session, services.store, project_id, audit_id, judged=judged)
     headers = {"Vary": "Accept", "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
     if kind == "json":
         return JSONResponse(report.model_dump(mode="json"), headers=headers)
@@ -120,11 +132,11 @@ def _page(report: ReportRead, headers: dict[str, str]) -> Response:
             "description": "A zip; the same audit gives the same bytes, as long as it is judged no further.",
             "content": {_ZIP: {"schema": {"type": "string", "format": "binary"}}},
         },
-        **raises(404, 409, 410, 422, 507),
+        **raises(404, 409, 410, 422, 429, 507),
     },
     summary="Take an audit away to run it again",
 )
-def read_bundle(
+async def read_bundle(
     request: Request,
     audit_id: AuditId,
     principal: Reader,
@@ -141,11 +153,15 @@ def read_bundle(
         "Content-Disposition": f'attachment; filename="{bundle_name(audit_id)}"',
         "Cache-Control": "private, no-cache",
     }
-    with services.database.read() as session:
-        get_ended(session, principal.project_id, audit_id)
+    project_id = principal.project_id
     if is_head(request.scope):
+        await run_in_threadpool(_check_ended, services, project_id, audit_id)
         return Response(media_type=_ZIP, headers=headers)
-    file = build_bundle(services, principal.project_id, audit_id, with_inputs=inputs)
+
+    def build() -> IO[bytes]:
+        return build_bundle(services, project_id, audit_id, with_inputs=inputs)
+
+    file = await services.computations.run(request, project_id, build)
     size = file.seek(0, 2)
     file.seek(0)
 
@@ -155,3 +171,8 @@ def read_bundle(
                 yield chunk
 
     return Stream(chunks(), media_type=_ZIP, headers={**headers, "Content-Length": str(size)})
+
+
+def _check_ended(services: Services, project_id: str, audit_id: str) -> None:
+    with services.database.read() as session:
+        get_ended(session, project_id, audit_id)

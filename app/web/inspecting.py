@@ -5,11 +5,8 @@ goes away takes its inspection along.
 """
 
 import asyncio
-import contextlib
 import os
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,14 +17,10 @@ from app.core.sandbox.calls import Call
 from app.core.sandbox.launcher import ChildDiedError, Zygote
 from app.core.settings import Settings
 from app.web.problems import MalformedBodyError, TooManyRequestsError
+from app.web.turns import LOOK_S, RETRY_AFTER_S, ProjectTurns
 
 MODULES = ("app.models.inspection", "app.datasets.inspection")
 """Imported in the process the children are forked from."""
-
-LOOK_S = 0.25
-"""Seconds between two looks whether the client is still there."""
-
-RETRY_AFTER_S = 10
 
 
 class Inspections:
@@ -39,13 +32,19 @@ class Inspections:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._total = settings.inspections or os.cpu_count() or 1
-        self._per_project = settings.inspections_per_project or max(1, self._total // 2)
-        self._running: Counter[str] = Counter()
-        self._waiting: Counter[str] = Counter()
-        self._changed = asyncio.Condition()
+        total = settings.inspections or os.cpu_count() or 1
+        per_project = settings.inspections_per_project or max(1, total // 2)
+        self._turns = ProjectTurns(
+            total,
+            per_project,
+            settings.inspections_waiting,
+            lambda waiting: (
+                f"{waiting} uploads of this project wait for their inspection already: send the next when "
+                "one of them is stored (SEATRIAL_INSPECTIONS_WAITING)."
+            ),
+        )
         # Threads of their own: the shared ones are for those who wait for the database.
-        self._threads = CapacityLimiter(self._total)
+        self._threads = CapacityLimiter(total)
 
     async def run(
         self, request: Request, project_id: str, function: str, arguments: Sequence[Any], *, size_bytes: int
@@ -57,7 +56,7 @@ class Inspections:
             TooManyRequestsError: Too many of the project's uploads are waiting already.
             MalformedBodyError: The client went away; nobody hears this.
         """
-        async with self._turn(request, project_id):
+        async with self._turns.turn(project_id, lambda: _stay(request)):
             call = Call(_zygote(), function, arguments, self._settings, size_bytes=size_bytes)
             working = asyncio.ensure_future(to_thread.run_sync(call, limiter=self._threads))
             try:
@@ -75,41 +74,6 @@ class Inspections:
                     await asyncio.wait([working])
                     # Nobody asks for what came of it.
                     working.exception()
-
-    @asynccontextmanager
-    async def _turn(self, request: Request, project_id: str) -> AsyncIterator[None]:
-        async with self._changed:
-            if not self._is_free(project_id):
-                if self._waiting[project_id] >= self._settings.inspections_waiting:
-                    raise TooManyRequestsError(
-                        f"{self._waiting[project_id]} uploads of this project wait for their inspection already: send "
-                        "the next when one of them is stored (SEATRIAL_INSPECTIONS_WAITING).",
-                        retry_after_s=RETRY_AFTER_S,
-                    )
-                self._waiting[project_id] += 1
-                try:
-                    while not self._is_free(project_id):
-                        await self._wait()
-                        await _stay(request)
-                finally:
-                    self._waiting[project_id] -= 1
-            self._running[project_id] += 1
-        try:
-            yield
-        finally:
-            async with self._changed:
-                self._running[project_id] -= 1
-                # Keeps the projects of all times out of memory.
-                self._running, self._waiting = +self._running, +self._waiting
-                self._changed.notify_all()
-
-    async def _wait(self) -> None:
-        # Not for longer: to see whether the client is still there.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), LOOK_S)
-
-    def _is_free(self, project_id: str) -> bool:
-        return self._running.total() < self._total and self._running[project_id] < self._per_project
 
 
 async def _stay(request: Request) -> None:

@@ -11,13 +11,14 @@ from app.core.database import Database, connect
 from app.core.queue import Bell
 from app.core.settings import Settings
 from app.core.storage import ArtifactStore, open_store
+from app.web.computing import Computations
 from app.web.inspecting import Inspections
 from app.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True)
 class Services:
-    """The process's database, store, bell, deliverer, inspections, keys and event streams."""
+    """The process's database, store, bell, deliverer, inspections, computations, keys and event streams."""
 
     settings: Settings
     database: Database
@@ -25,6 +26,7 @@ class Services:
     bell: Bell
     deliverer: Deliverer
     inspections: Inspections
+    computations: Computations
     authenticator: Authenticator = field(repr=False)
     streams: EventStreams
 
@@ -40,6 +42,7 @@ def open_services(settings: Settings) -> Services:
         Bell(settings),
         Deliverer(settings, database),
         Inspections(settings),
+        Computations(),
         Authenticator(settings, database),
         EventStreams(settings),
     )
