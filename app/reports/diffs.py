@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Literal
 
 from rapidfuzz.distance import LCSseq
@@ -101,6 +101,18 @@ def word_diff(before: str, after: str) -> list[Segment]:
         return found
     by_letters = _by_letters(before, after)
     return by_letters if by_letters is not None and enough * _kept(by_letters) > _kept(found) else found
+
+
+def coarse_diff(before: str, after: str) -> list[Segment]:
+    """Return what became of a text without a search: all between what both have at either end is one change."""
+    most = min(len(before), len(after))
+    head = next((n for n in range(most) if before[n] != after[n]), most)
+    most -= head
+    tail = next((n for n in range(most) if before[-1 - n] != after[-1 - n]), most)
+    removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
+    ends = [_equal(one) if one else None for one in (before[:head], before[len(before) - tail :])]
+    changed = _changed(removed, added, _replaced(removed, added))
+    return [one for one in (ends[0], *changed, ends[1]) if one is not None]
 
 
 def _letters_of(text: str) -> str:
@@ -260,13 +272,9 @@ def _replaced(removed: str, added: str) -> tuple[tuple[Piece, ...], tuple[Piece,
 
 def _clusters(text: str) -> list[str]:
     """Return letters with the marks that combine with them: an accent is no letter of its own."""
-    clusters: list[str] = []
-    for character in text:
-        if clusters and unicodedata.category(character).startswith("M"):
-            clusters[-1] += character
-        else:
-            clusters.append(character)
-    return clusters
+    # Cut where letters begin: put together mark by mark, one with a hundred thousand would be copied for each of them.
+    begins = [n for n, one in enumerate(text) if not n or not unicodedata.category(one).startswith("M")]
+    return [text[first:last] for first, last in pairwise([*begins, len(text)])] if text else []
 
 
 def _runs(

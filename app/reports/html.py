@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from app.reports.marked_text import one_line, paired_sides, visible
+from app.reports.marked_text import PairedSides, one_line, visible
 from app.reports.numbers import alike, interval, number, percent, radius, told
 from app.reports.outcomes import counted, gauge, measured, policy_name
 from app.reports.schemas import ReportFigure, ReportRead
@@ -44,9 +44,7 @@ def _environment() -> Environment:
         percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose, told=told
     )
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
-    environment.globals.update(
-        arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, paired_sides=paired_sides
-    )
+    environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis)
     return environment
 
 
@@ -65,7 +63,12 @@ def render_html(report: ReportRead) -> str:
     """Return the report as an HTML document. Every name and label in it is escaped."""
     template = _environment().get_template("report.html")
     # Our own file, not escaped: the policy's digest is that of exactly these characters.
-    return template.render(report=report, style=Markup(_style()), policy=content_security_policy())  # noqa: S704
+    return template.render(
+        report=report,
+        style=Markup(_style()),  # noqa: S704
+        policy=content_security_policy(),
+        paired_sides=PairedSides(),
+    )
 
 
 def _moment(value: datetime | None) -> str:

@@ -11,7 +11,7 @@ from itertools import groupby, zip_longest
 
 from markupsafe import Markup, escape
 
-from app.reports.diffs import Piece, Segment, Side, of_side, shorten, word_diff
+from app.reports.diffs import Piece, Segment, Side, coarse_diff, of_side, shorten, word_diff
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _HIDDEN_OTHERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -22,6 +22,10 @@ MOST_NUMBERED = 6
 
 MOST_TOLD = 8
 """Different letters whose numbers are told below a text that has more."""
+
+MOST_COMPARED = 2_000_000
+"""Characters of a page that are compared word by word: some seven seconds of the worst, and ten checks of twelve long
+reviews under six attacks."""
 
 _SPACES = {" ": "\u2423", "\t": "\u21e5", "\n": "\u21b5"}
 """What stands for white space that was itself put in or taken away."""
@@ -47,9 +51,9 @@ def one_line(text: str) -> Markup:
     return Markup("<bdi>{}</bdi>").format(visible(text))
 
 
-def side_by_side(before: str, after: str) -> tuple[Markup, Markup]:
+def side_by_side(before: str, after: str, *, is_coarse: bool = False) -> tuple[Markup, Markup]:
     """Return two versions of a text as HTML, with what was removed in the one and what was added in the other."""
-    segments = shorten(word_diff(before, after))
+    segments = shorten(coarse_diff(before, after) if is_coarse else word_diff(before, after))
     # A letter of a script the text had none of may look exactly like the one it stands for: say which it is.
     known = {_script(character) for character in set(before)} | {""}
     left, right = of_side(segments, "before"), of_side(segments, "after")
@@ -70,10 +74,28 @@ def _numbers_of(characters: Sequence[str]) -> Markup:
     return note.format(len(characters), among, told)
 
 
-def paired_sides(before: Sequence[str], after: Sequence[str]) -> tuple[list[Markup], list[Markup]]:
-    """Return two versions of a text's parts as HTML; a part only one of them has was removed or added whole."""
-    pairs = [side_by_side(*pair) for pair in zip_longest(before, after, fillvalue="")]
-    return [left for left, _ in pairs[: len(before)]], [right for _, right in pairs[: len(after)]]
+class PairedSides:
+    """Makes the comparisons of one page, which together may take so much work.
+
+    Args:
+        most: Characters of both versions, all comparisons together, that are compared word by word; beyond, of a text
+            only what both versions have at its ends is told apart from what changed.
+    """
+
+    def __init__(self, most: int = MOST_COMPARED) -> None:
+        self._left = most
+
+    def __call__(self, before: Sequence[str], after: Sequence[str]) -> tuple[list[Markup], list[Markup]]:
+        """Return two versions of a text's parts as HTML; a part only one of them has was removed or added whole."""
+        pairs = [self._pair(*pair) for pair in zip_longest(before, after, fillvalue="")]
+        return [left for left, _ in pairs[: len(before)]], [right for _, right in pairs[: len(after)]]
+
+    def _pair(self, before: str, after: str) -> tuple[Markup, Markup]:
+        characters = len(before) + len(after)
+        is_coarse = characters > self._left
+        if not is_coarse:
+            self._left -= characters
+        return side_by_side(before, after, is_coarse=is_coarse)
 
 
 def _side(segments: Sequence[Segment], side: Side, known: set[str]) -> Markup:

@@ -2,6 +2,8 @@
 
 import difflib
 import itertools
+import subprocess
+import sys
 import time
 
 import pytest
@@ -187,3 +189,9 @@ def test_words_run_together_are_never_told_as_replaced() -> None:
     before = "we've seen the hippie-turned-yuppie plot before , but there's an enthusiastic charm in <i ? fire that"
     after = "we'veseen thehippie-turned-yuppie plotbefore, but there's anenthusiasticcharm in<i?fire that"
     assert {text for _, letters in changed(word_diff(before, after)) for text in letters} == {" "}
+
+
+def test_a_letter_with_many_marks_is_copied_once_and_not_for_each_of_them() -> None:
+    """300,000 marks are read within a deadline that copying them over and over, 45 GB, cannot keep."""
+    code = "from app.reports.diffs import word_diff; m = 'a' + chr(0x301) * 300_000; word_diff(m, m[:-3] + 'b')"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=6)

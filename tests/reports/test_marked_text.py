@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.reports.marked_text import one_line, paired_sides, side_by_side, visible
+from app.reports.marked_text import PairedSides, one_line, side_by_side, visible
 
 
 class _Reader(HTMLParser):
@@ -87,9 +87,20 @@ def test_changes_are_elements_not_colours() -> None:
 
 
 def test_parts_are_compared_with_parts() -> None:
-    left, right = paired_sides(["a b", "c"], ["a b"])
+    left, right = PairedSides()(["a b", "c"], ["a b"])
     assert left == ["<bdi>a b</bdi>", "<bdi><del>c</del></bdi>"]
     assert right == ["<bdi>a b</bdi>"]
+
+
+def test_a_page_compares_so_many_characters_and_tells_of_the_rest_where_it_changed() -> None:
+    sides = PairedSides(most=40)
+    left, right = sides(["a good old film"], ["a fine old movie"])
+    assert left == ["<bdi>a <del>good</del> old <del>film</del></bdi>"]
+    assert right == ["<bdi>a <ins>fine</ins> old <ins>movie</ins></bdi>"]
+    left, right = sides(["a good old film"], ["a fine old movie"])
+    assert left == ["<bdi>a <del>good old film</del></bdi>"]
+    assert right == ["<bdi>a <ins>fine old movie</ins></bdi>"]
+    assert sides(["same"], ["same"]) == (["<bdi>same</bdi>"], ["<bdi>same</bdi>"])
 
 
 def test_many_letters_of_another_script_are_numbered_below_the_text() -> None:
