@@ -156,9 +156,12 @@ def _worst_span(records: Records) -> Values | None:
 
 
 def _aligned(example_ids: NDArray[Any], other: Columns, name: str) -> Floats:
-    at = {int(key): row for row, key in enumerate(other["example_id"])}
-    values = np.append(other[name].astype(np.float64), np.nan)
-    return values[[at.get(int(key), -1) for key in example_ids]]
+    order = np.argsort(other["example_id"], kind="stable")
+    known, values = other["example_id"][order], other[name].astype(np.float64)[order]
+    if not len(known):
+        return np.full(len(example_ids), np.nan)
+    at = np.minimum(np.searchsorted(known, example_ids), len(known) - 1)
+    return np.where(known[at] == example_ids, values[at], np.nan)
 
 
 def _holding(records: Records) -> Values | None:

@@ -25,8 +25,8 @@ from app.gates import repository
 from app.gates.baselines import UnfitBaselineError, find_baseline
 from app.gates.policies import Chosen, choose_policy, find_policy, kept, parsed
 from app.gates.stored import pair, read_measured
-from app.gates.verdict import Measured, judge
-from app.web.problems import ConflictError, ProblemError
+from app.gates.verdict import Measured, TooManyNumbersError, judge
+from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.services import Services
 
 __all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of", "weigh_audit"]
@@ -64,7 +64,8 @@ def judge_audit(services: Services, project_id: str, audit_id: str, request: Jud
     Raises:
         NotFoundError: The project has no such audit.
         ConflictError: It has not ended.
-        InvalidRequestError: There is no such policy or baseline; ``errors`` points at ``/policy`` or ``/baseline``.
+        InvalidRequestError: There is no such policy or baseline, or the policy names too many numbers; ``errors``
+            points at ``/policy`` or ``/baseline``.
     """
     judgement, document = weigh_audit(services, project_id, audit_id, request)
     with services.database.write() as session:
@@ -170,7 +171,10 @@ def _case(session: Session, audit: AnyRow, chosen: Chosen, policy: Policy, basel
 
 def _judge(services: Services, case: Case) -> Judgement:
     paired = None if case.baseline is None else pair(services, case.audit, case.baseline)
-    return judge(case.policy, case.chosen.source, case.measured, baseline=case.before, paired=paired)
+    try:
+        return judge(case.policy, case.chosen.source, case.measured, baseline=case.before, paired=paired)
+    except TooManyNumbersError as error:
+        raise InvalidRequestError(str(error), pointer="/policy") from error
 
 
 def _not_judged(audit: AnyRow, reason: str) -> Judgement:

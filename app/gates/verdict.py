@@ -5,8 +5,9 @@ bound. Nothing else passes: not a check that failed or was cancelled, not a numb
 none of whose rules found anything to judge.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from app.contracts.estimates import Estimate, Flag
 from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
@@ -17,11 +18,18 @@ from app.gates.further import further_examples
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
 from app.gates.ranges import examples_of, is_fixed, limits_of, named, range_of
-from app.gates.regression import Refusal, compare
+from app.gates.regression import Comparison, Refusal, compare
 
-__all__ = ["Measured", "MeasuredCheck", "Pairing", "judge"]
+__all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge"]
+
+MOST_NUMBERS = 10_000
+"""Numbers the rules of a policy name in an audit: each is a line of the verdict, some 700 bytes that are stored."""
 
 _DOUBTFUL = {"error": ("error",), "warning": ("error", "warning"), "ignored": ()}
+
+
+class TooManyNumbersError(ValueError):
+    """A verdict would have more lines than anybody reads."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +84,28 @@ def judge(
         audit: What was measured.
         baseline: What regressions are measured from.
         paired: Records of both, for comparing them example by example.
+
+    Raises:
+        TooManyNumbersError: The rules name more than ``MOST_NUMBERS``.
     """
-    findings = [
-        _weigh(finding, check, audit, baseline, paired)
-        for position, rule in enumerate(policy.rules)
-        for finding, check in _find(position, rule, audit)
-    ]
+    named_numbers = (found for position, rule in enumerate(policy.rules) for found in _find(position, rule, audit))
+    found = list(islice(named_numbers, MOST_NUMBERS + 1))
+    if len(found) > MOST_NUMBERS:
+        raise TooManyNumbersError(
+            f"The rules name more than {MOST_NUMBERS:,} numbers of this audit, each value of a * and each check "
+            "counted: name fewer, or audit fewer at a time."
+        )
+
+    # Two hundred rules may ask for one number, and pairing a million examples takes a second.
+    compared: dict[tuple[str, int], Comparison | Refusal] = {}
+
+    def regression(metric: str, estimate: Estimate, check: MeasuredCheck) -> Comparison | Refusal:
+        key = metric, check.position
+        if key not in compared:
+            compared[key] = compare(metric, estimate, check, audit, baseline, paired)
+        return compared[key]
+
+    findings = [_weigh(finding, check, regression) for finding, check in found]
     p_values = [_p_value(finding) for finding in findings]
     adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
     rules = [
@@ -134,9 +158,7 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
 def _weigh(
     finding: Finding,
     check: MeasuredCheck | None,
-    audit: Measured,
-    baseline: Measured | None,
-    paired: Pairing | None,
+    regression: Callable[[str, Estimate, MeasuredCheck], Comparison | Refusal],
 ) -> Finding:
     """Return the finding with what is held against the bound, or with why nothing is."""
     estimate = finding.estimate
@@ -151,7 +173,7 @@ def _weigh(
         if estimate.method == "bootstrap":
             evidence = replace(evidence, span=span, examples=examples)
         return replace(finding, evidence=evidence)
-    found = compare(finding.metric, estimate, check, audit, baseline, paired)
+    found = regression(finding.metric, estimate, check)
     if isinstance(found, Refusal):
         return replace(finding, refusal=found)
     return replace(finding, evidence=found.evidence, baseline=found.baseline, flags=[*finding.flags, *found.flags])

@@ -481,3 +481,25 @@ def test_judging_is_for_the_project_s_own(keyed: httpx.Client, monkeypatch: pyte
     other = upload_both(keyed, headers=theirs)
     body = submission(*other, policy="strict", baseline=audit)
     assert pointers(keyed.post("/v1/audits", json=body, headers=theirs)) == ["/baseline"]
+
+
+def test_a_policy_that_names_more_numbers_than_anybody_reads_is_refused(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hundred rules with a ``*`` over the numbers of sixteen checks would be a verdict of hundreds of megabytes."""
+    monkeypatch.setattr("app.gates.verdict.MOST_NUMBERS", 3)
+    named = {"metric": "uncertainty_span.accuracy[arm=*]", "min": 0.1}
+    wide = {"name": "wide", "rules": [{**named, "min": 0.1 + bound / 10} for bound in range(2)]}
+    audit = submitted(client, policy=wide)
+    number = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 400, "method": "bootstrap"}
+    estimates = {f"accuracy[arm={arm}]": number for arm in ("over", "under")}
+    end(services, audit, {"estimates": estimates, "series": {}, "flags": [], "counts": {"n": 400}})
+    refused = client.post(f"/v1/audits/{audit}/judge", json={"policy": wide})
+    assert pointers(refused) == ["/policy"]
+    assert "more than 3 numbers" in refused.json()["detail"]
+    judge_ended(services)
+    told = client.get(f"/v1/audits/{audit}").json()
+    assert (told["verdict"], told["judgement"]["rules"]) == ("errored", [])
+    assert "more than 3 numbers" in told["judgement"]["headline"]
+    narrow = {"name": "narrow", "rules": [named]}
+    assert client.post(f"/v1/audits/{audit}/judge", json={"policy": narrow}).json()["verdict"] == "passed"

@@ -353,3 +353,19 @@ def test_intervals_are_widened_before_they_are_combined() -> None:
     found = outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then).judged
     side = widen(mean(0.5, 0.4, 0.6, n=50), (0.0, 2.0))
     assert found.high == pytest.approx(math.hypot(side.high - 0.5, 0.5 - side.low))
+
+
+def test_many_rules_for_one_number_read_its_records_once() -> None:
+    read: list[str] = []
+
+    def records(audit_id: str, position: int, stage: str) -> Any:
+        read.append(audit_id)
+        flags = [True] * 40
+        return pa.table({"example_id": range(40), "errored": [False] * 40, "label": flags, "prediction_clean": flags})
+
+    one = check({ACCURACY.partition(".")[2]: share(40, 40)})
+    rules = [{"metric": ACCURACY, "max_regression": bound / 1000} for bound in range(100)]
+    paired = Pairing(read=records, is_same_dataset=True)
+    found = judged(audit(one), *rules, baseline=audit(one, name="aud_1"), paired=paired)
+    assert len(found.rules) == 100
+    assert sorted(read) == ["aud_1", "aud_2"]
