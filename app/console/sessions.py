@@ -77,7 +77,9 @@ def clear_cookie(request: Request, response: Response) -> None:
 
 def _is_secure(request: Request) -> bool:
     # From a proxy that is not trusted (FORWARDED_ALLOW_IPS) too: all the header can do is make the cookie stricter.
-    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").strip().lower())
+    # Of several proxies each adds what it was asked by; the first spoke to the browser.
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return "https" in (request.url.scheme, forwarded)
 
 
 def _cookie_name(request: Request) -> str:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from pydantic import SecretStr
 
 from app.access import repository as keys
@@ -58,9 +59,10 @@ def test_over_tls_the_cookie_never_travels_in_the_clear(locked: Console) -> None
     assert locked.client.get("https://127.0.0.1/models", follow_redirects=False).status_code == 200
 
 
-def test_behind_a_tls_proxy_the_cookie_never_travels_in_the_clear_either(locked: Console) -> None:
+@pytest.mark.parametrize("forwarded", ["https", "https, http"])
+def test_behind_tls_proxies_the_cookie_never_travels_in_the_clear_either(locked: Console, forwarded: str) -> None:
     """Whether uvicorn trusts the proxy or not: the header can only make the cookie stricter."""
-    secret, proxied = locked.key(), {"x-forwarded-proto": "https", **HERE}
+    secret, proxied = locked.key(), {"x-forwarded-proto": forwarded, **HERE}
     answer = locked.client.post("/login", data={"key": secret}, headers=proxied, follow_redirects=False)
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith("__Host-seatrial=")
