@@ -12,7 +12,6 @@ import resource
 import sys
 import termios
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -21,10 +20,10 @@ from typing import Any
 import httptools
 from uuid6 import uuid7
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.core.settings import Settings
+from app.web.connection_table import MAX_LINGERING, Alarm, ConnectionTable, TimedFlow
 from app.web.problems import MEDIA_TYPE, MalformedRequestError, ProblemError, problem_body
 
 log = logging.getLogger(__name__)
@@ -37,15 +36,10 @@ MAX_PIPELINED = 32
 MAX_FRAMING = 16
 # So much of a body, or all of it, must be there before a connection is busy with it: a stranger's form is smaller.
 HELD_BODY_BYTES = 64 * 1024
-# Seconds after which a client that takes nothing of its answer may have to make room.
-STALLED_S = 5.0
 # Seconds in which a refused client may still send, so that it reads the answer instead of a reset.
 LINGER_S = 2.0
-# Refused connections that linger at a time.
-MAX_LINGERING = 64
 # Files beside connections: 80 of the database, three each on SQLite, and those of the process itself.
 RESERVED_FILES = 320
-_TOLD_EVERY_S = 60.0
 
 
 class HeaderTooLargeError(ProblemError):
@@ -72,93 +66,12 @@ class ServiceBusyError(ProblemError):
     title = "All connections are busy"
 
 
-class ConnectionTable:
-    """The connections of a server that may have to make room, and those that were refused.
-
-    First those that wait for a request or for its body, longest first; then those whose client takes nothing of its
-    answer.
-
-    Args:
-        limit: Most connections at a time, the refused not counted.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.waiting: dict[BoundedHttpProtocol, None] = {}
-        self.stalled: dict[BoundedHttpProtocol, float] = {}
-        self.refused: dict[BoundedHttpProtocol, None] = {}
-        self._told_at = -_TOLD_EVERY_S
-
-    def forget(self, one: "BoundedHttpProtocol") -> None:
-        """Take a connection out of all."""
-        self.waiting.pop(one, None)
-        self.stalled.pop(one, None)
-        self.refused.pop(one, None)
-
-    def make_room(self, opened: int) -> bool:
-        """Close the connection that has waited longest when there are too many; return whether there is room now."""
-        if opened - len(self.refused) <= self.limit:
-            return True
-        if (longest := next(iter(self.waiting), None)) is not None:
-            longest.drop()
-            return True
-        now = time.monotonic()
-        stalled, since = next(iter(self.stalled.items()), (None, now))
-        if stalled is not None and since + STALLED_S <= now:
-            stalled.drop()
-            return True
-        if now >= self._told_at + _TOLD_EVERY_S:
-            self._told_at = now
-            log.warning("all %d connections are busy: new ones are refused (SEATRIAL_MAX_CONNECTIONS)", self.limit)
-        while len(self.refused) >= MAX_LINGERING:
-            next(iter(self.refused)).drop()
-        return False
-
-
 class _Message(Enum):
     """What of a request has come."""
 
     NOTHING = 0
     HEAD = 1
     BODY = 2
-
-
-class _Alarm:
-    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
-        self._loop, self._ring = loop, ring
-        self._handle: asyncio.TimerHandle | None = None
-
-    def set(self, after_s: float, *, anew: bool = False) -> None:
-        """Ring after so many seconds; one that is set stays as it is unless set ``anew``."""
-        if anew:
-            self.clear()
-        if self._handle is None:
-            self._handle = self._loop.call_later(after_s, self._fire)
-
-    def clear(self) -> None:
-        """Do not ring."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _fire(self) -> None:
-        self._handle = None
-        self._ring()
-
-
-class _TimedFlow(FlowControl):
-    """Knows since when the client may send: what we do not read, it cannot send faster."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(transport)
-        self._loop = loop
-        self.readable_since = loop.time()
-
-    def resume_reading(self) -> None:
-        """Read again."""
-        if self.read_paused:
-            self.readable_since = self._loop.time()
-        super().resume_reading()
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -179,7 +92,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         given: What uvicorn makes a protocol with.
     """
 
-    flow: _TimedFlow
+    flow: TimedFlow
 
     def __init__(self, *, settings: Settings, table: ConnectionTable, **given: Any) -> None:
         super().__init__(**given)
@@ -195,15 +108,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._body = self._framing = self._trailing = self._in_window = 0
         self._window_began = 0.0
         self._unsent = 0
-        self._head_alarm = _Alarm(self.loop, self._head_is_late)
-        self._body_alarm = _Alarm(self.loop, self._check_body)
-        self._write_alarm = _Alarm(self.loop, self._check_writing)
-        self._linger_alarm = _Alarm(self.loop, self.drop)
+        self._head_alarm = Alarm(self.loop, self._head_is_late)
+        self._body_alarm = Alarm(self.loop, self._check_body)
+        self._write_alarm = Alarm(self.loop, self._check_writing)
+        self._linger_alarm = Alarm(self.loop, self.drop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection in, or answer that there is no place."""
         super().connection_made(transport)
-        self.flow = _TimedFlow(transport, self.loop)
+        self.flow = TimedFlow(transport, self.loop)
         if self._table.make_room(len(self.connections)):
             self._table.waiting[self] = None
             self._head_alarm.set(self._settings.header_timeout_s)
