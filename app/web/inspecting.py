@@ -14,7 +14,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
 from app.core.sandbox.calls import Call
-from app.core.sandbox.launcher import ChildDiedError, Zygote
+from app.core.sandbox.launcher import ChildDiedError, LaunchError, Zygote
 from app.core.settings import Settings
 from app.web.problems import MalformedBodyError, TooManyRequestsError
 from app.web.turns import LOOK_S, RETRY_AFTER_S, ProjectTurns
@@ -63,9 +63,10 @@ class Inspections:
                 while not (await asyncio.wait([working], timeout=LOOK_S))[0]:
                     await _stay(request)
                 return working.result()
-            except ChildDiedError as error:
+            except (ChildDiedError, LaunchError) as error:
                 raise TooManyRequestsError(
-                    "The inspection was ended, for want of memory on this machine it seems: try again later.",
+                    "The inspection could not be started or was ended, for want of memory on this machine it seems: "
+                    "try again later.",
                     retry_after_s=RETRY_AFTER_S,
                 ) from error
             finally:

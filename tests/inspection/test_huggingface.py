@@ -106,6 +106,8 @@ def _refused(tmp_path: Path, **files: Any) -> InspectionError:
 
 def test_an_honest_folder_passes(tmp_path: Path) -> None:
     assert _inspect(tmp_path) == "archive"
+    # JSON writes such a character as a pair, unless it writes it as it is.
+    assert _inspect(tmp_path, **{"config.json": {**BERT, "id2label": {"0": "\U0001f600", "1": "b"}}}) == "archive"
 
 
 @pytest.mark.parametrize(
@@ -324,6 +326,9 @@ def test_special_tokens_keep_their_switches_and_nothing_else() -> None:
         ("config.json", b'{"a":' * 100_000, "JSON"),
         ("config.json", b"[" + b"[]," * (MAX_STRUCTURE // 2) + b"[]]", "brackets"),
         ("config.json", b"\xff{}", "JSON"),
+        ("config.json", {**BERT, "id2label": {"0": "\ud800", "1": "b"}}, "surrogate"),
+        ("config.json", {**BERT, "architectures": ["\udfff"]}, "surrogate"),
+        ("tokenizer_config.json", b'{"pad_token": "\\uDbFf"}', "surrogate"),
         ("config.json", b'{"a": "' + b"x" * 4 * 2**20 + b'"}', "at most"),
         ("tokenizer_config.json", b"[]", "object"),
         ("vocab.json", {"a": "b"}, "vocab.json"),

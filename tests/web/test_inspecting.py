@@ -12,6 +12,7 @@ from starlette.requests import Request
 from app.core.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
 from app.core.sandbox import confinement
 from app.core.sandbox.calls import InspectionFailedError
+from app.core.sandbox.launcher import LaunchError, Zygote
 from app.core.settings import Settings
 from app.web.inspecting import Inspections
 from app.web.problems import MalformedBodyError, TooManyRequestsError
@@ -113,6 +114,17 @@ def test_a_library_that_crashes_is_a_damaged_file(limits: Settings) -> None:
 def test_a_mistake_of_ours_is_no_refusal(limits: Settings) -> None:
     with pytest.raises(InspectionFailedError, match="KeyError"):
         run(limits, "err")
+
+
+def test_where_no_process_can_be_started_the_client_is_told_to_come_again(
+    limits: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Zygote, *args: Any, **more: Any) -> None:
+        raise LaunchError("cannot allocate memory")
+
+    monkeypatch.setattr(Zygote, "fork", fail)
+    with pytest.raises(TooManyRequestsError):
+        run(limits, "tell", "word")
 
 
 async def until(condition: Callable[[], bool]) -> None:

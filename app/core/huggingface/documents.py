@@ -18,6 +18,7 @@ MAX_INTEGER = 2**31 - 1
 
 CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # Keys of these forms name something outside the document: a file, a folder, an address, a repository.
 _OUTSIDE = re.compile(r"(^|_)(files?|filenames?|paths?|dirs?|directory|folder|urls?|uri|repo|repo_id|ckpt)$")
 
@@ -48,6 +49,8 @@ def parse_object(data: bytes, where: str, *, max_structure: int = MAX_STRUCTURE,
     if not isinstance(document, dict):
         raise MalformedFileError(f"{where} must be a JSON object")
     _check_depth(document, where)
+    if _SURROGATE.search(data):
+        _check_characters(document, where)
     return document
 
 
@@ -161,6 +164,17 @@ def _check_depth(document: Any, where: str) -> None:
             for inner in (value.values() if isinstance(value, dict) else value)
             if isinstance(inner, dict | list)
         ]
+
+
+def _check_characters(document: Any, where: str) -> None:
+    """Raise for half of a surrogate pair: no answer, log or database can carry a class name that holds one."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise MalformedFileError(
+            f"{where} holds half of a surrogate pair (\\u{ord(error.object[error.start]):04x}): write both halves, or "
+            "the character itself"
+        ) from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

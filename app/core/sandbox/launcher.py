@@ -33,6 +33,9 @@ EXIT_S = 5.0
 MESSAGE_S = 60.0
 """Seconds between two pieces of one message."""
 
+ENDED = {"failed": "the zygote has ended"}
+"""What stands in for the answer of a zygote that is gone."""
+
 KEPT_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOME", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
 KEPT_PREFIXES = (
     *("LC_", "LD_", "PYTHON", "MALLOC_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOTO_", "NPY_", "ATEN_", "ONEDNN_"),
@@ -236,19 +239,30 @@ class Zygote:
         return self._process is not None and self._process.poll() is None
 
     def _ask(self, request: dict[str, Any], descriptor: socket.socket) -> dict[str, Any]:
-        if not self._is_running():
+        # It may die between the look at it and the answer, for want of memory of others: the next one is not to blame.
+        for is_last in (False, True):
+            try:
+                if not self._is_running():
+                    self._end()
+                    self._start()
+                self._send(request, descriptor)
+                answer = self._answers.get(timeout=START_S)
+            except (OSError, queue.Empty) as error:
+                self._end()
+                if is_last or isinstance(error, queue.Empty):
+                    raise LaunchError(f"the zygote does not answer: {error}") from error
+                continue
+            if answer is not ENDED or is_last:
+                return answer
             self._end()
-            self._start()
+        raise AssertionError("unreachable")
+
+    def _send(self, request: dict[str, Any], descriptor: socket.socket) -> None:
         control = self._control
         assert control is not None  # noqa: S101 - just started
         data = json.dumps(request).encode() + b"\n"
-        try:
-            sent = socket.send_fds(control, [data], [descriptor.fileno()])
-            control.sendall(data[sent:])
-            return self._answers.get(timeout=START_S)
-        except (OSError, queue.Empty) as error:
-            self._end()
-            raise LaunchError(f"the zygote does not answer: {error}") from error
+        sent = socket.send_fds(control, [data], [descriptor.fileno()])
+        control.sendall(data[sent:])
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -277,7 +291,7 @@ class Zygote:
                 with self._changed:
                     self._statuses[told["exited"]] = told["status"]
                     self._changed.notify_all()
-        answers.put({"failed": "the zygote has ended"})
+        answers.put(ENDED)
         with self._changed:
             self._changed.notify_all()
 

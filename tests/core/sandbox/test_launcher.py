@@ -151,6 +151,22 @@ def test_a_zygote_that_died_is_started_again() -> None:
     zygote.close()
 
 
+def test_a_zygote_that_dies_while_it_is_asked_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    zygote = Zygote()
+    zygote.fork(ENTRY).close()
+    assert zygote._process is not None
+    zygote._process.kill()
+    zygote._process.wait()
+    # It was there a moment ago.
+    looks = iter([True])
+    really = zygote._is_running
+    monkeypatch.setattr(zygote, "_is_running", lambda: next(looks, None) or really())
+    child = zygote.fork(ENTRY)
+    assert is_running(child.pid)
+    child.close()
+    zygote.close()
+
+
 def test_what_cannot_be_prepared_is_said_and_the_next_is_forked(zygote: Zygote) -> None:
     with pytest.raises(LaunchError, match="no_such_module"):
         zygote.fork(ENTRY, prepare=[["no_such_module:function"]])
