@@ -196,6 +196,7 @@ def test_keys_that_bring_code_are_refused(tmp_path: Path, name: str, key: str) -
         ({"attention_types": [[["global", "local"], 2**31 - 1]]}, "attention_types"),
         ({"num_hidden_layers": 900, "num_feedforward_networks": 900}, "repeated parts"),
         ({"num_hidden_layers": 61, "text_config": {"n_routed_experts": MAX_COPIES}}, "repeated parts"),
+        ({"num_hidden_layers": 900, "languages": ["en_XX"] * 900}, "repeated parts"),
         ({"vocab_size": MAX_VOCABULARY + 1}, "vocab_size"),
         ({"max_position_embeddings": MAX_POSITIONS + 1}, "max_position_embeddings"),
         ({"hidden_size": 2**31 - 1}, "hidden_size"),

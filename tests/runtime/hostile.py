@@ -58,6 +58,8 @@ def install(log: str) -> None:
             time.sleep(120)
         elif manifest.name == "grows":
             bytearray(2**30)
+        elif manifest.name == "fills" and Path(log).read_text().split().count(str(os.getpid())) > 1:
+            bytearray(2**30)
         elif manifest.name == "aborts":
             os.abort()
         elif manifest.name == "panics":

@@ -43,6 +43,9 @@ PREPARE: list[list[Any]] = [["workers.runtime.child:prepare"]]
 STOP_S = 8.0
 """Seconds a child has to stop by itself; less than a service that is asked to end gives its workers."""
 
+CANCEL_S = 1.0
+"""The same where its work is not wanted any more: the next model waits."""
+
 IDLE_S = 60.0
 """Seconds a child without work is kept: it holds a model's memory, on a GPU too."""
 
@@ -51,6 +54,8 @@ STORED_BYTES_PER_S = 50e6
 
 FILE_COPIES = 6
 """Memory of a model in times its file: half precision made single, twice while it is loaded, and gradients."""
+
+OUT_OF_MEMORY = "out-of-memory"
 
 _SECRET = re.compile(r"\{\{\s*secret:\s*([^}\s]+)\s*\}\}")
 _REASONS: dict[type[Interrupted], str] = {ShardCancelled: "cancelled", LeaseLost: "lost", ShuttingDown: "stopping"}
@@ -156,28 +161,43 @@ class SandboxedExecutor:
     def _run(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "_Limits") -> Any:
         with self._busy:
             try:
-                return self._command(what, _key(job), job.models(), job, holder, limits)
-            except WorkError:
-                if what == "check":
-                    # Nobody will want a model that was refused.
-                    self._end()
-                raise
-            except MemoryExceededError as error:
-                self._end()
-                raise _too_large(what, limits) from error
-            except DeadlineError as error:
-                self._end()
-                raise _too_slow(what, limits) from error
-            except ChildDiedError as error:
-                self._end()
-                if what == "check" and error.status in _CRASHES:
-                    raise _crashed(error) from error
-                raise AccidentError(f"the process that ran the model did not end by itself ({error})") from error
-            except Interrupted:
-                self._end()
-                raise
+                is_kept = self._running is not None and self._running.key == _key(job)
+                try:
+                    return self._attempt(what, job, holder, limits)
+                except TargetError as error:
+                    if not is_kept or error.problem.code != OUT_OF_MEMORY:
+                        raise
+                    # What earlier jobs left in it, data above all, may be what took the memory.
+                    return self._attempt(what, job, holder, limits)
             finally:
                 self._rest()
+
+    def _attempt(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "_Limits") -> Any:
+        try:
+            return self._command(what, _key(job), job.models(), job, holder, limits)
+        except WorkError as error:
+            # Nobody will want a model that was refused, and memory that was used up may stay so.
+            if what == "check" or error.problem.code == OUT_OF_MEMORY:
+                self._end()
+            raise
+        except MemoryExceededError as error:
+            self._end()
+            raise _too_large(what, limits) from error
+        except DeadlineError as error:
+            self._end()
+            raise _too_slow(what, limits) from error
+        except ChildDiedError as error:
+            self._end()
+            if what == "check" and error.status in _CRASHES:
+                raise _crashed(error) from error
+            raise AccidentError(f"the process that ran the model did not end by itself ({error})") from error
+        except SQLAlchemyError:
+            # The database's trouble; the child is as good as before.
+            raise
+        except BaseException:
+            # It was interrupted, has failed in a way nobody foresaw, or says what no child of ours would.
+            self._end()
+            raise
 
     def _command(
         self,
@@ -201,6 +221,7 @@ class SandboxedExecutor:
             "may_connect": any(model.format == "endpoint" for model in models),
         }
         watch = _Watch(child, holder)
+        saves = {job.saved} if isinstance(job, ShardJob) else set()
         try:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
             while True:
@@ -218,7 +239,7 @@ class SandboxedExecutor:
                 if "progress" in told:
                     holder.progress(int(told["progress"]))
                 elif "call" in told:
-                    child.channel.send(*self._answer(message, job, holder))
+                    child.channel.send(*self._answer(message, job, holder, saves))
         except DeadlineError:
             if watch.reason is not None:
                 raise watch.reason from None
@@ -238,7 +259,9 @@ class SandboxedExecutor:
             self._running.scratch.mkdir()
         return self._running
 
-    def _answer(self, message: Message, job: Any, holder: Holder) -> tuple[dict[str, Any], bytes]:
+    def _answer(
+        self, message: Message, job: Any, holder: Holder, saves: set[str | None]
+    ) -> tuple[dict[str, Any], bytes]:
         name, arguments = message.header["call"], message.header["arguments"]
         try:
             if name in ("look", "confirm"):
@@ -246,6 +269,7 @@ class SandboxedExecutor:
                 return {}, b""
             if name == "announce_save":
                 holder.announce_save(str(arguments[0]))
+                saves.add(str(arguments[0]))
                 return {}, b""
             if name == "point_at_save":
                 return {"value": holder.point_at_save(str(arguments[0]))}, b""
@@ -256,6 +280,9 @@ class SandboxedExecutor:
                 return {}, b""
             digest = str(arguments[0])
             if name == "delete_save":
+                # Any other file of the store may be somebody's model.
+                if digest not in saves:
+                    return {"missing": f"{digest} is no save of this shard"}, b""
                 holder.delete_save(self._store, digest)
                 return {}, b""
             if digest not in job.digests():
@@ -334,7 +361,9 @@ class _Watch:
         try:
             self._holder.tick()
         except Interrupted as error:
-            self.reason, self.stop_at = error, time.monotonic() + STOP_S
+            # Only a process that is stopping has anything to store.
+            patience = STOP_S if isinstance(error, ShuttingDown) else CANCEL_S
+            self.reason, self.stop_at = error, time.monotonic() + patience
             self._child.channel.send({"stop": _reason(error)})
 
 
@@ -396,7 +425,7 @@ def _outcome(end: Mapping[str, Any], what: str, limits: _Limits) -> Any:
 def _too_large(what: str, limits: _Limits) -> TargetError:
     setting = "SEATRIAL_CHECK_MEMORY_BYTES" if what == "check" else "SEATRIAL_SHARD_MEMORY_BYTES"
     return TargetError(
-        "out-of-memory",
+        OUT_OF_MEMORY,
         "The worker has too little memory for the model",
         f"its process asked for more than the {(limits.memory_bytes or 0) // MIB:,} MiB it is given ({setting} and the "
         "model's size): send a smaller model, smaller images or a smaller batch_size, or ask the operator for more",

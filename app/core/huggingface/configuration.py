@@ -210,6 +210,9 @@ def _check_copies(document: Mapping[str, Any]) -> None:
                 layers = max(layers, *whole_numbers(value), 1)
             elif _COPIES.search(key):
                 copies *= max(*whole_numbers(value), 1, 1)
+            elif key == "languages" and isinstance(value, list):
+                # X-MOD has an adapter for each in every layer.
+                copies *= max(len(value), 1)
             if layers * copies > MAX_COPIES:
                 raise ContentError(
                     f"{WHERE}: {layers:,} layers of {copies:,} repeated parts each ({key}); models of at most "

@@ -21,18 +21,32 @@ class Scratch:
     def __init__(self, parent: Path | None = None) -> None:
         parent = parent or Path(tempfile.gettempdir())
         sweep(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        self._lock: BinaryIO = (self.path / _LOCK).open("wb")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._parent = parent
+        self.path, self._lock = _locked_folder(parent)
 
     def new_folder(self) -> Path:
         """Return a new empty folder."""
+        if not self.path.is_dir():
+            # Whatever tidies up that folder takes what looks old.
+            self._lock.close()
+            self.path, self._lock = _locked_folder(self._parent)
         return Path(tempfile.mkdtemp(dir=self.path))
 
     def close(self) -> None:
         """Delete everything."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+
+
+def _locked_folder(parent: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        lock = (path / _LOCK).open("wb")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another process that starts now may have taken the lock first, and the folder for a dead one's.
+        if (path / _LOCK).exists():
+            return path, lock
+        lock.close()
 
 
 def sweep(parent: Path) -> int:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from app.core.sandbox.channel import Channel
 
 PIECE_BYTES = 2**16
+OOM_SCORE = 500
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 
@@ -87,6 +88,9 @@ def _become_child(entry: str, descriptor: int, zygote: int) -> NoReturn:
             prctl = ctypes.CDLL(None).prctl
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            # Where the machine runs out of memory, the kernel is to end this process before those that hold the truth.
+            with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+                score.write(str(OOM_SCORE))
         if os.getppid() != zygote:
             # It died before the kernel was asked to tell.
             os._exit(1)

@@ -1,12 +1,15 @@
 """Children are forked within limits, without secrets, and leave nothing behind however they end."""
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,14 @@ def test_what_the_zygote_prepares_its_children_have(zygote: Zygote) -> None:
     child.channel.send({"ask": "environment"})
     assert child.receive().header["prepared"][-2:] == ["first", "second"]
     child.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of the Linux kernel")
+def test_the_kernel_takes_a_child_before_its_parent(child: Child) -> None:
+    child.channel.send({"ask": "environment"})
+    child.receive()
+    mine, its = (int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in ("self", child.pid))
+    assert its >= 500 > mine
 
 
 def test_bytes_go_both_ways(child: Child) -> None:
@@ -210,5 +221,33 @@ def test_a_scratch_folder_sweeps_those_of_the_dead_and_goes_with_its_owner(tmp_p
     mine = Scratch(tmp_path)
     assert not dead.exists()
     assert mine.new_folder().is_dir()
+    mine.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_swept_before_it_was_locked_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = fcntl.flock
+    swept = []
+
+    def flock(file: Any, how: int) -> None:
+        if how == fcntl.LOCK_EX and not swept:
+            # Another process looks between the file and the lock.
+            monkeypatch.setattr(fcntl, "flock", really)
+            swept.append(sweep(tmp_path))
+        really(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    mine = Scratch(tmp_path)
+    assert swept == [1]
+    assert mine.new_folder().is_dir()
+    mine.close()
+
+
+def test_a_folder_that_was_tidied_away_is_made_again(tmp_path: Path) -> None:
+    mine = Scratch(tmp_path)
+    shutil.rmtree(mine.path)
+    assert mine.new_folder().is_dir()
+    # And is not another's to sweep.
+    assert sweep(tmp_path) == 0
     mine.close()
     assert list(tmp_path.iterdir()) == []
