@@ -56,9 +56,7 @@ def install(log: str) -> None:
         Path(tempfile.gettempdir(), "left").write_bytes(b"behind")
         if manifest.name == "sleeps":
             time.sleep(120)
-        elif manifest.name == "grows":
-            bytearray(2**30)
-        elif manifest.name == "fills" and Path(log).read_text().split().count(str(os.getpid())) > 1:
+        elif manifest.name == "grows" or (manifest.name == "fills" and _is_used(log)):
             bytearray(2**30)
         elif manifest.name == "aborts":
             os.abort()
@@ -72,3 +70,7 @@ def install(log: str) -> None:
 
     check_target.honest = honest  # type: ignore[attr-defined]
     inline.check_target = check_target
+
+
+def _is_used(log: str) -> bool:
+    return Path(log).read_text().split().count(str(os.getpid())) > 1
