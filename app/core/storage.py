@@ -3,6 +3,7 @@
 A local folder by default; any fsspec URL (``s3://bucket/prefix``) where workers and API do not share a disk.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -20,6 +21,12 @@ from app.core.private_files import private_folder
 from app.core.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+LOCKED_WITHIN_S = 60.0
+"""Seconds within which a new file is locked, however busy the machine."""
+
+_LOCKED = "locked-"
 
 
 class ArtifactMissingError(LookupError):
@@ -91,11 +98,12 @@ class ArtifactStore(Protocol):
 def sweep_staging(store: ArtifactStore, older_than_s: float) -> int:
     """Remove what processes that were killed left among the files on their way in; return how many files that were.
 
-    An upload in progress writes its file every few seconds, so one that nobody has written to for ``older_than_s``
-    belongs to nobody. Only plain files go, and those of other people's folders stay. Safe in several processes at once.
+    A file of :func:`temporary_file` is locked for as long as its process lives. Others, and those on disks without
+    locks, belong to nobody once nobody has written to them for ``older_than_s``: an upload in progress writes its file
+    every few seconds. Only plain files go, and those of other people's folders stay. Safe in several processes at once.
     """
     folder = store.staging_folder
-    before = time.time() - older_than_s
+    now = time.time()
     removed = 0
     try:
         entries = list(os.scandir(folder))
@@ -105,12 +113,28 @@ def sweep_staging(store: ArtifactStore, older_than_s: float) -> int:
     for entry in entries:
         # Another process may have moved or removed it meanwhile.
         with suppress(OSError):
-            if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < before:
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            age_s = now - entry.stat(follow_symlinks=False).st_mtime
+            if age_s > older_than_s or (age_s > LOCKED_WITHIN_S and _is_unlocked(Path(entry.path))):
                 os.unlink(entry.path)
                 removed += 1
     if removed:
         log.info("removed %d abandoned files from %s", removed, folder)
     return removed
+
+
+def _is_unlocked(path: Path) -> bool:
+    """Return whether a file is one of those that are locked while they are wanted, and nobody has locked it."""
+    if not path.name.startswith(_LOCKED):
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            # In use, or on a disk without locks.
+            return False
+    return True
 
 
 def digest_of(path: Path) -> str:
@@ -291,13 +315,19 @@ class RemoteStore:
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[Path]:
-    """Yield the path of a new empty file in ``folder``; whatever is left of it is removed at the end."""
-    handle, name = tempfile.mkstemp(dir=folder)
-    os.close(handle)
+    """Yield the path of a new empty file in ``folder``; whatever is left of it is removed at the end.
+
+    It is locked until then: where the process is killed, :func:`sweep_staging` knows by that whose it is no longer.
+    """
+    handle, name = tempfile.mkstemp(dir=folder, prefix=_LOCKED)
     path = Path(name)
     try:
+        # Not every disk has locks; files there are swept by age alone.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield path
     finally:
+        os.close(handle)
         path.unlink(missing_ok=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core.settings import Settings
-from app.core.storage import ArtifactStore, RemoteStore, open_store, sweep_staging, temporary_file
+from app.core.storage import LOCKED_WITHIN_S, ArtifactStore, RemoteStore, open_store, sweep_staging, temporary_file
 from app.core.tables import SessionRow
 from app.core.tables.base import utc_now
 from app.main import create_app
@@ -43,9 +43,23 @@ def test_a_killed_upload_is_swept_once_it_is_old_enough(store: ArtifactStore) ->
     assert done.returncode == -signal.SIGKILL
     (left,) = store.staging_folder.iterdir()
     assert sweep_staging(store, KEPT_S) == 0
-    age(left, KEPT_S + 1)
+    # Nobody has it locked, so it is nobody's after a minute.
+    age(left, 2 * LOCKED_WITHIN_S)
     assert sweep_staging(store, KEPT_S) == 1
     assert not left.exists()
+
+
+def test_what_is_locked_stays_for_a_while_and_what_never_is_goes_by_age(store: ArtifactStore) -> None:
+    with temporary_file(store.staging()) as path:
+        age(path, KEPT_S / 2)
+        assert sweep_staging(store, KEPT_S) == 0
+        assert path.exists()
+    other = store.staging() / "half-written"
+    other.touch()
+    age(other, KEPT_S / 2)
+    assert sweep_staging(store, KEPT_S) == 0
+    age(other, KEPT_S + 1)
+    assert sweep_staging(store, KEPT_S) == 1
 
 
 def test_an_upload_that_is_being_written_stays_however_long_ago_it_began(store: ArtifactStore) -> None:

@@ -126,7 +126,7 @@ class SandboxedExecutor:
         """Load a model, measure it, and return its facts as JSON."""
         size = job.model.size_bytes
         seconds = self._settings.check_deadline_s + size / STORED_BYTES_PER_S
-        memory = self._settings.check_memory_bytes + FILE_COPIES * size
+        memory = min(self._settings.check_memory_bytes + FILE_COPIES * size, machine_memory())
         facts: dict[str, Any] = self._run("check", job, holder, _Limits(memory, total_s=seconds))
         return facts
 
