@@ -26,7 +26,7 @@ from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
 from tests.servers import eventually
 from workers.errors import AccidentError
-from workers.runtime import checking, sandboxed
+from workers.runtime import checking, limits, sandboxed
 from workers.runtime.jobs import ModelJob
 from workers.runtime.sandboxed import SandboxedExecutor
 from workers.runtime.worker import Worker
@@ -256,8 +256,8 @@ def test_a_model_reaches_the_files_it_was_given_and_nothing_else(bench: Bench, m
 
 def test_a_cancelled_check_is_ended_and_stays_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody waits for what it might still store.
-    monkeypatch.setattr(sandboxed, "STOP_S", 60.0)
-    monkeypatch.setattr(sandboxed, "CANCEL_S", 0.3)
+    monkeypatch.setattr(limits, "STOP_S", 60.0)
+    monkeypatch.setattr(limits, "CANCEL_S", 0.3)
     before = len(bench.pids())
     model_id = bench.add("sleeps")
     working = threading.Thread(target=bench.worker.drain)
@@ -276,7 +276,7 @@ def test_a_cancelled_check_is_ended_and_stays_cancelled(bench: Bench, monkeypatc
 def test_a_stopping_worker_gives_the_check_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = threading.Event()
     monkeypatch.setattr(bench.worker, "_is_stopping", stopping.is_set)
-    monkeypatch.setattr(sandboxed, "STOP_S", 0.3)
+    monkeypatch.setattr(limits, "STOP_S", 0.3)
     before = len(bench.pids())
     model_id = bench.add("sleeps")
     working = threading.Thread(target=bench.worker.drain)
@@ -304,8 +304,8 @@ def test_a_child_reads_and_deletes_the_files_of_its_job_and_no_others(bench: Ben
     other = bench.store.put_bytes(b"of another project")
     job, mine = ModelJob(row), bench.store.put_bytes(b"a save of the job's")
 
-    def answer(name: str, digest: str) -> dict[str, Any]:
-        message = Message({"call": name, "arguments": [digest]})
+    def answer(name: str, digest: str, payload: bytes = b"") -> dict[str, Any]:
+        message = Message({"call": name, "arguments": [digest]}, payload)
         return bench.executor._answer(message, job, _Holder(), {mine})[0]  # type: ignore[arg-type]
 
     assert "value" in answer("local_path", row.digest)
@@ -314,5 +314,8 @@ def test_a_child_reads_and_deletes_the_files_of_its_job_and_no_others(bench: Ben
     assert "missing" in answer("local_path", digest_of_bytes(b"nothing"))
     for digest in (row.digest, other):
         assert "missing" in answer("delete_save", digest)
-        assert bench.store.local_path(digest).exists()
+        assert "store" in answer("put_passing", digest, b"other weights")
+        assert digest_of_bytes(bench.store.local_path(digest).read_bytes()) == digest
+    assert "store" in answer("put_passing", mine, b"other bytes")
+    assert answer("put_passing", mine, b"a save of the job's") == {}
     assert answer("delete_save", mine) == {}

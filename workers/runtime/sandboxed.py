@@ -9,9 +9,7 @@ import os
 import pickle
 import re
 import shutil
-import signal
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +23,26 @@ from app.core.private_files import private_folder
 from app.core.sandbox.channel import ChannelClosedError, Message
 from app.core.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
 from app.core.sandbox.scratch import Scratch
-from app.core.settings import MIB, Settings
-from app.core.storage import ArtifactMissingError, ArtifactStore
+from app.core.settings import Settings
+from app.core.storage import ArtifactMissingError, ArtifactStore, digest_of_bytes
 from app.core.tables import ModelRow
 from workers.errors import AccidentError, TargetError, WorkError
 from workers.families.stages import Stage
 from workers.runtime.executor import Holder
-from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown
+from workers.runtime.interruptions import Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob
+from workers.runtime.limits import (
+    CRASHES,
+    OUT_OF_MEMORY,
+    REASONS,
+    Limits,
+    Watch,
+    crashed,
+    machine_memory,
+    reason_of,
+    too_large,
+    too_slow,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +50,6 @@ ENTRY = "workers.runtime.child:serve"
 PREPARE: list[list[Any]] = [["workers.runtime.child:prepare"]]
 """What is called before every fork; what it imports, children have."""
 
-STOP_S = 8.0
-"""Seconds a child has to stop by itself; less than a service that is asked to end gives its workers."""
-
-CANCEL_S = 1.0
-"""The same where its work is not wanted any more: the next model waits."""
 
 IDLE_S = 60.0
 """Seconds a child without work is kept: it holds a model's memory, on a GPU too."""
@@ -55,15 +60,9 @@ STORED_BYTES_PER_S = 50e6
 FILE_COPIES = 6
 """Memory of a model in times its file: half precision made single, twice while it is loaded, and gradients."""
 
-OUT_OF_MEMORY = "out-of-memory"
 
 _SECRET = re.compile(r"\{\{\s*secret:\s*([^}\s]+)\s*\}\}")
-_REASONS: dict[type[Interrupted], str] = {ShardCancelled: "cancelled", LeaseLost: "lost", ShuttingDown: "stopping"}
-_INTERRUPTIONS = {reason: kind for kind, reason in _REASONS.items()}
-
-
-_CRASHES = {-number for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
-"""What a file does to the library that reads it; SIGKILL may be the kernel's, for want of memory of others."""
+_INTERRUPTIONS = {reason: kind for kind, reason in REASONS.items()}
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class SandboxedExecutor:
         """Return the name of the device, for people."""
         if self._device is None:
             with self._busy:
-                kind, name = self._command("device", (), [], None, None, _Limits())
+                kind, name = self._command("device", (), [], None, None, Limits())
                 self._device = str(kind), str(name)
                 self._end()
         return self._device[1]
@@ -127,7 +126,7 @@ class SandboxedExecutor:
         size = job.model.size_bytes
         seconds = self._settings.check_deadline_s + size / STORED_BYTES_PER_S
         memory = min(self._settings.check_memory_bytes + FILE_COPIES * size, machine_memory())
-        facts: dict[str, Any] = self._run("check", job, holder, _Limits(memory, total_s=seconds))
+        facts: dict[str, Any] = self._run("check", job, holder, Limits(memory, total_s=seconds))
         return facts
 
     def advance(self, job: CheckJob, holder: Holder) -> Advanced:
@@ -152,13 +151,13 @@ class SandboxedExecutor:
             self._zygote.close()
             self._scratch.close()
 
-    def _shard_limits(self, models: Sequence[ModelRow]) -> "_Limits":
+    def _shard_limits(self, models: Sequence[ModelRow]) -> "Limits":
         memory = self._settings.shard_memory_bytes or machine_memory() * 3 // 4
-        return _Limits(
+        return Limits(
             memory + FILE_COPIES * sum(model.size_bytes for model in models), silence_s=self._settings.shard_silence_s
         )
 
-    def _run(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "_Limits") -> Any:
+    def _run(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "Limits") -> Any:
         with self._busy:
             try:
                 is_kept = self._running is not None and self._running.key == _key(job)
@@ -172,7 +171,7 @@ class SandboxedExecutor:
             finally:
                 self._rest()
 
-    def _attempt(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "_Limits") -> Any:
+    def _attempt(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "Limits") -> Any:
         try:
             return self._command(what, _key(job), job.models(), job, holder, limits)
         except WorkError as error:
@@ -182,14 +181,14 @@ class SandboxedExecutor:
             raise
         except MemoryExceededError as error:
             self._end()
-            raise _too_large(what, limits) from error
+            raise too_large(what, limits) from error
         except DeadlineError as error:
             self._end()
-            raise _too_slow(what, limits) from error
+            raise too_slow(what, limits) from error
         except ChildDiedError as error:
             self._end()
-            if what == "check" and error.status in _CRASHES:
-                raise _crashed(error) from error
+            if what == "check" and error.status in CRASHES:
+                raise crashed(error) from error
             raise AccidentError(f"the process that ran the model did not end by itself ({error})") from error
         except SQLAlchemyError:
             # The database's trouble; the child is as good as before.
@@ -206,7 +205,7 @@ class SandboxedExecutor:
         models: Sequence[ModelRow],
         job: ModelJob | CheckJob | ShardJob | None,
         holder: Holder | None,
-        limits: "_Limits",
+        limits: "Limits",
     ) -> Any:
         running = self._child(key, models)
         child = running.child
@@ -220,7 +219,7 @@ class SandboxedExecutor:
             "secrets": _secrets(models, self._settings),
             "may_connect": any(model.format == "endpoint" for model in models),
         }
-        watch = _Watch(child, holder)
+        watch = Watch(child, holder)
         saves = {job.saved} if isinstance(job, ShardJob) else set()
         try:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
@@ -275,10 +274,13 @@ class SandboxedExecutor:
                 return {"value": holder.point_at_save(str(arguments[0]))}, b""
             if name == "put_bytes":
                 return {"value": self._store.put_bytes(message.payload)}, b""
-            if name == "put_passing":
-                self._store.put_passing(message.payload, str(arguments[0]))
-                return {}, b""
             digest = str(arguments[0])
+            if name == "put_passing":
+                # Under another's digest it would take that file's place.
+                if digest not in saves or digest_of_bytes(message.payload) != digest:
+                    return {"store": f"{digest} is no save of this shard"}, b""
+                self._store.put_passing(message.payload, digest)
+                return {}, b""
             if name == "delete_save":
                 # Any other file of the store may be somebody's model.
                 if digest not in saves:
@@ -292,7 +294,7 @@ class SandboxedExecutor:
             path = self._store.local_path(digest)
             return {"value": str(self._running.give(path) if self._running else path)}, b""
         except Interrupted as error:
-            return {"interrupted": _reason(error)}, b""
+            return {"interrupted": reason_of(error)}, b""
         except ArtifactMissingError as error:
             return {"missing": str(error)}, b""
         except SQLAlchemyError as error:
@@ -322,62 +324,6 @@ class SandboxedExecutor:
             shutil.rmtree(running.folder, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """Of one command; None is without."""
-
-    memory_bytes: int | None = None
-    total_s: float | None = None
-    silence_s: float | None = None
-
-    def deadline(self, watch: "_Watch") -> float | None:
-        ends = []
-        if self.total_s is not None:
-            ends.append(watch.began_at + self.total_s)
-        if self.silence_s is not None:
-            ends.append(watch.seen_at + self.silence_s)
-        if watch.stop_at is not None:
-            ends.append(watch.stop_at)
-        return min(ends, default=None)
-
-
-class _Watch:
-    """Looks after a job while its child is silent: passes on a reason to stop, and ends the child if it does not."""
-
-    def __init__(self, child: Child, holder: Holder | None) -> None:
-        self._child, self._holder = child, holder
-        self.reason: Interrupted | None = None
-        self.began_at = self.seen_at = time.monotonic()
-        self.stop_at: float | None = None
-
-    def seen(self) -> None:
-        """Note a sign of life."""
-        self.seen_at = time.monotonic()
-        self()
-
-    def __call__(self) -> None:
-        if self.reason is not None or self._holder is None:
-            return
-        try:
-            self._holder.tick()
-        except Interrupted as error:
-            # Only a process that is stopping has anything to store.
-            patience = STOP_S if isinstance(error, ShuttingDown) else CANCEL_S
-            self.reason, self.stop_at = error, time.monotonic() + patience
-            self._child.channel.send({"stop": _reason(error)})
-
-
-def machine_memory() -> int:
-    """Return the memory of this machine, or of the control group the process is in where that is less, in bytes."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            total = min(total, int(Path(path).read_text()))
-        except (OSError, ValueError):
-            continue
-    return total
-
-
 def _key(job: ModelJob | CheckJob | ShardJob) -> tuple[str, ...]:
     models = job.models()
     return (models[0].project_id, *sorted({f"{model.digest} {model.id}" for model in models}))
@@ -402,11 +348,7 @@ def _secrets(models: Sequence[ModelRow], settings: Settings) -> Mapping[str, Any
     }
 
 
-def _reason(error: Interrupted) -> str:
-    return next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
-
-
-def _outcome(end: Mapping[str, Any], what: str, limits: _Limits) -> Any:
+def _outcome(end: Mapping[str, Any], what: str, limits: Limits) -> Any:
     if "done" in end:
         return end["done"]
     if "refused" in end:
@@ -415,46 +357,8 @@ def _outcome(end: Mapping[str, Any], what: str, limits: _Limits) -> Any:
     if "interrupted" in end:
         raise _INTERRUPTIONS[end["interrupted"]](what)
     if "memory" in end:
-        raise _too_large(what, limits)
+        raise too_large(what, limits)
     if "database" in end:
         raise SQLAlchemyError(end["database"])
     log.error("%s in the process that ran the model: %s", end["failed"], end["words"])
     raise AccidentError(str(end["failed"]))
-
-
-def _too_large(what: str, limits: _Limits) -> TargetError:
-    setting = "SEATRIAL_CHECK_MEMORY_BYTES" if what == "check" else "SEATRIAL_SHARD_MEMORY_BYTES"
-    return TargetError(
-        OUT_OF_MEMORY,
-        "The worker has too little memory for the model",
-        f"its process asked for more than the {(limits.memory_bytes or 0) // MIB:,} MiB it is given ({setting} and the "
-        "model's size): send a smaller model, smaller images or a smaller batch_size, or ask the operator for more",
-        field="/file" if what == "check" else None,
-    )
-
-
-def _too_slow(what: str, limits: _Limits) -> TargetError:
-    if what == "check":
-        return TargetError(
-            "check-timed-out",
-            "The check of the model took too long",
-            f"it was ended after {limits.total_s:.0f} seconds (SEATRIAL_CHECK_DEADLINE_S and the file's size): loading "
-            "the model and running it on eight examples should take seconds",
-            field="/file",
-        )
-    return TargetError(
-        "shard-silent",
-        "The model made no progress",
-        f"nothing was heard of it for {limits.silence_s:.0f} seconds (SEATRIAL_SHARD_SILENCE_S): a batch, a gradient "
-        "step or a text should take less",
-    )
-
-
-def _crashed(error: ChildDiedError) -> TargetError:
-    return TargetError(
-        "check-crashed",
-        "Loading the model crashed",
-        f"a library that read or ran the model crashed ({error}): a file of it is damaged, or asks for more memory "
-        "than there is",
-        field="/file",
-    )
