@@ -9,6 +9,7 @@ from app.contracts.estimates import Estimate
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 44
 _TICKS = 5
+_NO_WIDTH = 1e-300
 # More labels than this would run into each other.
 _MOST_LABELS = 12
 
@@ -87,8 +88,9 @@ def round_ticks(low: float, high: float) -> list[float]:
     >>> round_ticks(0.31, 0.48), round_ticks(1.0, 1.0), round_ticks(-3, 70)
     ([0.3, 0.35, 0.4, 0.45, 0.5], [0.9, 1.0, 1.1], [-20.0, 0.0, 20.0, 40.0, 60.0, 80.0])
     """
-    if not low < high:
-        margin = abs(low) / 10 or 0.1
+    # Numbers that differ in their last digits next to 0 have no room for a tick between them.
+    if not high - low > _NO_WIDTH:
+        margin = abs(low) / 10 if abs(low) > _NO_WIDTH else 0.1
         low, high = low - margin, high + margin
         step = margin
     else:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.console.chart import HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw, round_ticks
@@ -224,6 +224,8 @@ VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(VALUES, st.floats(0, 1e3), st.floats(0, 1e3)), min_size=1, max_size=30))
+@example([(0.0, 0.0, 5e-324)])
+@example([(2.3e-308, 0.0, 0.0), (2.4e-308, 0.0, 0.0)])
 def test_every_mark_stands_inside_the_chart_and_in_order(points: list[tuple[float, float, float]]) -> None:
     drawn = [
         ("v", Estimate(value=value, low=value - below, high=value + above, n=1, method="bootstrap"), True)
