@@ -1,5 +1,6 @@
 """The API in this process on a migrated SQLite database of its own, and small uploads for it."""
 
+import os
 import shutil
 import sys
 import warnings
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from app.access.service import create_key
@@ -20,6 +22,11 @@ with warnings.catch_warnings():
     # Starlette would rather have httpx2; we have httpx for our own client.
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
+
+# A busy machine is no failure, and neither may a lucky draw be: the same examples every time, others with test-all.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("searching", deadline=None)
+hypothesis.settings.load_profile(os.environ.get("SEATRIAL_HYPOTHESIS", "repeatable"))
 
 BASE_URL = "http://127.0.0.1"
 

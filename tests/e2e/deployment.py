@@ -105,11 +105,12 @@ class Deployment:
         return model.json()["id"], data.json()["id"]
 
     def submit(self, model: str, dataset: str, **more: Any) -> str:
-        """Submit an audit whose shards take about a second, and return its id."""
+        """Submit an audit whose shards take some tenths of a second, and return its id."""
         check = {
             "kind": "uncertainty_span",
             "epsilon": 0.1,
-            "steps": 80,
+            # Long enough that none begins and ends between two looks of a test on a busy machine.
+            "steps": 250,
             "random_start": True,
             **more.pop("params", {}),
         }
@@ -162,7 +163,12 @@ class Deployment:
 
     def until_shard(self, audit_id: str, condition: Callable[[list[ShardRow]], object]) -> None:
         """Wait until the shards of the attack are as wanted."""
-        eventually(lambda: (shards := self.shards(audit_id)) and condition(shards), timeout_s=60, every_s=0.01)
+        try:
+            eventually(lambda: (shards := self.shards(audit_id)) and condition(shards), timeout_s=60, every_s=0.01)
+        except AssertionError:
+            print([(shard.stage, shard.state, shard.worker, shard.finished_at) for shard in self.shards(audit_id)])
+            print(self.logs())
+            raise
 
     def events(self, audit_id: str) -> list[EventRow]:
         """Read the history of an audit."""

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -130,6 +131,22 @@ def test_a_child_that_ends_without_an_answer_says_how(child: Child, how: str, st
         child.receive()
     assert died.value.status == status
     assert child.close() == status
+
+
+def test_a_process_with_many_open_files_hears_its_children(zygote: Zygote) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        child = zygote.fork(ENTRY)
+        assert child.channel.fileno() > 1024
+        child.channel.send({"ask": "echo"}, b"heard")
+        assert child.receive().payload == b"heard"
+        child.close()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_answer_that_is_too_large_is_none(zygote: Zygote) -> None:
