@@ -1,11 +1,10 @@
 """One function over one uploaded file, in a child of its own."""
 
-import importlib
 import os
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from app.core.inspection.errors import InspectionError, MalformedFileError, Uplo
 from app.core.sandbox.channel import Channel, ChannelClosedError
 from app.core.sandbox.confinement import confine
 from app.core.sandbox.launcher import Child, ChildDiedError, DeadlineError, Zygote
+from app.core.sandbox.zygote import named
 from app.core.settings import MIB, Settings
 
 ENTRY = "app.core.sandbox.calls:serve"
@@ -116,7 +116,7 @@ def serve(channel: Channel) -> None:
 def _answer(function: str, order: bytes) -> dict[str, Any]:
     try:
         arguments, values = pickle.loads(order)  # noqa: S301 - from our own parent
-        settings, called = Settings.model_validate(values), _named(function)
+        settings, called = Settings.model_validate(values), named(function)
         if settings.confine:
             confine([argument for argument in arguments if isinstance(argument, Path)])
         return {"done": called(*arguments, settings)}
@@ -130,9 +130,3 @@ def _answer(function: str, order: bytes) -> dict[str, Any]:
         # A library's panic is no Exception.
         traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {error}"[:2000]}
-
-
-def _named(name: str) -> Callable[..., Any]:
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found

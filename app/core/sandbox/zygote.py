@@ -61,7 +61,7 @@ def _answer(
     try:
         gc.disable()
         for name, *arguments in request["prepare"]:
-            _named(name)(*arguments)
+            named(name)(*arguments)
         # What is there now is kept for good; a child that looked through it for garbage would copy every page of it.
         gc.freeze()
         sys.stdout.flush()
@@ -96,7 +96,7 @@ def _become_child(entry: str, descriptor: int, zygote: int) -> NoReturn:
             os._exit(1)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         gc.enable()
-        _named(entry)(Channel(socket.socket(fileno=descriptor)))
+        named(entry)(Channel(socket.socket(fileno=descriptor)))
         status = 0
     except BaseException as error:
         # Whatever it is, this process must not return into the zygote's loop.
@@ -123,7 +123,8 @@ def _tell(control: socket.socket, answer: Mapping[str, Any]) -> None:
         os._exit(0)
 
 
-def _named(name: str) -> Callable[..., Any]:
+def named(name: str) -> Callable[..., Any]:
+    """Return the function that ``module:function`` names."""
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
