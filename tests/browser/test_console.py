@@ -128,12 +128,16 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     tab.goto(f"{serving.url}/submit")
     tab.press("main form[method=get] button")
     assert tab.value("document.querySelector('#check-uncertainty_span').checked"), "what the gate runs is chosen"
-    tab.fill("#params-uncertainty_span", '{"epsilon": 0.1, "steps": 20}')
+    # Long enough for the page to be asked for its parts several times on the fastest machine: once in 0.7 s at most.
+    tab.fill("#params-uncertainty_span", '{"epsilon": 0.1, "steps": 300}')
     tab.fill("#samples", "200")
     tab.fill("#policy", "lenient")
     tab.press("main form[action='/submit'][method=post] button")
     told = tab.text("#cost + p")
     assert "on one worker" in told
+    # The audit begins once the page is watched, however fast the worker is.
+    (worker,) = serving.workers()
+    worker.suspend()
     tab.press("form[action='/submit/confirmed'] button")
 
     assert "The audit is" in tab.text("#live-status")
@@ -144,6 +148,7 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
         "new MutationObserver(() => seen.push(document.querySelector('[data-events]')?.innerText))"
         ".observe(document.querySelector('[data-events]'), {childList: true, subtree: true}); 1"
     )
+    worker.resume()
     tab.wait("window.mark && new Set(seen).size >= 2", timeout_s=60)
     # Once it is judged, the page is loaded anew.
     tab.wait("!window.mark && document.querySelector('#verdict')", timeout_s=90)
