@@ -26,6 +26,7 @@ RUN python -m venv /opt/seatrial
 WORKDIR /source
 COPY constraints.txt pyproject.toml README.md LICENSE alembic.ini ./
 COPY alembic ./alembic
+COPY seatrial ./seatrial
 COPY app ./app
 COPY workers ./workers
 RUN pip install --constraint constraints.txt .

@@ -2,10 +2,10 @@
 
 from alembic import context
 
-from app.core.database import connect
-from app.core.settings import get_settings
-from app.core.tables import Base
-from app.core.tables.base import UtcDateTime
+from seatrial.store.database import connect
+from seatrial.store.settings import get_settings
+from seatrial.store.tables import Base
+from seatrial.store.tables.base import UtcDateTime
 
 
 def render_item(kind, item, _autogenerate):

@@ -9,7 +9,6 @@ from fastapi import FastAPI
 from app.access.routes import router as access
 from app.audits.routes import router as audits
 from app.console import routes as console
-from app.core.settings import Settings, get_settings
 from app.datasets.routes import router as datasets
 from app.gates.routes import router as gates
 from app.gates.service import judge_ended
@@ -19,15 +18,16 @@ from app.models.routes import router as models
 from app.perturb.routes import router as perturb
 from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
-from app.web.clerk import Clerk
 from app.web.heads import HeadAsGet
 from app.web.housekeeping import Housekeeping
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
+from app.web.periodic import Clerk
 from app.web.queries import KnownQueryOnly
 from app.web.services import open_services
 from app.webhooks.delivery import deliver_due
 from app.webhooks.routes import router as webhooks
+from seatrial.store.settings import Settings, get_settings
 
 
 def _version() -> str:

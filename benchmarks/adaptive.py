@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from app.contracts.families.certified_calibration import CertifiedCalibrationParams
 from benchmarks.cases import Case, add_options, digits, given_case, parse
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import abstains, certified_radius, probability_needed
 from workers.certification.noise import Noise

@@ -24,11 +24,11 @@ import httpx
 from sqlalchemy import insert
 
 from app.access.service import ensure_project
-from app.core.database import Database, connect
-from app.core.ids import new_id
-from app.core.migrations import upgrade
-from app.core.settings import Settings
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from seatrial.store.database import Database, connect
+from seatrial.store.ids import new_id
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 
 PORT = 8792
 AUDITS = 100_000

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.contracts.targets import LayersArchitecture
-from workers.targets.architectures import CifarResNet, layers
+from seatrial.contracts.models import LayersArchitecture
+from workers.models.architectures import CifarResNet, layers
 
 
 @dataclass(frozen=True)

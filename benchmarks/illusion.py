@@ -15,9 +15,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from app.client import Client
-from app.contracts.audits import AuditRead
-from app.contracts.estimates import Estimate
+from seatrial.client import Client
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.estimates import Estimate
 
 DESIGNS = (1.0, 0.01)
 POINTS = 0.03

@@ -23,12 +23,14 @@ import pyarrow as pa
 from sqlalchemy import func, insert, select
 
 from app.access.service import ensure_project
-from app.contracts.policies import JudgementRequest, Policy
-from app.core.ids import new_id
-from app.core.migrations import upgrade
-from app.core.records import to_parquet
-from app.core.settings import Settings
-from app.core.tables import (
+from app.gates.service import judge_audit
+from app.web.services import Services, open_services
+from seatrial.contracts.policies import JudgementRequest, Policy
+from seatrial.store.ids import new_id
+from seatrial.store.migrations import upgrade
+from seatrial.store.records import to_parquet
+from seatrial.store.settings import Settings
+from seatrial.store.tables import (
     AuditRow,
     BaselineRow,
     CheckRow,
@@ -38,8 +40,6 @@ from app.core.tables import (
     ShardRow,
     StageRow,
 )
-from app.gates.service import judge_audit
-from app.web.services import Services, open_services
 
 SECONDS = 5.0
 EXAMPLES = 500

@@ -22,11 +22,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from app.contracts.families.low_level_attack import ATTACKERS, Noise
-from app.core.low_level.edits import levenshtein
-from app.core.low_level.lexicons import Lexicons
-from app.core.low_level.perturbing import Perturber
-from app.core.settings import get_settings
+from seatrial.families.low_level_attack.params import ATTACKERS, Noise
+from seatrial.noise.edits import levenshtein
+from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.perturbing import Perturber
+from seatrial.store.settings import get_settings
 from workers.attacks.text.textattack_environment import prepare, quiet
 
 Perturb = Callable[[str], str]

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from scipy.stats import spearmanr
 
-from app.client import Client
 from benchmarks.illusion import archive, estimates_of, written
+from seatrial.client import Client
 
 TASKS = {"TC": "text-classification", "NLI": "text-pair-classification", "POS": "token-classification"}
 

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app.core.settings import Settings
-from app.core.storage import LocalStore
-from app.core.tables import ModelRow
+from seatrial.store.artifacts import LocalStore
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
 from tests import assets, texts
 from workers.runtime.inline import InlineExecutor
 from workers.runtime.jobs import ModelJob

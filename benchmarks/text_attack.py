@@ -38,18 +38,18 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from app.contracts.families.temperature_attack import TemperatureAttackParams
-from app.contracts.targets import ModelManifest
+from seatrial.contracts.models import ModelManifest
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from workers.attacks.text.attacking import Job, Outcome, attack_all
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.textattack_environment import quiet
+from workers.calibration.scaling import Scaling
 from workers.families.protocol import HELD_OUT, Shard, TextExample
 from workers.families.temperature_attack import family
+from workers.models.hf_text import load_huggingface_text
 from workers.resources.library import Library
 from workers.resources.wordnet import load_wordnet
-from workers.stats.scaling import Scaling
-from workers.targets.hf_text import load_huggingface_text
 
 RECIPES: list[Literal["deepwordbug", "pwws"]] = ["deepwordbug", "pwws"]
 BUILDERS = {"deepwordbug": "DeepWordBugGao2018", "pwws": "PWWSRen2019"}

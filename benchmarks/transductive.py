@@ -43,7 +43,7 @@ from workers.defences.rmc import Rmc
 from workers.defences.tadv import PRESETS as TADV
 from workers.defences.tadv import Tadv, attack
 from workers.families.transductive_attack.games import Game
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 STANDARD, ROBUST = "standard", "adversarially trained"
 MODEL_SPACE = ("fpa", "gmsa_avg", "gmsa_min")

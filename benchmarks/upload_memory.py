@@ -20,9 +20,9 @@ from pathlib import Path
 
 import httpx
 
-from app.core.database import connect
-from app.core.migrations import upgrade
-from app.core.settings import Settings
+from seatrial.store.database import connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
 
 PORT = 8793
 TARGET_MB = 300

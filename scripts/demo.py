@@ -21,8 +21,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from app.cli.audits import progress_display
-from app.client import Client
-from app.contracts.audits import AuditRead
+from seatrial.client import Client
+from seatrial.contracts.audits import AuditRead
 
 ROOT = Path(__file__).resolve().parents[1]
 EPSILON = 0.15

@@ -24,8 +24,8 @@ from rich.table import Table
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from app.cli.audits import progress_display
-from app.client import Client
-from app.contracts.audits import AuditRead
+from seatrial.client import Client
+from seatrial.contracts.audits import AuditRead
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = 3

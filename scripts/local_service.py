@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from app.contracts.audits import AuditRead
-from app.contracts.estimates import Estimate
-from app.contracts.states import RunState
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.states import RunState
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,7 +31,7 @@ def empty_home(home: Path) -> None:
 @contextmanager
 def service(home: Path) -> Iterator[str]:
     """Run ``seatrial serve`` on a free port for the length of the block and yield its address."""
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--home", str(home)]
+    command = [sys.executable, "-m", "seatrial", "serve", "--port", "0", "--home", str(home)]
     with (home / "service.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
             command,

@@ -12,11 +12,11 @@ import hypothesis
 import pytest
 
 from app.access.service import create_key
-from app.core.database import connect
-from app.core.migrations import upgrade
-from app.core.settings import Settings
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.database import connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
 
 with warnings.catch_warnings():
     # Starlette would rather have httpx2; we have httpx for our own client.

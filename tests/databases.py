@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.database import Database, connect
-from app.core.migrations import upgrade
-from app.core.settings import Settings
+from seatrial.store.database import Database, connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
 from tests.servers import new_database, postgres_server
 
 

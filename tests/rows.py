@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from app.contracts.states import ModelState
-from app.core.database import Database
-from app.core.events import record_event
-from app.core.ids import new_id
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ProjectRow
+from seatrial.contracts.states import ModelState
+from seatrial.store.database import Database
+from seatrial.store.events import record_event
+from seatrial.store.ids import new_id
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ProjectRow
 
 FACTS = {"format": "npz", "examples": 100, "classes": 2, "shape": [1, 8, 8], "label_counts": {"0": 50, "1": 50}}
 

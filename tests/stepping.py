@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from app.contracts.estimates import Estimate, Result
+from seatrial.contracts.estimates import Estimate, Result
 from workers.families.protocol import DataInfo, Records, RunContext, Shard, Stage, TargetInfo
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from app.core.tables import DatasetRow, ModelRow
 from app.web.services import Services
+from seatrial.store.tables import DatasetRow, ModelRow
 
 LABELS = ["even", "odd"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from celery.signals import after_setup_logger, celeryd_init
 
-from app.core.private_files import UMASK
-from app.core.queue import make_celery
-from app.core.settings import get_settings
-from app.core.terminals import EscapingFormatter
+from seatrial.store.private_files import UMASK
+from seatrial.store.queue import make_celery
+from seatrial.store.settings import get_settings
+from seatrial.terminals import EscapingFormatter
 
 app = make_celery(get_settings())
 

@@ -14,7 +14,7 @@ import logging
 import secrets
 import traceback
 
-from app.contracts.problems import StoredProblem
+from seatrial.contracts.problems import StoredProblem
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ import sys
 import threading
 from types import FrameType
 
-from app.core.database import connect
-from app.core.imports import kept_imports
-from app.core.private_files import UMASK
-from app.core.settings import get_settings
-from app.core.settings_errors import InvalidSettingsError
-from app.core.storage import open_store
-from app.core.terminals import escape_logs
+from seatrial.imports import kept_imports
+from seatrial.store.artifacts import open_store
+from seatrial.store.database import connect
+from seatrial.store.private_files import UMASK
+from seatrial.store.settings import get_settings
+from seatrial.store.settings_errors import InvalidSettingsError
+from seatrial.terminals import escape_logs
 
 log = logging.getLogger(__name__)
 

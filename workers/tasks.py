@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
-from app.core.database import Database, connect
-from app.core.imports import kept_imports
-from app.core.lifecycle import count_work, count_workers, reap
-from app.core.queue import Bell
-from app.core.retention import sweep_workers
-from app.core.saves import has_due_discards
-from app.core.settings import get_settings
-from app.core.storage import open_store
+from seatrial.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
+from seatrial.imports import kept_imports
+from seatrial.store.artifacts import open_store
+from seatrial.store.checkpoints import has_due_discards
+from seatrial.store.database import Database, connect
+from seatrial.store.lifecycle import count_work, count_workers, reap
+from seatrial.store.queue import Bell
+from seatrial.store.retention import sweep_workers
+from seatrial.store.settings import get_settings
 from workers.celery_app import app
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from datetime import datetime
 from app.access import repository
 from app.access.schemas import DEFAULT_PROJECT, SCOPES, Principal
 from app.access.service import digest_of_secret, ensure_project
-from app.core.database import Database
-from app.core.settings import Settings
-from app.core.settings_errors import InvalidSettingsError
-from app.core.tables.base import utc_now
+from seatrial.store.database import Database
+from seatrial.store.settings import Settings
+from seatrial.store.settings_errors import InvalidSettingsError
+from seatrial.store.tables.base import utc_now
 
 # A revoked key works this long at most on the other API processes; on the one that revoked it, not at all.
 CACHE_S = 2.0

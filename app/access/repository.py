@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import Row, select, update
 from sqlalchemy.orm import Session
 
-from app.core.tables import KeyRow, ProjectRow
-from app.core.tables.base import utc_now
+from seatrial.store.tables import KeyRow, ProjectRow
+from seatrial.store.tables.base import utc_now
 
 
 def find_project(session: Session, name: str) -> str | None:

@@ -9,12 +9,12 @@ from app.access import repository
 from app.access.principal import Admin
 from app.access.schemas import KeyCreate, KeyCreated, KeyRead
 from app.access.service import create_key
-from app.core.tables import KeyRow
 from app.web.bodies import accepts, json_body
 from app.web.identifiers import KeyId
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import ForbiddenError, NotFoundError, raises
 from app.web.services import Service
+from seatrial.store.tables import KeyRow
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], responses=raises(401, 403))
 

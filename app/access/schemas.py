@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.contracts.base import Read, Request
+from seatrial.contracts.base import Read, Request
 
 ScopeName = Literal["read", "run", "admin"]
 

@@ -9,9 +9,9 @@ from sqlalchemy.exc import IntegrityError
 
 from app.access import repository
 from app.access.schemas import PROJECT_PATTERN, SCOPES, ScopeName
-from app.core.database import Database
-from app.core.ids import new_id
-from app.core.tables import KeyRow
+from seatrial.store.database import Database
+from seatrial.store.ids import new_id
+from seatrial.store.tables import KeyRow
 
 PREFIX_LENGTH = 12
 

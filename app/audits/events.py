@@ -9,10 +9,10 @@ from typing import get_args
 from app.audits import repository
 from app.audits.reading import moment, not_found
 from app.audits.repository import AnyRow
-from app.contracts.events import EventKind
-from app.contracts.states import TERMINAL
-from app.core.database import Database
 from app.web.problems import NotFoundError
+from seatrial.contracts.events import EventKind
+from seatrial.contracts.states import TERMINAL
+from seatrial.store.database import Database
 
 POLL_S = 0.5
 HEARTBEAT_S = 15.0

@@ -1,6 +1,6 @@
 """From rows to what is told: plain dictionaries, since an audit is read far more often than anything else.
 
-The shape is that of :class:`app.contracts.audits.AuditRead`, which documents it and which a test holds it to.
+The shape is that of :class:`seatrial.contracts.audits.AuditRead`, which documents it and which a test holds it to.
 """
 
 from datetime import UTC, datetime
@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.repository import AnyRow, AuditParts, RunningShard, StageWork
-from app.contracts.families import STAGE_SHARES
-from app.contracts.families.costs import StageShares
-from app.contracts.meters import meters_of
-from app.contracts.states import PREFLIGHT, TERMINAL
 from app.gates.repository import find_own_judgement
 from app.web.problems import NotFoundError
+from seatrial.contracts.meters import meters_of
+from seatrial.contracts.states import PREFLIGHT, TERMINAL
+from seatrial.families import STAGE_SHARES
+from seatrial.families.shared.costs import StageShares
 
 
 def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: float | None = None) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy import BindParameter, Row, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from app.contracts.families import TASKS
-from app.contracts.states import PREFLIGHT, RunState
-from app.contracts.targets import IMAGES
-from app.core.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 from app.web.pagination import BATCH
+from seatrial.contracts.models import IMAGES
+from seatrial.contracts.states import PREFLIGHT, RunState
+from seatrial.families import TASKS
+from seatrial.store.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 """Some columns, by name."""

@@ -21,9 +21,6 @@ from app.audits.records import (
 from app.audits.schemas import AUDIT_EXAMPLES
 from app.audits.streams import EventStream, Follower
 from app.audits.submitting import estimate, plan
-from app.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
-from app.contracts.policies import Verdict
-from app.contracts.states import RunState
 from app.web.bodies import accepts, json_body
 from app.web.files import StoredFile
 from app.web.heads import Stream
@@ -32,6 +29,9 @@ from app.web.identifiers import FILE, AuditId, CheckName, FigureName, OfModel
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import NotFoundError, raises
 from app.web.services import Service
+from seatrial.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
+from seatrial.contracts.policies import Verdict
+from seatrial.contracts.states import RunState
 
 router = APIRouter(prefix="/v1/audits", tags=["audits"], responses=raises(401, 403))
 

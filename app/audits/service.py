@@ -7,11 +7,11 @@ from sqlalchemy.orm import Session
 from app.audits import repository
 from app.audits.reading import not_found, read_audit
 from app.audits.submitting import add_audit, plan
-from app.contracts.audits import AuditCreate
-from app.core.lifecycle import cancel_audit, retry_audit
 from app.web.idempotency import Answer, fingerprint, once
 from app.web.problems import ConflictError
 from app.web.services import Services
+from seatrial.contracts.audits import AuditCreate
+from seatrial.store.lifecycle import cancel_audit, retry_audit
 
 # The first look is worth taking soon: small audits end within seconds.
 RETRY_AFTER_S = 1

@@ -16,10 +16,10 @@ from anyio import CapacityLimiter, to_thread
 from starlette.types import Receive, Scope, Send
 
 from app.audits import events
-from app.core.database import Database
-from app.core.settings import Settings
 from app.web.heads import Stream, is_head
 from app.web.problems import ProblemError
+from seatrial.store.database import Database
+from seatrial.store.settings import Settings
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.audits.fitting import (
+from app.audits.compatibility import (
     check_attacks,
     check_data,
     check_family,
@@ -17,19 +17,19 @@ from app.audits.fitting import (
     check_sizes,
     check_training_memory,
 )
-from app.contracts.audits import AuditCreate, AuditEstimate
-from app.contracts.problems import StoredProblem
-from app.contracts.states import ModelState
-from app.core.cost import Cost, cost_of, total_seconds
-from app.core.events import record_event
-from app.core.ids import new_id
-from app.core.settings import Settings
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from app.datasets import repository as datasets
 from app.gates.baselines import check_baseline
 from app.gates.policies import Chosen, choose_policy, parsed
 from app.models import repository as models
 from app.web.problems import InvalidRequestError, StoredProblemError
+from seatrial.contracts.audits import AuditCreate, AuditEstimate
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState
+from seatrial.families.cost import Cost, cost_of, total_seconds
+from seatrial.store.events import record_event
+from seatrial.store.ids import new_id
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
 
 class UnknownReferenceError(InvalidRequestError):

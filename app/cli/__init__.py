@@ -19,7 +19,7 @@ from app.cli.serve import serve
 from app.cli.showing import escape_error
 from app.cli.whole_file import READER_GONE, forget_stdout
 from app.cli.worker import worker
-from app.core.settings_errors import InvalidSettingsError
+from seatrial.store.settings_errors import InvalidSettingsError
 
 
 class _Commands(click.Group):

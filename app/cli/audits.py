@@ -15,11 +15,11 @@ from app.cli.remote import with_client
 from app.cli.showing import echo, echo_line
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
-from app.client import Client, NotJudgedError, WaitTimeoutError
-from app.contracts.audits import AuditRead
-from app.contracts.estimates import Estimate
-from app.contracts.states import RunState
-from app.reports.numbers import interval, told
+from seatrial.client import Client, NotJudgedError, WaitTimeoutError
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.states import RunState
+from seatrial.reporting.numbers import interval, told
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -7,11 +7,11 @@ from typing import cast
 import click
 
 from app.cli.showing import echo_line
-from app.core.database import connect
-from app.core.grants import RoleKind, grant
-from app.core.migrations import upgrade
-from app.core.private_files import created_privately
-from app.core.settings import Settings
+from seatrial.store.database import connect
+from seatrial.store.grants import RoleKind, grant
+from seatrial.store.migrations import upgrade
+from seatrial.store.private_files import created_privately
+from seatrial.store.settings import Settings
 
 
 @click.command()

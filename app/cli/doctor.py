@@ -19,12 +19,12 @@ from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
-from app.core.database import connect
-from app.core.migrations import is_current
-from app.core.private_files import open_to_others
-from app.core.queue import Bell
-from app.core.settings import Settings
-from app.core.settings_errors import InvalidSettingsError
+from seatrial.store.database import connect
+from seatrial.store.migrations import is_current
+from seatrial.store.private_files import open_to_others
+from seatrial.store.queue import Bell
+from seatrial.store.settings import Settings
+from seatrial.store.settings_errors import InvalidSettingsError
 
 PACKAGE = "seatrial"
 FREE_BYTES = 2**30
@@ -160,7 +160,7 @@ def device(settings: Settings) -> Finding:
 
 def resources(_: Settings) -> Finding:
     """Look for the language resources of text attacks."""
-    done = _program("-m", "workers.resources", "list")
+    done = _program("-m", "seatrial.floors", "workers.resources", "list")
     if done is None or done.returncode != 0:
         return Finding("language resources", "cannot be listed", "pip install 'seatrial[text]'", is_needed=False)
     recipes = done.stdout.partition("\nRecipes:\n")[2].splitlines()

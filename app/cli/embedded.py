@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import httpx
 
 from app.cli.exits import CouldNotRunError, sigterm_interrupts
-from app.core.private_files import private_folder
+from seatrial.store.private_files import private_folder
 
 START_S = 120.0
 """Patience with a service that starts: the first import after an installation reads every file from a cold disk."""
@@ -24,7 +24,7 @@ LOOK_S = 0.05
 LAST_LINES = 15
 TEMPORARY = "tmp"
 
-_TETHER = Path(__file__).with_name("tether.py")
+_PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 _ADDRESS = "listens on "
 # A service of its own has its own database, queue and files, whatever the shell is set up for.
 _LEFT_OUT = ("SEATRIAL_DATABASE_URL", "SEATRIAL_BROKER_URL", "SEATRIAL_ARTIFACTS_URL", "SEATRIAL_BOOTSTRAP_KEY")
@@ -54,11 +54,12 @@ def embedded(home: Path | None = None, *, workers: int = 1, say: Callable[[str],
 
 @contextmanager
 def _serving(home: Path, workers: int, say: Callable[[str], None]) -> Iterator[str]:
-    serve = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--home", str(home), "--workers", str(workers)]
-    tethered = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid()), *serve]
+    options = ("--port", "0", "--home", str(home), "--workers", str(workers))
+    serve = [sys.executable, "-P", "-m", "seatrial", "serve", *options]
+    bound = [sys.executable, "-I", "-S", str(_PARENT_DEATH), str(os.getpid()), *serve]
     # A session of its own: Ctrl-C in the terminal goes to the command alone, which then stops the service.
     process = subprocess.Popen(  # noqa: S603
-        tethered,
+        bound,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

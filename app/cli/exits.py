@@ -17,8 +17,8 @@ from typing import NoReturn
 import click
 
 from app.cli.showing import echo, echo_line, show_error
-from app.client import ClientError, ProblemResponseError
-from app.contracts.policies import Verdict
+from seatrial.client import ClientError, ProblemResponseError
+from seatrial.contracts.policies import Verdict
 
 
 class Exit(IntEnum):

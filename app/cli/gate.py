@@ -20,11 +20,11 @@ from app.cli.serve import require_worker_extra
 from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model, telling_where
 from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
-from app.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
-from app.contracts.audits import AuditRead
-from app.contracts.policies import GateFile, Policy
-from app.contracts.states import ModelState
 from app.gates import presets
+from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.policies import GateFile, Policy
+from seatrial.contracts.states import ModelState
 
 CHECKED_S = 60
 """How long a model is waited for to be checked; after that it is audited all the same, and what it takes not told."""

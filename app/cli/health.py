@@ -4,10 +4,10 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
-from app.core.database import connect
-from app.core.migrations import is_current
-from app.core.queue import Bell
-from app.core.settings import Settings
+from seatrial.store.database import connect
+from seatrial.store.migrations import is_current
+from seatrial.store.queue import Bell
+from seatrial.store.settings import Settings
 
 
 @click.command()

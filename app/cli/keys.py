@@ -14,12 +14,12 @@ from app.access import repository
 from app.access.schemas import DEFAULT_PROJECT, MAX_EXPIRY_DAYS, SCOPES, ScopeName
 from app.access.service import create_key
 from app.cli.showing import echo_line
-from app.core.database import Database, connect
-from app.core.migrations import upgrade
-from app.core.private_files import created_privately
-from app.core.settings import Settings
-from app.core.tables import KeyRow
-from app.core.tables.base import utc_now
+from seatrial.store.database import Database, connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.private_files import created_privately
+from seatrial.store.settings import Settings
+from seatrial.store.tables import KeyRow
+from seatrial.store.tables.base import utc_now
 
 _PAGE = 1000
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from seatrial import floors
+
 
 @click.group()
 @click.option(
@@ -49,5 +51,5 @@ def install(name: str | None, source: Path | None) -> None:
 
 
 def _run(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-P", "-m", "workers.resources", *arguments], check=False)  # noqa: S603
+    done = subprocess.run(floors.command("workers.resources", *arguments), check=False)  # noqa: S603
     sys.exit(done.returncode)

@@ -12,7 +12,7 @@ import click
 
 from app.cli.exits import BadRequestError
 from app.cli.progress import say_all
-from app.client import Client, ClientError
+from seatrial.client import Client, ClientError
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -15,13 +15,6 @@ from app.cli.perturb_plan import Asked, Plan, named
 from app.cli.perturb_shown import Shown
 from app.cli.progress import say
 from app.cli.whole_file import READER_GONE, Output, OutputError, ReaderGoneError, forget_stdout, whole_file
-from app.contracts.datasets import COLUMNS
-from app.contracts.families.low_level_attack import ATTACKERS, Attacker, Noise
-from app.contracts.perturb import NOISEMAKERS
-from app.contracts.targets import TAGGING, TEXTS, Task
-from app.core.inspection.errors import InspectionError
-from app.core.low_level.lexicons import Lexicons
-from app.core.settings import get_settings
 from app.perturb.rewriting import (
     PARTS,
     Rewriting,
@@ -30,6 +23,13 @@ from app.perturb.rewriting import (
     rewrite_jsonl,
     rewrite_lines,
 )
+from seatrial.contracts.datasets import COLUMNS
+from seatrial.contracts.models import TAGGING, TEXTS, Task
+from seatrial.contracts.perturb import NOISEMAKERS
+from seatrial.families.low_level_attack.params import ATTACKERS, Attacker, Noise
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.noise.lexicons import Lexicons
+from seatrial.store.settings import get_settings
 
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "txt": (".txt", ".text"),

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app.cli.exits import BadRequestError
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise
-from app.contracts.perturb import Cell, Noisemaker, drawn_among
-from app.core.low_level.lexicons import Lexicons
 from app.perturb.noising import LackingResourceError, Noising
 from app.perturb.rewriting import Copy, Parts
+from seatrial.contracts.perturb import Cell, Noisemaker, drawn_among
+from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise
+from seatrial.noise.lexicons import Lexicons
 
 Asked = Noisemaker | Literal["all"]
 

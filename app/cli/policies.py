@@ -7,8 +7,8 @@ import click
 from app.cli.gate_files import read_gate_file
 from app.cli.remote import with_client
 from app.cli.showing import echo, echo_line
-from app.client import Client
-from app.core.terminals import json_text
+from seatrial.client import Client
+from seatrial.terminals import json_text
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

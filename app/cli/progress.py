@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.cli.showing import echo, echo_line
-from app.contracts.audits import AuditRead
-from app.contracts.states import RunState
-from app.core.terminals import escaped_line
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.states import RunState
+from seatrial.terminals import escaped_line
 
 
 def say(line: str) -> None:

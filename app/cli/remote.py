@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from app.cli.exits import BadRequestError, as_click
-from app.client import Client, ClientError
+from seatrial.client import Client, ClientError
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from app.cli.memory import memory_limited
 from app.cli.progress import progress_display, say
 from app.cli.remote import KEY
 from app.cli.showing import echo_line
-from app.client import Client, ProblemResponseError, Source, WaitTimeoutError
-from app.contracts.states import RunState
-from app.core.terminals import escaped_line
+from seatrial.client import Client, ProblemResponseError, Source, WaitTimeoutError
+from seatrial.contracts.states import RunState
+from seatrial.terminals import escaped_line
 
 if TYPE_CHECKING:
     from app.reports.bundle_layout import BundleInput

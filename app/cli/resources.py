@@ -7,7 +7,7 @@ import click
 from app.cli.remote import with_client
 from app.cli.showing import echo_line
 from app.cli.uploads import read_object
-from app.client import Client
+from seatrial.client import Client
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -13,9 +13,10 @@ import click
 from app.cli.loopback import is_loopback
 from app.cli.showing import echo_line
 from app.cli.supervisor import Supervisor
-from app.core.imports import kept_imports
-from app.core.private_files import created_privately
-from app.core.settings import Settings
+from seatrial import floors
+from seatrial.imports import kept_imports
+from seatrial.store.private_files import created_privately
+from seatrial.store.settings import Settings
 
 WORKER_MODULES = ("torch", "safetensors", "scipy", "matplotlib")
 
@@ -92,10 +93,10 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
     with kept_imports():
         import uvicorn
 
-        from app.core.database import connect
-        from app.core.migrations import upgrade
         from app.main import create_app
         from app.web.connections import bounded_http, raise_file_limit
+        from seatrial.store.database import connect
+        from seatrial.store.migrations import upgrade
 
     if not settings.is_distributed:
         database = connect(settings)
@@ -114,7 +115,7 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         timeout_keep_alive=30,
     )
     server = uvicorn.Server(config)
-    supervisor = Supervisor([sys.executable, "-m", "workers.local"], count, lambda line: echo_line(line, err=True))
+    supervisor = Supervisor(floors.command("workers.local"), count, lambda line: echo_line(line, err=True))
     # uvicorn raises the signals it caught once more when it has shut down; by then the workers must still be stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)

@@ -2,7 +2,7 @@
 
 import click
 
-from app.core.terminals import escaped, escaped_line
+from seatrial.terminals import escaped, escaped_line
 
 
 def echo(text: str = "", *, err: bool = False) -> None:

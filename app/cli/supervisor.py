@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-_TETHER = Path(__file__).with_name("tether.py")
+_PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 
 # glibc gives large freed blocks back to the system and faults them in again at every gradient step: a fifth of the time
 # of a small network on a CPU (benchmarks/RESULTS.md). What the operator sets goes first.
@@ -96,7 +96,7 @@ class Supervisor:
         if now >= child.start_at:
             child.started_at = now
             # A session of its own: Ctrl-C in the terminal goes to the server alone, which then stops its workers.
-            tethered = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid()), *self._command]
+            bound = [sys.executable, "-I", "-S", str(_PARENT_DEATH), str(os.getpid()), *self._command]
             # Started in a repository with a package called `workers`, it must still find ours.
             environment = {**_ALLOCATOR, "PYTHONSAFEPATH": "1", **os.environ}
-            child.process = subprocess.Popen(tethered, start_new_session=True, env=environment)  # noqa: S603
+            child.process = subprocess.Popen(bound, start_new_session=True, env=environment)  # noqa: S603

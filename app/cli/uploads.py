@@ -16,12 +16,12 @@ from typing import Any
 from app.cli.exits import BadRequestError
 from app.cli.files import read_limited, shorten
 from app.cli.folder_archive import FolderArchive
-from app.client import ProblemResponseError, Source
-from app.contracts.datasets import COLUMNS
-from app.contracts.targets import IMAGES
-from app.core.inspection.errors import InspectionError
-from app.core.strict_json import strict_json
 from app.models.folders import HEADS, label_names
+from seatrial.client import ProblemResponseError, Source
+from seatrial.contracts.datasets import COLUMNS
+from seatrial.contracts.models import IMAGES
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.ingest.strict_json import strict_json
 
 MANIFEST = "manifest.json"
 _SAFETENSORS = ".safetensors"

@@ -6,10 +6,10 @@ import click
 
 from app.cli.progress import duration
 from app.cli.showing import echo_line, echo_styled
-from app.contracts.audits import AuditEstimate
-from app.contracts.policies import Judgement, Outcome, RuleOutcome
-from app.core.terminals import escaped_line
-from app.reports.numbers import interval, told
+from seatrial.contracts.audits import AuditEstimate
+from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
+from seatrial.reporting.numbers import interval, told
+from seatrial.terminals import escaped_line
 
 PROMOTE = "seatrial baselines promote AUDIT makes an audit the one to compare with"
 """How a rule about the baseline finds one."""

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from app.cli.serve import require_worker_extra
-from app.contracts.wakeups import QUEUE_HOUSEKEEPING, QUEUE_WORK
-from app.core.private_files import created_privately
-from app.core.settings import Settings
+from seatrial import floors
+from seatrial.contracts.wakeups import QUEUE_HOUSEKEEPING, QUEUE_WORK
+from seatrial.store.private_files import created_privately
+from seatrial.store.settings import Settings
 
 
 @click.command()
@@ -48,11 +49,11 @@ def worker_command(settings: Settings, queues: list[str], *, beat: bool, pid: in
         if beat or QUEUE_WORK not in queues:
             raise click.ClickException("without SEATRIAL_BROKER_URL a worker sweeps by itself: leave the options out")
         require_worker_extra()
-        return [sys.executable, "-m", "workers.local"]
+        return floors.command("workers.local")
     if QUEUE_WORK in queues:
         require_worker_extra()
     return [
-        *(sys.executable, "-m", "celery", "-A", "workers.celery_app", "worker"),
+        *floors.command("celery", "-A", "workers.celery_app", "worker"),
         *("-P", "solo", "-Q", ",".join(queues), "-n", f"{'-'.join(queues)}-{pid}@%h"),
         # A solo worker at work answers nobody, so asking each other only delays the start.
         *("--without-gossip", "--without-mingle", "-l", settings.log_level),

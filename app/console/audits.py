@@ -24,8 +24,6 @@ from app.console.viewer import (
     principal_of,
     requires,
 )
-from app.contracts.policies import BaselineCreate, JudgementRequest
-from app.contracts.states import RunState
 from app.gates.baselines import promote
 from app.gates.service import judge_audit as judge
 from app.reports.negotiation import MEDIA_TYPES
@@ -34,6 +32,8 @@ from app.web.bodies import parse_json
 from app.web.identifiers import AuditId, CheckName, FigureName
 from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
+from seatrial.contracts.policies import BaselineCreate, JudgementRequest
+from seatrial.contracts.states import RunState
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

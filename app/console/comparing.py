@@ -8,15 +8,15 @@ from sqlalchemy.orm import Session
 
 from app.audits.repository import AnyRow
 from app.console import repository
-from app.contracts.audits import AuditRead
-from app.contracts.estimates import Estimate
-from app.contracts.policies import better_of
 from app.gates import repository as gates
 from app.gates.comparability import differences, in_words
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.regression import Refusal, compare
 from app.gates.stored import pair, read_measured
 from app.web.services import Services
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.policies import better_of
 
 Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]
 """What a difference says: `undecided` when its interval holds 0; `changed` where no way is better."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.inspection.errors import InspectionError
 from app.web.problems import FieldError, ProblemError
+from seatrial.ingest.inspection.errors import InspectionError
 
 REST = ""
 """Where errors stand that no field is to blame for."""

@@ -15,11 +15,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from app.contracts.estimates import Estimate
 from app.reports.marked_text import one_line, visible
-from app.reports.numbers import interval, number, told
-from app.reports.tables import arrange, cell_basis
-from app.reports.words import words
+from seatrial.contracts.estimates import Estimate
+from seatrial.reporting.numbers import interval, number, told
+from seatrial.reporting.tables import arrange, cell_basis
+from seatrial.reporting.words import words
 
 _TEMPLATES = Path(__file__).parent / "templates"
 STATIC = Path(__file__).parent / "static"

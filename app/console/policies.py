@@ -9,7 +9,6 @@ from starlette.responses import RedirectResponse
 from app.console.forms import Form, flat
 from app.console.pages import page
 from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
-from app.contracts.policies import Policy, PolicyRead, Rule
 from app.gates import repository
 from app.gates.documents import YamlError, yaml_to_json
 from app.gates.policies import find_policy, parse_policy, shipped_policies, store_policy
@@ -18,6 +17,7 @@ from app.web.identifiers import PolicyReference
 from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import MalformedBodyError, NotFoundError, ProblemError
 from app.web.services import Service, Services
+from seatrial.contracts.policies import Policy, PolicyRead, Rule
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

@@ -7,8 +7,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session, defer
 
 from app.audits.repository import AnyRow
-from app.contracts.states import RunState
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, SessionRow
+from seatrial.contracts.states import RunState
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, SessionRow
 
 # What a list to choose from shows.
 MOST_CHOICES = 200

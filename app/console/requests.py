@@ -9,11 +9,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from app.console.forms import REST
-from app.contracts.audits import AuditCreate
-from app.contracts.families import GRADIENT_FAMILIES, TASKS, params_contract
-from app.reports.narratives import narrative_of
 from app.web.bodies import parse_json
 from app.web.problems import FieldError, InvalidRequestError
+from seatrial.contracts.audits import AuditCreate
+from seatrial.families import GRADIENT_FAMILIES, TASKS, params_contract
+from seatrial.families.narratives import narrative_of
 
 _NUMBERS = ("samples", "seed")
 _TEXTS = ("policy", "baseline")

@@ -12,18 +12,18 @@ from app.console.forms import Form
 from app.console.manifests import dataset_manifest, field_of, model_manifest
 from app.console.pages import page
 from app.console.viewer import ConsoleRoute, Reader, Runner, Viewer
-from app.contracts.datasets import COLUMNS, DatasetManifest, DatasetReference
-from app.contracts.targets import ModelManifest, ModelReference, Task
-from app.core.inspection.errors import InspectionError
-from app.core.tables import DatasetRow, ModelRow
 from app.datasets import repository as datasets
 from app.datasets.service import store_dataset
 from app.models import repository as models
 from app.models.service import store_model
-from app.web.intake import receive
 from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import InvalidRequestError, ProblemError
 from app.web.services import Service, Services
+from app.web.uploads import receive
+from seatrial.contracts.datasets import COLUMNS, DatasetManifest, DatasetReference
+from seatrial.contracts.models import ModelManifest, ModelReference, Task
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.store.tables import DatasetRow, ModelRow
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

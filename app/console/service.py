@@ -9,16 +9,16 @@ from app.audits.reading import read_audit
 from app.audits.repository import list_audits
 from app.console import repository
 from app.console.pages import duration
-from app.contracts.audits import AuditRead, CheckRead
-from app.contracts.policies import Judgement
-from app.contracts.states import TERMINAL, RunState
 from app.gates import repository as gates
 from app.gates.policies import shipped_policies
 from app.gates.service import judgement_of
-from app.reports.schemas import ReportRead
 from app.reports.service import compose_report
 from app.web.pagination import PageRequest
 from app.web.services import Services
+from seatrial.contracts.audits import AuditRead, CheckRead
+from seatrial.contracts.policies import Judgement
+from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.reporting.schemas import ReportRead
 
 # The newest verdicts of an audit; all of them are on /v1/audits/{id}/judgements.
 SHOWN_JUDGEMENTS = 20

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from app.access.schemas import Principal
 from app.access.service import digest_of_secret
 from app.console import repository
-from app.core.tables import SessionRow
-from app.core.tables.base import utc_now
 from app.web.services import Services
+from seatrial.store.tables import SessionRow
+from seatrial.store.tables.base import utc_now
 
 SESSION_KEPT = timedelta(hours=12)
 # Longer ones are not looked up: no key of ours has more.

@@ -14,16 +14,16 @@ from app.console.forms import Form, flat
 from app.console.pages import page
 from app.console.requests import about, described_params, families_for, field_of, request_of, starting_params
 from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
-from app.contracts.audits import AuditCreate
-from app.contracts.states import ModelState
-from app.core.tables import ModelRow
 from app.datasets import repository as datasets
 from app.models import repository as models
-from app.reports.narratives import narrative_of
 from app.web.bodies import parse_json
 from app.web.identifiers import is_id
 from app.web.problems import ProblemError
 from app.web.services import Service, Services
+from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.states import ModelState
+from seatrial.families.narratives import narrative_of
+from seatrial.store.tables import ModelRow
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

@@ -9,10 +9,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.archives import drain, walk_archive
-from app.core.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
-from app.core.inspection.image_layout import (
+from app.datasets.labels import LabelCounter, agree_on_names
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.archives import drain, walk_archive
+from seatrial.ingest.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
+from seatrial.ingest.inspection.image_layout import (
     CLASS_NAMES,
     IMAGES,
     LABELS,
@@ -21,12 +22,11 @@ from app.core.inspection.image_layout import (
     array_layout,
     image_shape,
 )
-from app.core.inspection.magic import refuse_impostor, sniff
-from app.core.inspection.npy import ArrayHeader, read_array, read_array_header, read_chunks
-from app.core.inspection.pickles import HEAD_BYTES
-from app.core.settings import Settings
-from app.core.texts.labels import MAX_CLASSES
-from app.datasets.labels import LabelCounter, agree_on_names
+from seatrial.ingest.inspection.magic import refuse_impostor, sniff
+from seatrial.ingest.inspection.npy import ArrayHeader, read_array, read_array_header, read_chunks
+from seatrial.ingest.inspection.pickles import HEAD_BYTES
+from seatrial.ingest.texts.labels import MAX_CLASSES
+from seatrial.store.settings import Settings
 
 MAX_NAMES_BYTES = 16 * 2**20
 # float32 arithmetic such as (x * 255) / 255 overshoots 1 by some 1e-7.

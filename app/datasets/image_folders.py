@@ -4,15 +4,15 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.archives import drain, walk_archive
-from app.core.inspection.errors import ContentError, UnsafeArchiveError, UploadTooLargeError
-from app.core.inspection.image_layout import IMAGE_SUFFIXES, TEXT_SUFFIXES, index_image_folder
-from app.core.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
-from app.core.inspection.pickles import HEAD_BYTES
-from app.core.settings import Settings
 from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
 from app.datasets.labels import LabelCounter
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.archives import drain, walk_archive
+from seatrial.ingest.inspection.errors import ContentError, UnsafeArchiveError, UploadTooLargeError
+from seatrial.ingest.inspection.image_layout import IMAGE_SUFFIXES, TEXT_SUFFIXES, index_image_folder
+from seatrial.ingest.inspection.magic import ARCHIVES, Kind, refuse_impostor, sniff
+from seatrial.ingest.inspection.pickles import HEAD_BYTES
+from seatrial.store.settings import Settings
 
 
 def inspect_image_folder(path: Path, manifest: DatasetManifest, limits: Settings) -> DatasetFacts:

@@ -4,8 +4,8 @@ import io
 
 from PIL import Image
 
-from app.core.inspection.errors import ContentError
-from app.core.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
+from seatrial.ingest.inspection.errors import ContentError
+from seatrial.ingest.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
 
 MAX_IMAGE_BYTES = 64 * 2**20
 GREY_MODES = frozenset({"1", "L", "LA", "La"})

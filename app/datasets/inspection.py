@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.contracts.targets import IMAGES
-from app.core.archives import walk_archive
-from app.core.inspection.errors import ContentError, UnsupportedFormatError, UploadTooLargeError
-from app.core.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
-from app.core.inspection.pickles import HEAD_BYTES
-from app.core.settings import Settings
 from app.datasets.arrays import inspect_arrays
 from app.datasets.image_folders import inspect_image_folder
 from app.datasets.parquet import inspect_parquet
 from app.datasets.texts import inspect_texts
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.contracts.models import IMAGES
+from seatrial.ingest.archives import walk_archive
+from seatrial.ingest.inspection.errors import ContentError, UnsupportedFormatError, UploadTooLargeError
+from seatrial.ingest.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
+from seatrial.ingest.inspection.pickles import HEAD_BYTES
+from seatrial.store.settings import Settings
 
 WANTED = (
     "an .npz with images and labels, a .zip or .tar of class folders of images, "

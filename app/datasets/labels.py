@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.datasets import DatasetManifest
-from app.core.inspection.errors import ContentError, ManifestMismatchError
-from app.core.texts.labels import MAX_CLASSES, check_characters
+from seatrial.contracts.datasets import DatasetManifest
+from seatrial.ingest.inspection.errors import ContentError, ManifestMismatchError
+from seatrial.ingest.texts.labels import MAX_CLASSES, check_characters
 
 
 class LabelCounter:

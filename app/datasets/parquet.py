@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.inspection.errors import ContentError, ManifestMismatchError
-from app.core.inspection.magic import refuse_impostor, sniff
-from app.core.inspection.parquet_file import (
+from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
+from app.datasets.labels import LabelCounter, agree_on_names
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.inspection.errors import ContentError, ManifestMismatchError
+from seatrial.ingest.inspection.magic import refuse_impostor, sniff
+from seatrial.ingest.inspection.parquet_file import (
     ParquetTable,
     UnpackedBytes,
     check_row_groups,
@@ -19,11 +21,9 @@ from app.core.inspection.parquet_file import (
     open_parquet,
     read_batches,
 )
-from app.core.inspection.pickles import HEAD_BYTES
-from app.core.settings import Settings
-from app.core.texts.labels import MAX_CLASSES, MAX_NAME_CHARS, check_characters
-from app.datasets.image_headers import MAX_IMAGE_BYTES, ShapeSummary, read_image_shape
-from app.datasets.labels import LabelCounter, agree_on_names
+from seatrial.ingest.inspection.pickles import HEAD_BYTES
+from seatrial.ingest.texts.labels import MAX_CLASSES, MAX_NAME_CHARS, check_characters
+from seatrial.store.settings import Settings
 
 MAX_LABEL_BYTES = 4 * MAX_NAME_CHARS
 """Longest class name; a column of longer ones holds something else."""

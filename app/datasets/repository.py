@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core.tables import DatasetRow
 from app.web.pagination import BATCH
+from seatrial.store.tables import DatasetRow
 
 
 def find(session: Session, project_id: str, dataset_id: str) -> DatasetRow | None:

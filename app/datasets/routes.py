@@ -6,18 +6,18 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
-from app.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference, DatasetSummary
-from app.contracts.targets import Task
 from app.datasets import repository
 from app.datasets.schemas import DATASET_REFERENCE, TEXTS_REFERENCE
 from app.datasets.service import get_dataset, render_dataset, render_summary, store_dataset
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
 from app.web.identifiers import DatasetId, OfName
-from app.web.intake import receive
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
 from app.web.services import Service
+from app.web.uploads import receive
+from seatrial.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference, DatasetSummary
+from seatrial.contracts.models import Task
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=raises(401, 403))
 

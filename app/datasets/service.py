@@ -4,15 +4,15 @@ from typing import Any, cast
 
 from fastapi import Request
 
-from app.contracts.datasets import DatasetFacts, DatasetFactsSummary, DatasetManifest, DatasetRead, DatasetSummary
-from app.contracts.targets import Task
-from app.core.ids import new_id
-from app.core.tables import DatasetRow
 from app.datasets import repository
-from app.web.intake import Arrival
 from app.web.problems import NotFoundError
 from app.web.services import Services
 from app.web.storing import store
+from app.web.uploads import Arrival
+from seatrial.contracts.datasets import DatasetFacts, DatasetFactsSummary, DatasetManifest, DatasetRead, DatasetSummary
+from seatrial.contracts.models import Task
+from seatrial.store.ids import new_id
+from seatrial.store.tables import DatasetRow
 
 
 async def store_dataset(

@@ -3,20 +3,20 @@
 from collections import Counter
 from pathlib import Path
 
-from app.contracts.datasets import DatasetFacts, DatasetFormat, DatasetManifest
-from app.contracts.targets import IMAGES
-from app.core.inspection.errors import (
+from app.datasets.labels import agree_on_names
+from seatrial.contracts.datasets import DatasetFacts, DatasetFormat, DatasetManifest
+from seatrial.contracts.models import IMAGES
+from seatrial.ingest.inspection.errors import (
     ContentError,
     ManifestMismatchError,
     UnsupportedFormatError,
     UploadTooLargeError,
 )
-from app.core.inspection.magic import ARCHIVES, Kind, is_safetensors, looks_like, refuse_impostor, sniff
-from app.core.inspection.pickles import HEAD_BYTES
-from app.core.settings import Settings
-from app.core.texts.examples import MULTI_LABEL, TAGGED, Example, columns_of, read_examples
-from app.core.texts.parquet_rows import names_in_parquet
-from app.datasets.labels import agree_on_names
+from seatrial.ingest.inspection.magic import ARCHIVES, Kind, is_safetensors, looks_like, refuse_impostor, sniff
+from seatrial.ingest.inspection.pickles import HEAD_BYTES
+from seatrial.ingest.texts.examples import MULTI_LABEL, TAGGED, Example, columns_of, read_examples
+from seatrial.ingest.texts.parquet_rows import names_in_parquet
+from seatrial.store.settings import Settings
 
 MAX_MULTI_LABEL_VALUES = 2**28
 """Most examples times classes of multi-label texts: a worker holds a matrix of them, 8 bytes each."""

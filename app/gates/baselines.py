@@ -5,14 +5,14 @@ import re
 from sqlalchemy.orm import Session
 
 from app.audits.repository import AnyRow
-from app.contracts.policies import NAME, BaselineCreate, BaselineRead
-from app.contracts.states import RunState
-from app.core.ids import new_id
-from app.core.tables import BaselineRow
 from app.gates import repository
 from app.gates.policies import check_name
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
+from seatrial.contracts.policies import NAME, BaselineCreate, BaselineRead
+from seatrial.contracts.states import RunState
+from seatrial.store.ids import new_id
+from seatrial.store.tables import BaselineRow
 
 _AUDIT_ID = "aud_"
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from app.contracts.families import params_contract
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED
-from app.contracts.policies import MetricName
 from app.gates.ranges import named
+from seatrial.contracts.policies import MetricName
+from seatrial.families import params_contract
+from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED
 
 _BINNED = frozenset({"ece", "ece_centre", "mce", "cce", "cce_system", "acce", "dece", "brier_ece"})
 _AT_ALL = frozenset({"kind"})

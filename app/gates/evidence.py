@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.estimates import Estimate
-from app.contracts.policies import Outcome
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.policies import Outcome
 
 ALPHA = 0.05
 """Of the stored intervals."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from app.contracts.estimates import Estimate, Result, split_name
-from app.contracts.policies import MetricName
-from app.contracts.problems import StoredProblem
-from app.contracts.states import RunState
+from seatrial.contracts.estimates import Estimate, Result, split_name
+from seatrial.contracts.policies import MetricName
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import RunState
 
 
 @dataclass(frozen=True)

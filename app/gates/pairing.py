@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.gates.means import MEANS, NoMeanError, Records, Values
 from app.gates.measured import MeasuredCheck
+from app.gates.per_example import MEANS, NoMeanError, Records, Values
 from app.gates.ranges import named
 
 Floats = NDArray[np.float64]

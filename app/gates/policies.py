@@ -11,13 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.contracts.policies import Policy, PolicyRead, PolicySource
-from app.core.ids import new_id
-from app.core.tables import PolicyRow
 from app.gates import presets, repository
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
+from seatrial.contracts.policies import Policy, PolicyRead, PolicySource
+from seatrial.store.ids import new_id
+from seatrial.store.tables import PolicyRow
 
 REFERENCE = re.compile(
     r"(?P<id>pol_[0-9a-f]{32})|(?P<name>[a-z][a-z0-9_-]{0,63})(?:@(?P<version>[1-9][0-9]{0,8}))?", re.ASCII

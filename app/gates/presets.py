@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from app.contracts.policies import Policy
 from app.gates.wording import number
+from seatrial.contracts.policies import Policy
 
 LENIENT, STANDARD, STRICT = "lenient", "standard", "strict"
 

@@ -15,7 +15,7 @@ def score_interval(b: float, c: float, n: int) -> Range:
 
     Tango's score interval (1998, eq. 4 to 7), McNemar's test inverted, with that test's continuity correction (Edwards
     1948): each end is wrong with probability at most 2.5 %, also for few discordant pairs and for none. It is the
-    interval workers publish gaps with (:func:`workers.stats.paired.score_interval`), which says why that one.
+    interval workers publish gaps with (:func:`seatrial.statistics.paired.score_interval`), which says why that one.
 
     Args:
         b: Examples on which the first alone has it.

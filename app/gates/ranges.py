@@ -6,12 +6,12 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
 
-from app.contracts.estimates import Metric, Result
-from app.contracts.families import METRICS
-from app.contracts.policies import MetricName, parse_metric
-from app.contracts.reach import SIGNED, UNLIMITED, Reach, reach_of
 from app.gates.evidence import Range
 from app.gates.measured import MeasuredCheck
+from seatrial.contracts.estimates import Metric, Result
+from seatrial.contracts.metric_ranges import SIGNED, UNLIMITED, Reach, reach_of
+from seatrial.contracts.policies import MetricName, parse_metric
+from seatrial.families import METRICS
 
 _RANKINGS = frozenset({"auroc", "aupr_in", "aupr_out", "fpr95"})
 

@@ -15,14 +15,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.estimates import Estimate, Flag
-from app.contracts.states import RunState
 from app.gates.comparability import differences
 from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z, ends, widen, within
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
 from app.gates.proportions import score_interval
 from app.gates.ranges import described, examples_of, is_fixed, limits_of, named, range_of
+from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.states import RunState
 
 Floats = NDArray[np.float64]
 

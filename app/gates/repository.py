@@ -7,8 +7,9 @@ from sqlalchemy import Text, bindparam, cast, func, insert, select, update
 from sqlalchemy.orm import Session, aliased
 
 from app.audits.repository import AnyRow
-from app.contracts.states import TERMINAL, RunState
-from app.core.tables import (
+from app.web.pagination import BATCH
+from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.store.tables import (
     AuditRow,
     BaselineRow,
     CheckRow,
@@ -20,7 +21,6 @@ from app.core.tables import (
     ShardRow,
     StageRow,
 )
-from app.web.pagination import BATCH
 
 _AUDIT = (
     AuditRow.id,

@@ -9,16 +9,6 @@ from starlette.responses import JSONResponse
 from app.access.principal import Reader, Runner
 from app.audits.reading import not_found
 from app.audits.repository import exists
-from app.contracts.policies import (
-    NAME,
-    BaselineCreate,
-    BaselineRead,
-    Judgement,
-    JudgementRequest,
-    Policy,
-    PolicyRead,
-)
-from app.core.tables import JudgementRow, PolicyRow
 from app.gates import repository, service
 from app.gates.baselines import promote
 from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
@@ -29,6 +19,16 @@ from app.web.identifiers import AuditId, OfModelName, PolicyReference
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import MalformedBodyError, NotFoundError, PayloadTooLargeError, UnsupportedMediaError, raises
 from app.web.services import Service
+from seatrial.contracts.policies import (
+    NAME,
+    BaselineCreate,
+    BaselineRead,
+    Judgement,
+    JudgementRequest,
+    Policy,
+    PolicyRead,
+)
+from seatrial.store.tables import JudgementRow, PolicyRow
 
 router = APIRouter(prefix="/v1", responses=raises(401, 403))
 

@@ -15,12 +15,6 @@ from sqlalchemy.orm import Session
 
 from app.audits.reading import not_found
 from app.audits.repository import AnyRow
-from app.contracts.policies import Judgement, JudgementRequest, Policy, PolicySource
-from app.contracts.states import TERMINAL
-from app.core.announcements import announce
-from app.core.events import record_event
-from app.core.ids import new_id
-from app.core.tables.base import utc_now
 from app.gates import repository
 from app.gates.baselines import UnfitBaselineError, find_baseline
 from app.gates.policies import Chosen, choose_policy, find_policy, kept, parsed
@@ -28,6 +22,12 @@ from app.gates.stored import pair, read_measured
 from app.gates.verdict import Measured, TooManyNumbersError, judge
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.services import Services
+from seatrial.contracts.policies import Judgement, JudgementRequest, Policy, PolicySource
+from seatrial.contracts.states import TERMINAL
+from seatrial.store.events import record_event
+from seatrial.store.ids import new_id
+from seatrial.store.outbox import announce
+from seatrial.store.tables.base import utc_now
 
 __all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of", "weigh_audit"]
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 from sqlalchemy.orm import Session
 
 from app.audits.repository import AnyRow
-from app.contracts.estimates import Result
-from app.contracts.problems import StoredProblem
-from app.contracts.states import RunState
-from app.core.records import read_parquet
-from app.core.storage import ArtifactMissingError
 from app.gates import repository
 from app.gates.verdict import Measured, MeasuredCheck, Pairing
 from app.web.services import Services
+from seatrial.contracts.estimates import Result
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import RunState
+from seatrial.store.artifacts import ArtifactMissingError
+from seatrial.store.records import read_parquet
 
 log = logging.getLogger(__name__)
 

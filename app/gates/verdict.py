@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from app.contracts.estimates import Estimate, Flag
-from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
-from app.contracts.states import TERMINAL, RunState
 from app.gates import wording
 from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, is_decided, p_of, widen, within
-from app.gates.further import further_examples
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
 from app.gates.ranges import examples_of, is_fixed, limits_of, named, range_of
 from app.gates.regression import Comparison, Refusal, compare
+from app.gates.sample_size import further_examples
+from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
+from seatrial.contracts.states import TERMINAL, RunState
 
 __all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge"]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from app.contracts.estimates import Estimate, Flag
-from app.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
 from app.gates.evidence import Evidence, Side, ends
 from app.gates.measured import Measured, MeasuredCheck
+from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
 
 _MANY = 8
 _THAN_BEFORE = " worse than the baseline"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from app.core.database import Database
-from app.core.settings import Settings
 from app.health import repository
+from seatrial.store.database import Database
+from seatrial.store.settings import Settings
 
 # Several scrapers, or an impatient one, cost one look at the database in so many seconds.
 KEPT_S = 5.0

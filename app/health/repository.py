@@ -6,10 +6,10 @@ from datetime import timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.contracts.states import ModelState, RunState
-from app.core.settings import Settings
-from app.core.tables import AuditRow, ModelRow, ShardRow, WorkerRow
-from app.core.tables.base import utc_now
+from seatrial.contracts.states import ModelState, RunState
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, ModelRow, ShardRow, WorkerRow
+from seatrial.store.tables.base import utc_now
 
 MIN_ALIVE_S = 30.0
 """Seconds a worker is believed alive at least: a slow disk or a long garbage collection is no death."""

@@ -5,12 +5,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse
 
-from app.core.migrations import is_current
-from app.core.storage import temporary_file
 from app.health import repository
 from app.health.metrics import Metrics
 from app.health.schemas import Health, Readiness
 from app.web.services import Service, Services
+from seatrial.store.artifacts import temporary_file
+from seatrial.store.migrations import is_current
 
 router = APIRouter(tags=["health"])
 

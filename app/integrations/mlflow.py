@@ -2,7 +2,7 @@
 
 Example::
 
-    from app.client import Client
+    from seatrial.client import Client
     from app.integrations.mlflow import log_audit, tag_by_verdict
 
     with Client("https://seatrial.example.org", key) as client, mlflow.start_run():
@@ -29,11 +29,11 @@ import click
 
 from app.cli.exits import BadRequestError, CouldNotRunError, ending_as_documented
 from app.cli.remote import with_client
-from app.client import Client
-from app.contracts.audits import AuditRead, CheckRead
-from app.contracts.estimates import split_name
-from app.contracts.policies import Judgement
-from app.reports.outcomes import policy_name
+from seatrial.client import Client
+from seatrial.contracts.audits import AuditRead, CheckRead
+from seatrial.contracts.estimates import split_name
+from seatrial.contracts.policies import Judgement
+from seatrial.reporting.outcomes import policy_name
 
 FOLDER = "seatrial"
 """Where a run's artifacts lie, and what its parameters about the whole audit begin with."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
-from app.contracts.targets import ModelManifest, Task
-from app.core.archives import ArchiveEntry
-from app.core.huggingface.configuration import label_names
-from app.core.huggingface.folders import (
+from seatrial.contracts.models import ModelManifest, Task
+from seatrial.ingest.archives import ArchiveEntry
+from seatrial.ingest.huggingface.configuration import label_names
+from seatrial.ingest.huggingface.folders import (
     CONFIG,
     INDEX,
     PREPROCESSOR,
@@ -18,7 +18,7 @@ from app.core.huggingface.folders import (
     folder_root,
     read_known,
 )
-from app.core.inspection.errors import (
+from seatrial.ingest.inspection.errors import (
     ContentError,
     InspectionError,
     MalformedFileError,
@@ -27,8 +27,8 @@ from app.core.inspection.errors import (
     UnsupportedFormatError,
     UploadTooLargeError,
 )
-from app.core.inspection.magic import Kind, looks_like
-from app.core.inspection.safetensors_header import read_safetensors_header
+from seatrial.ingest.inspection.magic import Kind, looks_like
+from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
 
 HEADS: dict[Task, str] = {
     "image-classification": "ForImageClassification",

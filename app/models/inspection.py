@@ -2,22 +2,22 @@
 
 from pathlib import Path, PurePosixPath
 
-from app.contracts.endpoints import EndpointArchitecture, parse_network
-from app.contracts.targets import ModelManifest
-from app.core.archives import ArchiveEntry, drain, walk_archive
-from app.core.endpoint_rules import check_endpoint, filled_headers
-from app.core.inspection.errors import (
+from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
+from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
+from seatrial.contracts.models import ModelManifest
+from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
+from seatrial.ingest.inspection.errors import (
     MalformedFileError,
     ManifestMismatchError,
     UnsafeArchiveError,
     UnsupportedFormatError,
     UploadTooLargeError,
 )
-from app.core.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
-from app.core.inspection.pickles import HEAD_BYTES
-from app.core.inspection.safetensors_header import read_safetensors_header
-from app.core.settings import Settings
-from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
+from seatrial.ingest.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
+from seatrial.ingest.inspection.pickles import HEAD_BYTES
+from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
+from seatrial.net.endpoint_rules import check_endpoint, filled_headers
+from seatrial.store.settings import Settings
 
 ENDPOINT = "endpoint"
 """Format of a model whose bytes are its manifest."""

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.contracts.states import ModelState
-from app.core.tables import ModelRow
 from app.web.pagination import BATCH
+from seatrial.contracts.states import ModelState
+from seatrial.store.tables import ModelRow
 
 
 def find(session: Session, project_id: str, model_id: str) -> ModelRow | None:

@@ -6,8 +6,6 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
-from app.contracts.states import ModelState
-from app.contracts.targets import ModelManifest, ModelRead, ModelReference, ModelSummary, Task
 from app.models import repository
 from app.models.inspection import ENDPOINT
 from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE, TAGGER_REFERENCE
@@ -22,11 +20,13 @@ from app.models.service import (
 from app.web.bodies import accepts_upload
 from app.web.files import StoredFile
 from app.web.identifiers import ModelId, OfName
-from app.web.intake import receive
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.preferences import WaitSeconds
 from app.web.problems import raises
 from app.web.services import Service
+from app.web.uploads import receive
+from seatrial.contracts.models import ModelManifest, ModelRead, ModelReference, ModelSummary, Task
+from seatrial.contracts.states import ModelState
 
 router = APIRouter(prefix="/v1/models", tags=["models"], responses=raises(401, 403))
 

@@ -7,20 +7,20 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.access import repository as keys
-from app.contracts.problems import StoredProblem
-from app.contracts.states import ModelState
-from app.contracts.targets import ModelFactsSummary, ModelManifest, ModelRead, ModelSummary, Task
-from app.core.endpoint_rules import EndpointRuleError
-from app.core.ids import new_id
-from app.core.inspection.errors import ManifestMismatchError
-from app.core.tables import ModelRow
-from app.core.transitions import move
 from app.models import repository
 from app.models.inspection import inspect_endpoint
-from app.web.intake import Arrival
 from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, StoredProblemError
 from app.web.services import Services
 from app.web.storing import store
+from app.web.uploads import Arrival
+from seatrial.contracts.models import ModelFactsSummary, ModelManifest, ModelRead, ModelSummary, Task
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState
+from seatrial.ingest.inspection.errors import ManifestMismatchError
+from seatrial.net.endpoint_rules import EndpointRuleError
+from seatrial.store.ids import new_id
+from seatrial.store.tables import ModelRow
+from seatrial.store.transitions import move
 
 CHECK_CANCELLED = "check-cancelled"
 

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Callable, Sequence
 
-from app.contracts.families.low_level_attack import COMBINED, Attacker, Noise
-from app.contracts.perturb import NOISEMAKERS, Cell
-from app.core.low_level.copies import Noisy, noisy_copy
-from app.core.low_level.draws import one_of
-from app.core.low_level.lexicons import Lacking, Lexicons
-from app.core.low_level.perturbing import Perturber
-from app.core.low_level.seeding import FAMILY, audit_seeds, noise_generator, word_forms
-from app.core.seeds import derive_seed
+from seatrial.contracts.perturb import NOISEMAKERS, Cell
+from seatrial.families.low_level_attack.params import COMBINED, Attacker, Noise
+from seatrial.noise.copies import Noisy, noisy_copy
+from seatrial.noise.draws import one_of
+from seatrial.noise.lexicons import Lacking, Lexicons
+from seatrial.noise.perturbing import Perturber
+from seatrial.noise.seeding import FAMILY, audit_seeds, noise_generator, word_forms
+from seatrial.store.seeds import derive_seed
 
 
 class LackingResourceError(Exception):

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from app.contracts.perturb import Cell
-from app.core.inspection.errors import ContentError
-from app.core.settings import Settings
-from app.core.texts.conllu_rows import refuse_without_text, word_fields
-from app.core.texts.csv_rows import Table, open_table
-from app.core.texts.jsonl_rows import read_objects, values_of
-from app.core.texts.labels import check_characters
-from app.core.texts.lines import Lines
-from app.core.texts.rows import Columns
+from seatrial.contracts.perturb import Cell
+from seatrial.ingest.inspection.errors import ContentError
+from seatrial.ingest.texts.conllu_rows import refuse_without_text, word_fields
+from seatrial.ingest.texts.csv_rows import Table, open_table
+from seatrial.ingest.texts.jsonl_rows import read_objects, values_of
+from seatrial.ingest.texts.labels import check_characters
+from seatrial.ingest.texts.lines import Lines
+from seatrial.ingest.texts.rows import Columns
+from seatrial.store.settings import Settings
 
 Parts = tuple[str, ...]
 """One text; premise and hypothesis; or the tokens of a sentence."""

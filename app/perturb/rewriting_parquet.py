@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.contracts.perturb import Cell
-from app.core.inspection.errors import ContentError
-from app.core.inspection.parquet_file import column_type, open_parquet
-from app.core.texts.rows import Columns
 from app.perturb.rewriting import Rewriting, Sink
+from seatrial.contracts.perturb import Cell
+from seatrial.ingest.inspection.errors import ContentError
+from seatrial.ingest.inspection.parquet_file import column_type, open_parquet
+from seatrial.ingest.texts.rows import Columns
 
 _BATCH_ROWS = 64
 _GROUP_ROWS = 10_000

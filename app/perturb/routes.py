@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.access.principal import Reader
-from app.contracts.perturb import PerturbationsRead, PerturbRequest
-from app.core.low_level.lexicons import Lexicons
 from app.perturb.schemas import JSONL, MEDIA_TYPES, PERTURB_EXAMPLES, PerturbFormat, choose_format
 from app.perturb.service import answer
 from app.web.bodies import accepts, json_body
 from app.web.problems import raises
 from app.web.services import Service
+from seatrial.contracts.perturb import PerturbationsRead, PerturbRequest
+from seatrial.noise.lexicons import Lexicons
 
 router = APIRouter(prefix="/v1/perturb", tags=["perturb"], responses=raises(401, 403))
 

@@ -11,7 +11,11 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 from starlette.requests import ClientDisconnect
 
-from app.contracts.perturb import (
+from app.perturb.noising import LackingResourceError, Noising
+from app.perturb.schemas import PerturbFormat
+from app.perturb.turns import Turns
+from app.web.problems import InvalidRequestError
+from seatrial.contracts.perturb import (
     MOST_CHARACTERS,
     MOST_COPIES,
     MOST_TEXT_CHARACTERS,
@@ -21,12 +25,8 @@ from app.contracts.perturb import (
     PerturbRequest,
     drawn_among,
 )
-from app.core.low_level.edits import levenshtein
-from app.core.low_level.lexicons import Lexicons
-from app.perturb.noising import LackingResourceError, Noising
-from app.perturb.schemas import PerturbFormat
-from app.perturb.turns import Turns
-from app.web.problems import InvalidRequestError
+from seatrial.noise.edits import levenshtein
+from seatrial.noise.lexicons import Lexicons
 
 WAITING = 8
 """Most requests of a project that wait for their turn."""

@@ -18,13 +18,6 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.audits import repository as audits
-from app.contracts.families import params_contract
-from app.contracts.policies import Judgement
-from app.contracts.problems import StoredProblem
-from app.contracts.states import TERMINAL, RunState
-from app.core.records import read_parquet, to_parquet
-from app.core.storage import ArtifactMissingError
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from app.reports import repository
 from app.reports.bundle_layout import (
     FORMAT,
@@ -39,6 +32,13 @@ from app.reports.bundle_layout import (
 )
 from app.web.problems import ConflictError
 from app.web.services import Services
+from seatrial.contracts.policies import Judgement
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.families import params_contract
+from seatrial.store.artifacts import ArtifactMissingError
+from seatrial.store.records import read_parquet, to_parquet
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
 # Zip knows no earlier moment.
 _MOMENT = (1980, 1, 1, 0, 0, 0)

@@ -13,11 +13,11 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from app.contracts.base import Read
-from app.contracts.estimates import Result
-from app.contracts.policies import Judgement
-from app.contracts.problems import StoredProblem
-from app.contracts.states import RunState
+from seatrial.contracts.base import Read
+from seatrial.contracts.estimates import Result
+from seatrial.contracts.policies import Judgement
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import RunState
 
 FORMAT: Literal["seatrial.bundle/1"] = "seatrial.bundle/1"
 INDEX, RESULTS, SUMS = "audit.json", "results.json", "SHA256SUMS"

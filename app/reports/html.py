@@ -13,10 +13,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 
 from app.reports.marked_text import PairedSides, one_line, visible
-from app.reports.numbers import alike, interval, number, percent, radius, told
-from app.reports.outcomes import counted, gauge, measured, policy_name
-from app.reports.schemas import ReportFigure, ReportRead
-from app.reports.tables import arrange, arrange_counts, cell_basis
+from seatrial.reporting.numbers import alike, interval, number, percent, radius, told
+from seatrial.reporting.outcomes import counted, gauge, measured, policy_name
+from seatrial.reporting.schemas import ReportFigure, ReportRead
+from seatrial.reporting.tables import arrange, arrange_counts, cell_basis
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

@@ -23,9 +23,9 @@ import re
 from collections import Counter
 from xml.etree import ElementTree as ET
 
-from app.contracts.policies import RuleOutcome
-from app.reports.outcomes import Judged, counted, is_silent, measured, policy_name, weight
-from app.reports.schemas import ReportRead
+from seatrial.contracts.policies import RuleOutcome
+from seatrial.reporting.outcomes import Judged, counted, is_silent, measured, policy_name, weight
+from seatrial.reporting.schemas import ReportRead
 
 # Characters XML 1.0 has no way to write (section 2.2).
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -8,10 +8,10 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 
-from app.contracts.policies import Judgement, RuleOutcome
-from app.reports.numbers import interval, told
-from app.reports.outcomes import counted, measured, policy_name
-from app.reports.schemas import ReportCheck, ReportRead
+from seatrial.contracts.policies import Judgement, RuleOutcome
+from seatrial.reporting.numbers import interval, told
+from seatrial.reporting.outcomes import counted, measured, policy_name
+from seatrial.reporting.schemas import ReportCheck, ReportRead
 
 MAX_CHARACTERS = 60_000
 """GitHub refuses a comment of more than 65,536 characters; numbers beyond this are left to the full report."""

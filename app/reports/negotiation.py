@@ -3,8 +3,8 @@
 import re
 from typing import Literal
 
-from app.reports.words import enumerate_words
 from app.web.problems import NotAcceptableError
+from seatrial.reporting.words import enumerate_words
 
 ReportFormat = Literal["html", "json", "markdown", "junit", "sarif"]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.contracts.estimates import Estimate, Result
 from app.reports.unbundling import Bundle
+from seatrial.contracts.estimates import Estimate, Result
 
 
 class Difference(NamedTuple):

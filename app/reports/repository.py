@@ -3,11 +3,11 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.contracts.policies import Judgement
-from app.core.tables import AuditRow, CheckRow, DatasetRow, JudgementRow, ModelRow, ShardRow
 from app.gates import repository as gates
-from app.reports.outcomes import Judged
 from app.web.problems import NotFoundError
+from seatrial.contracts.policies import Judgement
+from seatrial.reporting.outcomes import Judged
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, JudgementRow, ModelRow, ShardRow
 
 
 def get_audit(session: Session, project_id: str, audit_id: str) -> AuditRow:

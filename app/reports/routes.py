@@ -13,14 +13,14 @@ from app.reports.html import content_security_policy, render_html
 from app.reports.junit import render_junit
 from app.reports.markdown import render_markdown
 from app.reports.negotiation import MEDIA_TYPES, ReportFormat, choose_format
-from app.reports.outcomes import Judged
 from app.reports.sarif import render_sarif
-from app.reports.schemas import ReportRead
 from app.reports.service import compose_report, no_verdict, pick_judgement
 from app.web.heads import Stream, is_head
 from app.web.identifiers import ID, POLICY, AuditId
 from app.web.problems import raises
 from app.web.services import Service, Services
+from seatrial.reporting.outcomes import Judged
+from seatrial.reporting.schemas import ReportRead
 
 router = APIRouter(prefix="/v1/audits", tags=["reports"], responses=raises(401, 403))
 

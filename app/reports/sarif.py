@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from app.contracts.policies import RuleOutcome
-from app.reports.numbers import number, told
-from app.reports.outcomes import Judged, counted, is_silent, policy_name, weight
-from app.reports.schemas import ReportRead
+from seatrial.contracts.policies import RuleOutcome
+from seatrial.reporting.numbers import number, told
+from seatrial.reporting.outcomes import Judged, counted, is_silent, policy_name, weight
+from seatrial.reporting.schemas import ReportRead
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NOTHING_TESTED = "verdict"

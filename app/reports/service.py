@@ -8,20 +8,20 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 from sqlalchemy.orm import Session
 
-from app.contracts.estimates import Metric, Result, split_name
-from app.contracts.families import METRICS, params_contract
-from app.contracts.meters import meters_of
-from app.contracts.policies import JudgementRequest
-from app.contracts.problems import StoredProblem
-from app.contracts.states import TERMINAL, RunState
-from app.core.storage import ArtifactMissingError, ArtifactStore
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from app.gates.service import weigh_audit
 from app.reports import repository
-from app.reports.glossary import GLOSSARY
-from app.reports.narratives import comparisons_of, narrative_of
-from app.reports.outcomes import Judged
-from app.reports.schemas import (
+from app.web.problems import ConflictError, InvalidRequestError
+from app.web.services import Services
+from seatrial.contracts.estimates import Metric, Result, split_name
+from seatrial.contracts.meters import meters_of
+from seatrial.contracts.policies import JudgementRequest
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.families import METRICS, params_contract
+from seatrial.families.narratives import comparisons_of, narrative_of
+from seatrial.reporting.glossary import GLOSSARY
+from seatrial.reporting.outcomes import Judged
+from seatrial.reporting.schemas import (
     Answer,
     ReportCheck,
     ReportEstimate,
@@ -33,9 +33,9 @@ from app.reports.schemas import (
     ReportTerm,
     Standing,
 )
-from app.reports.words import enumerate_words
-from app.web.problems import ConflictError, InvalidRequestError
-from app.web.services import Services
+from seatrial.reporting.words import enumerate_words
+from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
 _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
-from app.core.archives import extract_archive
-from app.core.inspection.errors import InspectionError
-from app.core.records import read_parquet
-from app.core.settings import Settings
-from app.core.strict_json import strict_json
 from app.reports.bundle_layout import INDEX, RESULTS, SUMS, BundleIndex, BundleInput, BundleRecords, BundleResult
+from seatrial.ingest.archives import extract_archive
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.ingest.strict_json import strict_json
+from seatrial.store.records import read_parquet
+from seatrial.store.settings import Settings
 
 _LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<name>[^\n]+)")
 MAX_TEXT_BYTES = 64 * 2**20

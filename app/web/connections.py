@@ -22,9 +22,9 @@ from uuid6 import uuid7
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from app.core.settings import Settings
 from app.web.connection_table import MAX_LINGERING, Alarm, ConnectionTable, TimedFlow
 from app.web.problems import MEDIA_TYPE, MalformedRequestError, ProblemError, problem_body
+from seatrial.store.settings import Settings
 
 log = logging.getLogger(__name__)
 

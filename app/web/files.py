@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from app.core.storage import ArtifactStore
 from app.web.heads import is_head
 from app.web.problems import ProblemError, render
+from seatrial.store.artifacts import ArtifactStore
 
 
 class RangeError(ProblemError):

@@ -2,9 +2,9 @@
 
 import time
 
-from app.core.retention import sweep_old
-from app.core.storage import sweep_staging
 from app.web.services import Services
+from seatrial.store.artifacts import sweep_staging
+from seatrial.store.retention import sweep_old
 
 EVERY_S = 300.0
 """Seconds between two rounds: what is swept has been of no use for hours."""

@@ -16,11 +16,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, Response
 
-from app.core.database import Database
-from app.core.retention import IDEMPOTENCY_KEPT
-from app.core.tables import IdempotencyRow
-from app.core.tables.base import utc_now
 from app.web.problems import ProblemError
+from seatrial.store.database import Database
+from seatrial.store.retention import IDEMPOTENCY_KEPT
+from seatrial.store.tables import IdempotencyRow
+from seatrial.store.tables.base import utc_now
 
 IdempotencyKey = Annotated[
     str | None,

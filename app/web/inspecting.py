@@ -13,11 +13,11 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
-from app.core.sandbox.calls import Call
-from app.core.sandbox.launcher import ChildDiedError, LaunchError, Zygote
-from app.core.settings import Settings
 from app.web.problems import MalformedBodyError, TooManyRequestsError
 from app.web.turns import LOOK_S, RETRY_AFTER_S, ProjectTurns
+from seatrial.sandbox.calls import Call
+from seatrial.sandbox.launcher import ChildDiedError, LaunchError, Zygote
+from seatrial.store.settings import Settings
 
 MODULES = ("app.models.inspection", "app.datasets.inspection")
 """Imported in the process the children are forked from."""
@@ -49,7 +49,7 @@ class Inspections:
     async def run(
         self, request: Request, project_id: str, function: str, arguments: Sequence[Any], *, size_bytes: int
     ) -> Any:
-        """Return what a function says of an upload; see :class:`app.core.sandbox.calls.Call`.
+        """Return what a function says of an upload; see :class:`seatrial.sandbox.calls.Call`.
 
         Raises:
             InspectionError: The upload is refused.

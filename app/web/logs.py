@@ -7,8 +7,8 @@ from typing import Any
 
 import structlog
 
-from app.core.settings import Settings
-from app.core.terminals import EscapingFormatter, escape_logs, escaped, escaped_line
+from seatrial.store.settings import Settings
+from seatrial.terminals import EscapingFormatter, escape_logs, escaped, escaped_line
 
 # Tracebacks have lines.
 _LINES = frozenset({"exception", "stack"})

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uuid6 import uuid7
 
-from app.core.settings import MIB, Settings
 from app.web.problems import ForbiddenError, MalformedRequestError, PayloadTooLargeError, internal_error, render
+from seatrial.store.settings import MIB, Settings
 
 log = structlog.get_logger("seatrial.http")
 

@@ -10,14 +10,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.access.schemas import KeyCreate
-from app.contracts.audits import AuditCreate
-from app.contracts.datasets import DatasetManifest, DatasetReference
-from app.contracts.events import EventRead
-from app.contracts.perturb import PerturbRequest
-from app.contracts.policies import BaselineCreate, JudgementRequest, Policy
-from app.contracts.targets import ModelManifest, ModelReference
 from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
+from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.datasets import DatasetManifest, DatasetReference
+from seatrial.contracts.events import EventRead
+from seatrial.contracts.models import ModelManifest, ModelReference
+from seatrial.contracts.perturb import PerturbRequest
+from seatrial.contracts.policies import BaselineCreate, JudgementRequest, Policy
 
 # Bodies are read by the rooms themselves (see app.web.bodies) and events are no JSON: FastAPI does not know them.
 BODIES: tuple[type[BaseModel], ...] = (

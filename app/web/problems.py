@@ -37,9 +37,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount
 
-from app.contracts.problems import StoredProblem
-from app.core.inspection.errors import InspectionError
-from app.core.storage import ArtifactMissingError
+from seatrial.contracts.problems import StoredProblem
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.store.artifacts import ArtifactMissingError
 
 log = logging.getLogger(__name__)
 

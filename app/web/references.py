@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from app.core.settings import Settings
 from app.web.problems import ForbiddenError, InvalidRequestError, PayloadTooLargeError
+from seatrial.store.settings import Settings
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SETTING = "SEATRIAL_ALLOWED_PATHS"

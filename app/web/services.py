@@ -7,13 +7,13 @@ from fastapi import Depends, Request
 
 from app.access.authenticator import Authenticator
 from app.audits.streams import EventStreams
-from app.core.database import Database, connect
-from app.core.queue import Bell
-from app.core.settings import Settings
-from app.core.storage import ArtifactStore, open_store
 from app.web.computing import Computations
 from app.web.inspecting import Inspections
 from app.webhooks.delivery import Deliverer
+from seatrial.store.artifacts import ArtifactStore, open_store
+from seatrial.store.database import Database, connect
+from seatrial.store.queue import Bell
+from seatrial.store.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from app.contracts.datasets import DatasetManifest
-from app.contracts.targets import ModelManifest
-from app.core.database import Database
-from app.core.tables import DatasetRow, ModelRow
-from app.web.intake import Arrival
 from app.web.problems import ConflictError
 from app.web.services import Services
+from app.web.uploads import Arrival
+from seatrial.contracts.datasets import DatasetManifest
+from seatrial.contracts.models import ModelManifest
+from seatrial.store.database import Database
+from seatrial.store.tables import DatasetRow, ModelRow
 
 ManifestT = TypeVar("ManifestT", ModelManifest, DatasetManifest)
 RowT = TypeVar("RowT", ModelRow, DatasetRow)

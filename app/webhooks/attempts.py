@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from app.core.outbound import Answer, Outbound, OutboundError
 from app.webhooks.signing import signed_headers
+from seatrial.net import Answer, Outbound, OutboundError
 
 log = logging.getLogger(__name__)
 

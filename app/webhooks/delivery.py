@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from app.contracts.endpoints import parse_network
-from app.core.database import Database
-from app.core.outbound import Outbound
-from app.core.outbound.addresses import Resolve, system_addresses
-from app.core.settings import Settings
-from app.core.tables.base import utc_now
 from app.web.allowances import Allowance
 from app.webhooks import repository
 from app.webhooks.attempts import ANSWER_BYTES, GONE, Attempt, attempt, pause_s
 from app.webhooks.repository import Claim
 from app.webhooks.signing import in_force
+from seatrial.contracts.endpoints import parse_network
+from seatrial.net import Outbound
+from seatrial.net.addresses import Resolve, system_addresses
+from seatrial.store.database import Database
+from seatrial.store.settings import Settings
+from seatrial.store.tables.base import utc_now
 
 if TYPE_CHECKING:
     from app.web.services import Services

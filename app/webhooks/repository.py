@@ -1,7 +1,7 @@
 """SQL of webhooks and their deliveries.
 
 Locking: whoever changes a webhook holds its row before touching its deliveries, as a deletion does. The lock does not
-keep messages from being left for it (see :mod:`app.core.announcements`).
+keep messages from being left for it (see :mod:`seatrial.store.outbox`).
 """
 
 import secrets
@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from app.contracts.webhooks import DeliveryStatus
-from app.core.database import epoch_now
-from app.core.tables import DeliveryRow, WebhookRow
+from seatrial.contracts.webhooks import DeliveryStatus
+from seatrial.store.database import epoch_now
+from seatrial.store.tables import DeliveryRow, WebhookRow
 
 PENDING: DeliveryStatus = "pending"
 

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.access.principal import Admin, Reader
-from app.contracts.webhooks import DeliveryStatus
-from app.core.tables import DeliveryRow, WebhookRow
 from app.web.bodies import accepts, json_body, read_json
 from app.web.identifiers import DeliveryId, WebhookId
 from app.web.pagination import Page, PageRequest, page_request, page_response
@@ -26,6 +24,8 @@ from app.webhooks.schemas import (
     WebhookCreated,
     WebhookRead,
 )
+from seatrial.contracts.webhooks import DeliveryStatus
+from seatrial.store.tables import DeliveryRow, WebhookRow
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], responses=raises(401, 403))
 

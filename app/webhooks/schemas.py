@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.contracts.base import Read, Request
-from app.contracts.webhooks import DeliveryStatus, WebhookEvent, WebhookMessage
+from seatrial.contracts.base import Read, Request
+from seatrial.contracts.webhooks import DeliveryStatus, WebhookEvent, WebhookMessage
 
 Listened = WebhookEvent | Literal["*"]
 

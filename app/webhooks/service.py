@@ -6,18 +6,18 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
-from app.contracts.endpoints import parse_network
-from app.core.announcements import leave_message
-from app.core.ids import new_id
-from app.core.outbound import AddressRefusedError, RequestRefusedError, check_host, host_of
-from app.core.settings import Settings
-from app.core.tables import DeliveryRow, WebhookRow
-from app.core.tables.base import utc_now
 from app.web.problems import ConflictError, InvalidRequestError, NotFoundError
 from app.web.services import Services
 from app.webhooks import repository
 from app.webhooks.schemas import AttemptRead, DeliveryRead, SecretRead, WebhookChange, WebhookCreate
 from app.webhooks.signing import in_force, new_secret, rotated, stored
+from seatrial.contracts.endpoints import parse_network
+from seatrial.net import AddressRefusedError, RequestRefusedError, check_host, host_of
+from seatrial.store.ids import new_id
+from seatrial.store.outbox import leave_message
+from seatrial.store.settings import Settings
+from seatrial.store.tables import DeliveryRow, WebhookRow
+from seatrial.store.tables.base import utc_now
 
 MAX_WEBHOOKS = 50
 MAX_SECRETS = 4

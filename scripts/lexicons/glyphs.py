@@ -19,7 +19,7 @@ from matplotlib.ft2font import FT2Font
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-DATA = Path(__file__).resolve().parents[2] / "app" / "core" / "low_level" / "data"
+DATA = Path(__file__).resolve().parents[2] / "seatrial" / "noise" / "data"
 SPACES = {"glyphs-dejavu.json": 0x058E, "glyphs-dejavu-bmp.json": 0xFFFF}
 """The last character among which neighbours are sought, by the table's file."""
 NEIGHBOURS = 20

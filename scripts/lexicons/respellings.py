@@ -29,7 +29,7 @@ from scripts.lexicons.pronouncing import SEEN, Pronouncing, Pronunciation, read_
 from scripts.lexicons.spelling import Spelling
 from scripts.lexicons.typos import MEMBER, backwards
 
-OUT = Path(__file__).resolve().parents[2] / "app" / "core" / "low_level" / "data" / "respellings.tsv.xz"
+OUT = Path(__file__).resolve().parents[2] / "seatrial" / "noise" / "data" / "respellings.tsv.xz"
 SIMILAR = 0.1
 KEPT = 12
 TRIED = 30

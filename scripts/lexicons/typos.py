@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parents[2] / "app" / "core" / "low_level" / "data" / "typos-codespell.tsv.xz"
+OUT = Path(__file__).resolve().parents[2] / "seatrial" / "noise" / "data" / "typos-codespell.tsv.xz"
 MEMBER = "codespell_lib/data/dictionary.txt"
 
 

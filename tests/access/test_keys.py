@@ -11,12 +11,12 @@ from sqlalchemy import update
 from app.access.authenticator import CACHE_S
 from app.access.service import create_key, digest_of_secret, ensure_project
 from app.cli import main
-from app.core.database import connect
-from app.core.settings import Settings
-from app.core.tables import KeyRow
-from app.core.tables.base import utc_now
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.database import connect
+from seatrial.store.settings import Settings
+from seatrial.store.tables import KeyRow
+from seatrial.store.tables.base import utc_now
 from tests.conftest import BASE_URL, TestClient, key_for
 from tests.uploads import submission, upload_both
 from tests.web.test_problems import assert_problem

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 
-from app.contracts.states import ModelState, RunState
-from app.core import lifecycle
-from app.core.ids import new_id
-from app.core.records import to_parquet
-from app.core.tables import CheckRow, ModelRow, ShardRow
-from app.core.transitions import move
 from app.web.services import Services
+from seatrial.contracts.states import ModelState, RunState
+from seatrial.store import lifecycle
+from seatrial.store.ids import new_id
+from seatrial.store.records import to_parquet
+from seatrial.store.tables import CheckRow, ModelRow, ShardRow
+from seatrial.store.transitions import move
 
 LEASE = {"lease_s": 60.0, "worker": "actor"}
 FACTS = {"parameters": 34, "classes": 2, "device": "cpu", "forward_s": 0.001, "backward_s": 0.002}

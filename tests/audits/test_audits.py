@@ -9,19 +9,19 @@ from sqlalchemy import func, select, update
 
 from app.audits.reading import remaining_s
 from app.audits.repository import RunningShard, StageWork
-from app.contracts.audits import AuditEstimate, AuditRead, AuditSummary
-from app.contracts.families import STAGE_SHARES
-from app.contracts.families.costs import StageShares
-from app.contracts.families.low_level_attack import LowLevelAttackParams
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from app.contracts.problems import StoredProblem
-from app.contracts.states import ModelState, RunState
-from app.core import lifecycle
-from app.core.cost import OVERHEAD_S
-from app.core.tables import AuditRow, CheckRow, IdempotencyRow, ModelRow, ShardRow
-from app.core.tables.base import utc_now
-from app.core.transitions import move
 from app.web.services import Services
+from seatrial.contracts.audits import AuditEstimate, AuditRead, AuditSummary
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState, RunState
+from seatrial.families import STAGE_SHARES
+from seatrial.families.cost import OVERHEAD_S
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.families.shared.costs import StageShares
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.store import lifecycle
+from seatrial.store.tables import AuditRow, CheckRow, IdempotencyRow, ModelRow, ShardRow
+from seatrial.store.tables.base import utc_now
+from seatrial.store.transitions import move
 from tests.audits.acting import (
     RESULT,
     SVG,
@@ -31,7 +31,7 @@ from tests.audits.acting import (
     open_stage,
     run_shard,
 )
-from tests.inspection.builders import png, zipped
+from tests.ingest.builders import png, zipped
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
 from tests.web.test_problems import assert_problem
 

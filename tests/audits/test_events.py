@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from app.audits import events
-from app.core.tables import AuditRow
 from app.web.services import Services
+from seatrial.store.tables import AuditRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.uploads import submission, upload_both
 from tests.web.test_problems import assert_problem

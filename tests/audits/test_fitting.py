@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.audits.fitting import TaskMismatchError, check_data, check_family
-from app.contracts.families.low_level_attack import LowLevelAttackParams
-from app.core.class_names import moved
-from app.core.tables import DatasetRow, ModelRow
+from app.audits.compatibility import TaskMismatchError, check_data, check_family
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.ingest.class_names import moved
+from seatrial.store.tables import DatasetRow, ModelRow
 
 TAGS, MULTI, SINGLE = "token-classification", "multi-label-classification", "text-classification"
 NAMES = ["ADJ", "NOUN", "VERB"]

@@ -14,10 +14,10 @@ import uvicorn
 from app.access.service import create_key
 from app.audits import events
 from app.audits.streams import EventStreams
-from app.core.settings import Settings
-from app.core.tables import AuditRow
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow
 from tests.audits.acting import make_ready
 from tests.servers import eventually
 from tests.uploads import submission, upload_both

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from app.core.storage import open_store
-from app.core.tables import AuditRow
+from seatrial.store.artifacts import open_store
+from seatrial.store.tables import AuditRow
 from tests import assets
 from tests.browser.conftest import Server
 from tests.client.test_serve import Serving

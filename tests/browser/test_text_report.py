@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.core.storage import open_store
-from app.core.tables import AuditRow, ProjectRow
+from seatrial.store.artifacts import open_store
+from seatrial.store.tables import AuditRow, ProjectRow
 from tests.browser.conftest import Browser, Server
 from tests.reports import fabricated_texts
 

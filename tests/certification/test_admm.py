@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from seatrial.statistics.calibration import ece
 from tests.certification.instances import random_instance
 from workers.certification.admm import GRID, STARTS, Iterate, Program, Setting, admm_calibration_error, onto_sphere
 from workers.certification.brier import brier_confidences
 from workers.certification.worst_calibration import Intervals, certified_calibration_error
-from workers.stats.calibration import ece
 
 LOWER, UPPER = [0.1, 0.5], [0.6, 0.9]
 """The paper's example, appendix E.2: two examples, three bins."""

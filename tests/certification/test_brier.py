@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from seatrial.statistics.calibration import brier, ece
 from tests.certification.instances import random_instance
 from workers.certification.brier import brier_confidences, certified_brier, clean_confidences
 from workers.certification.worst_calibration import Intervals, certified_calibration_error
-from workers.stats.calibration import brier, ece
 
 LOWER, UPPER = [0.1, 0.5], [0.6, 0.9]
 

@@ -4,11 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.statistics.calibration import ece
 from tests.certification.instances import random_instance
 from workers.certification.brier import brier_confidences
 from workers.certification.dece import dece_calibration_error, soft_bins, soft_ece
 from workers.certification.worst_calibration import certified_calibration_error
-from workers.stats.calibration import ece
 
 
 def soft_ece_as_written(confidence: torch.Tensor, correct: torch.Tensor, bins: int, temperature: float) -> torch.Tensor:

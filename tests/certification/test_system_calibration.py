@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.statistics.calibration import ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
 from workers.certification.worst_calibration import certified_calibration_error, resampled_errors
-from workers.stats.calibration import ece
 
 EXACT = 1e-12
 

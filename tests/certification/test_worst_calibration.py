@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from seatrial.statistics.calibration import ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance, reachable
 from workers.certification import worst_calibration
 from workers.certification.worst_calibration import certified_calibration_error, resampled_errors
-from workers.stats.calibration import ece
 
 EXACT = 1e-12
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from app.client import Client
-from app.core.database import Database, connect
-from app.core.migrations import upgrade
-from app.core.settings import Settings
 from app.main import create_app
+from seatrial.client import Client
+from seatrial.store.database import Database, connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
 from tests.servers import eventually, free_port
 
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.cli.audits import _table
 from app.cli.worker import worker_command
-from app.contracts.estimates import Estimate
-from app.core.settings import Settings
+from seatrial.contracts.estimates import Estimate
+from seatrial.store.settings import Settings
 from tests import assets
 from tests.client.conftest import Server
 from tests.client.test_client import ENDPOINT
@@ -135,7 +135,7 @@ def test_numbers_stand_in_columns_and_are_written_as_in_the_report() -> None:
 
 
 def test_nobody_there_ends_with_4(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.client.synchronous.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("seatrial.client.synchronous.time.sleep", lambda seconds: None)
     refused = run("models", "list", "--url", "http://127.0.0.1:9")
     assert refused.exit_code == 4
     assert "no service at http://127.0.0.1:9" in refused.output
@@ -143,7 +143,7 @@ def test_nobody_there_ends_with_4(run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_polls_without_a_broker_and_listens_with_one(tmp_path: Path) -> None:
     alone = worker_command(Settings(home=tmp_path), ["gpu", "cpu"], beat=False, pid=7)
-    assert alone[1:] == ["-m", "workers.local"]
+    assert alone[1:] == ["-P", "-m", "seatrial.floors", "workers.local"]
     settings = Settings(home=tmp_path, broker_url="redis://127.0.0.1:1/0")
     listening = " ".join(worker_command(settings, ["cpu"], beat=True, pid=7)[1:])
     assert listening.startswith("-m celery -A workers.celery_app worker -P solo -Q cpu -n cpu-7@%h")

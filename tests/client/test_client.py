@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.client import Client, ProblemResponseError, WaitTimeoutError
-from app.contracts.audits import AuditRead
-from app.contracts.states import ModelState, RunState
+from seatrial.client import Client, ProblemResponseError, WaitTimeoutError
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.states import ModelState, RunState
 from tests import assets
 from tests.client.conftest import Server
 from tests.servers import free_port

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from sqlalchemy import select
 
 from app.cli import main
-from app.client import Client
-from app.core.settings import Settings
-from app.core.tables import AuditRow
+from seatrial.client import Client
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow
 from tests import assets
 from tests.client.conftest import Server
 

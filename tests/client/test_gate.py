@@ -35,7 +35,7 @@ class Gate:
         self._errors = (folder / "stderr").open("w+")
         arguments = ["--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", *options]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "app.cli", "gate", *arguments],
+            [sys.executable, "-P", "-m", "seatrial", "gate", *arguments],
             cwd=folder,
             env={
                 **{name: value for name, value in os.environ.items() if not name.startswith("SEATRIAL_")},

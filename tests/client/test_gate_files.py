@@ -19,11 +19,11 @@ from app.cli.gate import _told
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
 from app.cli.outputs import Outputs
 from app.cli.verdicts import print_estimate, print_judgement
-from app.client import Client, NotJudgedError, ProblemResponseError, ServiceUnreachableError
-from app.contracts.audits import AuditEstimate
-from app.contracts.estimates import Estimate
-from app.contracts.policies import Judgement, Outcome, Policy, PolicySource, RuleOutcome, Severity
 from app.gates import presets
+from seatrial.client import Client, NotJudgedError, ProblemResponseError, ServiceUnreachableError
+from seatrial.contracts.audits import AuditEstimate
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, RuleOutcome, Severity
 
 RULES = [{"metric": "uncertainty_span.clean_accuracy", "min": 0.9}]
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.cli.memory import memory_limited
-from app.client import Client, UnexpectedAnswerError, connection, retries
+from seatrial.client import Client, UnexpectedAnswerError, connection, retries
 from tests.client.hostile import Answer, answers, audit, body, endless, hostile_service, told
 
 HTML = body(b"<!doctype html><title>Sign in</title>", media_type="text/html")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.client import AsyncClient, Client, ProblemResponseError
+from seatrial.client import AsyncClient, Client, ProblemResponseError
 from tests.client.conftest import Server
 
 TEXT = "The vandalism of a gripping film."

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.contracts.families.low_level_attack import Noise
-from app.contracts.perturb import PerturbRequest
-from app.core.low_level.lexicons import Lexicons
 from app.perturb.service import perturb
+from seatrial.contracts.perturb import PerturbRequest
+from seatrial.families.low_level_attack.params import Noise
+from seatrial.noise.lexicons import Lexicons
 from tests.servers import eventually
 
 TEXTS = ["The vandalism of a gripping film.", "Not for me, thanks!", "Wonderful acting, dreadful sound."]
-COMMAND = [sys.executable, "-m", "app.cli", "perturb"]
+COMMAND = [sys.executable, "-m", "seatrial", "perturb"]
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., Result]
 

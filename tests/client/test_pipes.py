@@ -19,7 +19,7 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path, arguments: lis
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments],
+        [sys.executable, "-m", "seatrial", *arguments],
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,

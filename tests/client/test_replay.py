@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.cli.embedded import embedded
-from app.client import Client
-from app.core.records import to_parquet
+from seatrial.client import Client
+from seatrial.store.records import to_parquet
 from tests import assets
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from app.client import (
+from seatrial.client import (
     AsyncClient,
     Client,
     NotJudgedError,
@@ -21,8 +21,8 @@ from app.client import (
     retries,
     synchronous,
 )
-from app.client.operations import Operations
-from app.client.retries import asked_pause_s, backoff_s
+from seatrial.client.operations import Operations
+from seatrial.client.retries import asked_pause_s, backoff_s
 from tests.servers import free_port
 
 CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3}
@@ -286,7 +286,7 @@ def test_waiting_for_the_verdict_goes_on_after_the_end(asking: Callable[..., Ask
 def test_a_verdict_that_does_not_come_is_not_waited_for_for_ever(
     asking: Callable[..., Asking], pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.client.operations.JUDGED_S", 0.0)
+    monkeypatch.setattr("seatrial.client.operations.JUDGED_S", 0.0)
     one = asking(*[said({**AUDIT, "state": "succeeded"})] * 3)
     with pytest.raises(NotJudgedError, match="succeeded and not judged"):
         one.ask("wait", "aud_1", until_judged=True)

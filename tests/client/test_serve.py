@@ -27,7 +27,7 @@ class Serving:
     def __init__(self, home: Path, *options: str, **environment: str) -> None:
         self._errors = (home / "errors.log").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--home", str(home), *options],
+            [sys.executable, "-m", "seatrial", "serve", "--port", "0", "--home", str(home), *options],
             cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **environment},
             stdout=subprocess.PIPE,
@@ -106,7 +106,7 @@ def test_no_key_on_loopback_and_a_taken_port_is_said(serving: Serving) -> None:
     assert httpx.get(f"{serving.url}/v1/models", headers={"Host": "example.org"}).status_code == 403
     port = serving.url.rpartition(":")[2]
     again = subprocess.run(
-        [sys.executable, "-m", "app.cli", "serve", "--port", port], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "seatrial", "serve", "--port", port], cwd=ROOT, capture_output=True, text=True
     )
     assert again.returncode == 1
     assert again.stderr == (

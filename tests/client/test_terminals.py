@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.cli.doctor import Finding
 from app.cli.progress import progress_display
-from app.contracts.audits import AuditRead
-from app.core.settings import Settings
-from app.core.terminals import EscapingFormatter, escaped, json_text
 from app.web.logs import configure_logs
+from seatrial.contracts.audits import AuditRead
+from seatrial.store.settings import Settings
+from seatrial.terminals import EscapingFormatter, escaped, json_text
 from tests import assets
 from tests.client.hostile import ESCAPES, OBEYED, answers, audit, hostile_service
 from tests.servers import ROOT

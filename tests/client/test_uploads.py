@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from app.cli.exits import BadRequestError
 from app.cli.folder_archive import FolderArchive
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
-from app.client import Client
-from app.core.archives import check_archive
-from app.core.settings import Settings
+from seatrial.client import Client
+from seatrial.ingest.archives import check_archive
+from seatrial.store.settings import Settings
 
 TEXTS = "text-classification"
 CONFIG = {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}
@@ -247,7 +247,7 @@ def test_an_archive_is_read_back_as_its_files_in_pieces_of_any_size(
 def test_an_archive_is_sent_with_its_length_and_again_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.client.synchronous.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("seatrial.client.synchronous.time.sleep", lambda seconds: None)
     (tmp_path / "weights").write_bytes(bytes(100_000))
     bodies: list[bytes] = []
 

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from app.access.service import create_key
-from app.core.settings import Settings
-from app.core.tables import Base
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.settings import Settings
+from seatrial.store.tables import Base
 from tests.conftest import BASE_URL, TestClient
 from tests.console import seeding
 

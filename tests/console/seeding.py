@@ -4,9 +4,9 @@ from typing import Any
 
 from app.access.schemas import DEFAULT_PROJECT
 from app.access.service import ensure_project
-from app.core.database import Database
-from app.core.storage import ArtifactStore
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
+from seatrial.store.artifacts import ArtifactStore
+from seatrial.store.database import Database
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 from tests.reports import fabricated
 
 HOSTILE = fabricated.HOSTILE + "<img src=x onerror=alert(2)>"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from app.core.tables import AuditRow, BaselineRow, CheckRow, JudgementRow
 from app.gates.service import judge_ended
+from seatrial.store.tables import AuditRow, BaselineRow, CheckRow, JudgementRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.console.conftest import Console, actions, elements, words
 from tests.reports import fabricated

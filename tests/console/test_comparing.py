@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from app.console.chart import HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw, round_ticks
 from app.console.comparing import Compared, side_by_side
 from app.console.service import progress_of
-from app.contracts.estimates import Estimate
-from app.core.tables import AuditRow, CheckRow
 from app.gates.regression import mover
+from seatrial.contracts.estimates import Estimate
+from seatrial.store.tables import AuditRow, CheckRow
 from tests.console.conftest import Console, elements, words
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.console import routes, service
 from app.console.viewer import ConsoleRoute
-from app.core.tables import AuditRow, ModelRow
+from seatrial.store.tables import AuditRow, ModelRow
 from tests.conftest import TestClient
 from tests.console.conftest import HERE, Console, actions, elements, words
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.core.tables import AuditRow, ProjectRow
+from seatrial.store.tables import AuditRow, ProjectRow
 from tests.console.conftest import Console, elements, words
 from tests.console.seeding import HOSTILE
 from tests.console.test_uploads import DATASET, MODEL

@@ -4,8 +4,8 @@ import json
 
 import yaml
 
-from app.core.tables import PolicyRow
 from app.gates.policies import shipped_policies
+from seatrial.store.tables import PolicyRow
 from tests.console.conftest import Console, words
 from tests.console.test_uploads import wrong
 

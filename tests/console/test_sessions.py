@@ -8,11 +8,11 @@ from pydantic import SecretStr
 from app.access import repository as keys
 from app.access.service import digest_of_secret
 from app.console.sessions import SESSION_KEPT
-from app.core.retention import sweep_old
-from app.core.settings import Settings
-from app.core.tables import SessionRow
-from app.core.tables.base import utc_now
 from app.main import create_app
+from seatrial.store.retention import sweep_old
+from seatrial.store.settings import Settings
+from seatrial.store.tables import SessionRow
+from seatrial.store.tables.base import utc_now
 from tests.conftest import BASE_URL, TestClient
 from tests.console.conftest import HERE, Console, words
 

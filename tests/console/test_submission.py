@@ -8,10 +8,10 @@ import pytest
 
 from app.cli.gate_files import default_checks
 from app.console.requests import about, described_params, families_for, starting_params
-from app.contracts.families import TASKS, params_contract
-from app.contracts.families.low_level_attack import ATTACKERS, LowLevelAttackParams
-from app.contracts.targets import Task
-from app.core.tables import AuditRow, ModelRow
+from seatrial.contracts.models import Task
+from seatrial.families import TASKS, params_contract
+from seatrial.families.low_level_attack.params import ATTACKERS, LowLevelAttackParams
+from seatrial.store.tables import AuditRow, ModelRow
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
 from tests.console.test_uploads import wrong

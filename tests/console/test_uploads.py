@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 
 from app.console.manifests import dataset_manifest, model_manifest
-from app.contracts.datasets import DatasetManifest
-from app.contracts.targets import ModelManifest
-from app.core.tables import DatasetRow, ModelRow
+from seatrial.contracts.datasets import DatasetManifest
+from seatrial.contracts.models import ModelManifest
+from seatrial.store.tables import DatasetRow, ModelRow
 from tests import uploads
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words

@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from app.contracts.datasets import DatasetFacts
-from app.core.inspection.errors import InspectionError, UploadTooLargeError
-from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
+from seatrial.contracts.datasets import DatasetFacts
+from seatrial.ingest.inspection.errors import InspectionError, UploadTooLargeError
+from seatrial.store.settings import Settings
 from tests.bounded import MIB, bounded
-from tests.inspection.builders import dataset_manifest, images_npz, npz, png, tarred, zipped
-from tests.inspection.test_datasets import parquet
+from tests.ingest.builders import dataset_manifest, images_npz, npz, png, tarred, zipped
+from tests.ingest.test_datasets import parquet
 from workers.data import ImageDataset
 from workers.data.channels import decode_image
 from workers.data.loading import load_image_dataset

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.contracts.datasets import DatasetFacts
-from app.core.settings import Settings
-from app.core.texts.labels import _DECIMAL, _MISSING, _NUMBER
 from app.datasets.inspection import inspect_dataset
-from tests.inspection.builders import conllu, csv_table, dataset_manifest, jsonl_table, parquet_table
-from tests.inspection.test_datasets import parquet
+from seatrial.contracts.datasets import DatasetFacts
+from seatrial.ingest.texts.labels import _DECIMAL, _MISSING, _NUMBER
+from seatrial.store.settings import Settings
+from tests.ingest.builders import conllu, csv_table, dataset_manifest, jsonl_table, parquet_table
+from tests.ingest.test_datasets import parquet
 from workers.data import TaggedDataset, TextDataset
 from workers.data.loading import load_tagged_dataset, load_text_dataset
 from workers.errors import DataError

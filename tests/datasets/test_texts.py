@@ -9,12 +9,12 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from app.contracts.datasets import DatasetRead
-from app.core.inspection.errors import ContentError
-from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
 from app.web.services import Services
-from tests.inspection.builders import (
+from seatrial.contracts.datasets import DatasetRead
+from seatrial.ingest.inspection.errors import ContentError
+from seatrial.store.settings import Settings
+from tests.ingest.builders import (
     conllu,
     csv_table,
     dataset_manifest,
@@ -23,7 +23,7 @@ from tests.inspection.builders import (
     tarred,
     zipped,
 )
-from tests.inspection.test_datasets import parquet
+from tests.ingest.test_datasets import parquet
 from tests.uploads import assert_nothing_stored, npz, upload
 from tests.web.test_problems import assert_problem
 

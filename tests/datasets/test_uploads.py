@@ -4,9 +4,9 @@ import httpx
 import numpy as np
 import pytest
 
-from app.contracts.datasets import DatasetRead
-from app.core.settings import Settings
 from app.web.services import Services
+from seatrial.contracts.datasets import DatasetRead
+from seatrial.store.settings import Settings
 from tests.uploads import assert_nothing_stored, dataset_manifest, npz, upload
 from tests.web.test_problems import assert_problem
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tests.assets import digits
 from workers.defences.protocol import Training
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,7 @@ from workers.defences.protocol import DefenceError, Training
 from workers.defences.registry import Plugin
 from workers.defences.tadv import Tadv, TadvParams
 from workers.defences.urejectron import URejectron, URejectronParams
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 Maker = Callable[..., Dann | Tadv | URejectron]
 

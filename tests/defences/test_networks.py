@@ -13,7 +13,7 @@ from workers.defences.networks import (
     reverse_gradient,
 )
 from workers.defences.protocol import DefenceError
-from workers.targets.architectures import lenet
+from workers.models.architectures import lenet
 
 SHAPES = pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (3, 33, 17)], ids=str)
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from app.core.database import Database, connect
-from app.core.migrations import upgrade
-from app.core.settings import Settings
-from app.core.tables import CheckRow, EventRow, ShardRow, WorkerRow
 from app.main import create_app
+from seatrial.store.database import Database, connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import CheckRow, EventRow, ShardRow, WorkerRow
 from tests import assets
 from tests.servers import Process, celery_worker, eventually, local_worker, stop_together
 

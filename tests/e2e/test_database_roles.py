@@ -12,16 +12,16 @@ from sqlalchemy import make_url, select
 
 from app.access.service import create_key
 from app.cli import main
-from app.core.database import Database, connect
-from app.core.grants import WORKER
-from app.core.lifecycle import count_work, count_workers, reap
-from app.core.migrations import is_current
-from app.core.retention import sweep_old, sweep_workers
-from app.core.saves import announce_save, has_due_discards, sweep_discards
-from app.core.settings import Settings
-from app.core.storage import digest_of_bytes, open_store
-from app.core.tables import Base, DeliveryRow, SessionRow, WebhookRow
-from app.core.tables.base import utc_now
+from seatrial.store.artifacts import digest_of_bytes, open_store
+from seatrial.store.checkpoints import announce_save, has_due_discards, sweep_discards
+from seatrial.store.database import Database, connect
+from seatrial.store.grants import WORKER
+from seatrial.store.lifecycle import count_work, count_workers, reap
+from seatrial.store.migrations import is_current
+from seatrial.store.retention import sweep_old, sweep_workers
+from seatrial.store.settings import Settings
+from seatrial.store.tables import Base, DeliveryRow, SessionRow, WebhookRow
+from seatrial.store.tables.base import utc_now
 from tests.databases import postgres_url  # noqa: F401
 from tests.e2e.deployment import Deployment
 from tests.servers import new_database

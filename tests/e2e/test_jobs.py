@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.contracts.states import RunState
-from app.core.queue import Bell
+from seatrial.contracts.states import RunState
+from seatrial.store.queue import Bell
 from tests.e2e.deployment import LEASE_S, Deployment
 from tests.servers import Postgres, Valkey, eventually
 

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from app.contracts.targets import ModelManifest
+from seatrial.contracts.models import ModelManifest
 from tests import assets, texts
 from tests.e2e.deployment import Deployment
 from tests.scripted import Asked, answering, serving
 from tests.servers import eventually
-from workers.targets.hf_tokens import load_huggingface_tokens
+from workers.models.hf_tokens import load_huggingface_tokens
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ import torch
 from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 
-from app.core.tables import DiscardRow, ShardRow
+from seatrial.store.tables import DiscardRow, ShardRow
 from tests.e2e.deployment import LEASE_S, Deployment
 from tests.e2e.stepping_worker import LOG, STEPS
 from tests.servers import Process, eventually

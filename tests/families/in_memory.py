@@ -9,10 +9,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from app.contracts.estimates import Result
+from seatrial.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
 from workers.families.protocol import SAMPLE, AnyFamily, Batch, LabelledText, Records, Saved, Shard, Stage
-from workers.targets import Text, TextClassifier, UnansweredError
+from workers.models import Text, TextClassifier, UnansweredError
 
 Data = tuple[Tensor, Tensor]
 

@@ -13,19 +13,19 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from app.contracts.audits import AuditCreate
-from app.contracts.datasets import DatasetManifest
-from app.contracts.targets import ModelManifest
-from app.core.records import to_parquet
 from app.gates.documents import YamlError, yaml_to_json
 from app.gates.policies import parse_policy
 from app.reports.bundle_layout import INDEX, RESULTS, SUMS
 from app.reports.unbundling import BundleError, open_bundle
 from app.web.bodies import parse_json
 from app.web.problems import ProblemError
+from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.datasets import DatasetManifest
+from seatrial.contracts.models import ModelManifest
+from seatrial.store.records import to_parquet
 from tests.fuzz.conftest import Case
 from tests.fuzz.mutations import damaged, document, encoded
-from tests.inspection.builders import dataset_manifest, folder_manifest, model_manifest, zipped
+from tests.ingest.builders import dataset_manifest, folder_manifest, model_manifest, zipped
 
 ENDPOINT = {
     "name": "m",

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.archives import check_archive, extract_archive
-from app.core.inspection.errors import InspectionError
-from app.core.settings import Settings
 from app.datasets.inspection import inspect_dataset
 from app.models.inspection import inspect_model
+from seatrial.ingest.archives import check_archive, extract_archive
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.store.settings import Settings
 from tests.fuzz.conftest import Case
 from tests.fuzz.mutations import NUMBERS, TEXTS, damaged, document, encoded
-from tests.inspection.builders import (
+from tests.ingest.builders import (
     conllu,
     csv_table,
     dataset_manifest,

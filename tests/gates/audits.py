@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.contracts.estimates import Estimate, Flag, Result
-from app.contracts.policies import Judgement, Policy, PolicySource, Rule, RuleOutcome
-from app.contracts.problems import StoredProblem
-from app.contracts.states import RunState
 from app.gates.verdict import Measured, MeasuredCheck, Pairing, judge
-from workers.stats.intervals import clopper_pearson
+from seatrial.contracts.estimates import Estimate, Flag, Result
+from seatrial.contracts.policies import Judgement, Policy, PolicySource, Rule, RuleOutcome
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import RunState
+from seatrial.statistics.intervals import clopper_pearson
 
 SOURCE = PolicySource(id=None, name="release", version=None, digest="sha256:0")
 SPAN, TEXT = "uncertainty_span", "temperature_attack"

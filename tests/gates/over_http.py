@@ -5,10 +5,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from app.contracts.states import RunState
-from app.core import lifecycle
-from app.core.records import to_parquet
 from app.web.services import Services
+from seatrial.contracts.states import RunState
+from seatrial.store import lifecycle
+from seatrial.store.records import to_parquet
 from tests.audits.acting import LEASE, first_check, make_ready, open_stage
 from tests.uploads import submission, upload_both
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.core.settings import Settings
 from app.main import create_app
-from app.web import clerk
-from app.web.clerk import Clerk
+from app.web import periodic as clerk
+from app.web.periodic import Clerk
+from seatrial.store.settings import Settings
 from tests.conftest import BASE_URL, TestClient
 from tests.gates.over_http import ended, policy
 from tests.servers import eventually

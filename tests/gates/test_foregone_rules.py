@@ -4,10 +4,10 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from app.contracts.families import METRICS
-from app.contracts.policies import GateFile, Policy, Rule
-from app.contracts.reach import reach_of
 from app.gates import presets
+from seatrial.contracts.metric_ranges import reach_of
+from seatrial.contracts.policies import GateFile, Policy, Rule
+from seatrial.families import METRICS
 from tests.gates.over_http import ended
 from tests.web.test_problems import assert_problem
 

@@ -8,12 +8,12 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from app.contracts.policies import BaselineRead
-from app.core.tables import AuditRow
 from app.gates import repository
 from app.gates.stored import pair
-from app.web.clerk import Clerk
+from app.web.periodic import Clerk
 from app.web.services import Services
+from seatrial.contracts.policies import BaselineRead
+from seatrial.store.tables import AuditRow
 from tests.audits.acting import make_ready
 from tests.conftest import key_for
 from tests.gates.over_http import end, ended, estimate, policy, result, submitted

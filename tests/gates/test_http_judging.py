@@ -12,14 +12,14 @@ from sqlalchemy import event, func, select, update
 from sqlalchemy.exc import OperationalError
 
 from app.audits import events
-from app.contracts.audits import AuditRead
-from app.contracts.policies import Judgement
-from app.contracts.states import RunState
-from app.core.tables import AuditRow, DeliveryRow, EventRow, JudgementRow, ModelRow
 from app.gates import service
 from app.gates.service import judge_ended, judgement_of
-from app.web.clerk import Clerk
+from app.web.periodic import Clerk
 from app.web.services import Services
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.policies import Judgement
+from seatrial.contracts.states import RunState
+from seatrial.store.tables import AuditRow, DeliveryRow, EventRow, JudgementRow, ModelRow
 from tests.audits.acting import make_ready
 from tests.audits.test_events import parse
 from tests.conftest import key_for

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.contracts.policies import PolicyRead
 from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
 from app.gates.presets import RESERVED
+from seatrial.contracts.policies import PolicyRead
 from tests.conftest import key_for
 from tests.gates.over_http import ended, policy
 from tests.web.test_problems import assert_problem

@@ -7,12 +7,12 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from app.core.migrations import upgrade
-from app.core.settings import Settings
-from app.core.tables import EventRow, JudgementRow
 from app.gates.service import judge_ended
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import EventRow, JudgementRow
 from tests.conftest import BASE_URL, TestClient
 from tests.databases import postgres_url
 from tests.gates.over_http import end, ended, policy, submitted

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 import torch
 
-from app.contracts.estimates import Estimate, Result
-from app.contracts.families import METRICS
-from app.contracts.states import RunState
-from app.contracts.targets import MULTI_LABEL, TAGGING
 from app.gates.evidence import unseen_share
-from app.gates.means import MEANS, NoMeanError
 from app.gates.measured import MeasuredCheck
 from app.gates.pairing import Pairing, is_mean, values_of
+from app.gates.per_example import MEANS, NoMeanError
 from app.gates.regression import mover, paired_difference
+from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.models import MULTI_LABEL, TAGGING
+from seatrial.contracts.states import RunState
+from seatrial.families import METRICS
 from tests.families.certified_calibration import audits as certificates
 from tests.families.certified_calibration import fabricated as fabricated_certificates
 from tests.families.low_level_attack import fabricated as fabricated_noise

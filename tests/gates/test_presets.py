@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from app.contracts.families import METRICS, params_contract
-from app.contracts.policies import Policy, PolicySource, parse_metric
 from app.gates import presets
 from app.gates.verdict import Measured, judge
+from seatrial.contracts.policies import Policy, PolicySource, parse_metric
+from seatrial.families import METRICS, params_contract
 
 NAMES = sorted(presets.RESERVED)
 ATTACKS = {"transfer_autoattack", "transfer_pgd"}

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.contracts.estimates import Estimate
-from app.contracts.families.low_level_attack import ATTACKERS
-from app.contracts.states import RunState
 from app.gates.comparability import differences
 from app.gates.evidence import widen
 from app.gates.proportions import score_interval
 from app.gates.regression import mover, paired_difference
 from app.gates.verdict import Measured, Pairing
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.states import RunState
+from seatrial.families.low_level_attack.params import ATTACKERS
+from seatrial.statistics import paired as workers_paired
+from seatrial.statistics.intervals import bootstrap_means
 from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share
-from workers.stats import paired as workers_paired
-from workers.stats.intervals import bootstrap_means
 
 PARAMS = {"kind": SPAN, "epsilon": 0.1, "steps": 50, "norm": "linf", "attacks": [], "bins": 15}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.contracts.states import RunState
 from app.gates.verdict import judge
+from seatrial.contracts.states import RunState
 from tests.gates.audits import (
     MUS,
     SOURCE,

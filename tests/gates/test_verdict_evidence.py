@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from app.contracts.estimates import Estimate
 from app.gates.evidence import (
     ALPHA,
     Evidence,
@@ -20,11 +19,12 @@ from app.gates.evidence import (
     unseen_share,
     widen,
 )
-from app.gates.further import further_examples
 from app.gates.ranges import examples_of, range_of
+from app.gates.sample_size import further_examples
+from seatrial.contracts.estimates import Estimate
+from seatrial.statistics.intervals import clopper_pearson
 from tests.gates.audits import MUS, SPAN, TEXT, check, gap, judged, mean, outcome, share
 from tests.gates.audits import audit as audited
-from workers.stats.intervals import clopper_pearson
 
 RATES = st.floats(0.001, 0.999)
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.contracts.estimates import Estimate
 from app.gates.evidence import ALPHA, decide, ends, widen
 from app.gates.proportions import score_interval
 from app.gates.regression import mover, paired_difference
+from seatrial.contracts.estimates import Estimate
+from seatrial.statistics.intervals import bias_corrected, counts
 from tests.gates.audits import ACCURACY, MUS, audit, check, judged, share
-from workers.stats.intervals import bias_corrected, counts
 
 TIMES = 2000
 

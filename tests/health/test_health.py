@@ -5,13 +5,13 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from app.core.settings import Settings
-from app.core.tables import WorkerRow
-from app.core.tables.base import utc_now
 from app.health.repository import count_workers
 from app.health.schemas import Readiness
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.settings import Settings
+from seatrial.store.tables import WorkerRow
+from seatrial.store.tables.base import utc_now
 from tests.conftest import BASE_URL, TestClient
 from tests.uploads import submission, upload_both
 

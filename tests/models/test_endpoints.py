@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from app.contracts.problems import StoredProblem
-from app.contracts.states import ModelState
-from app.contracts.targets import ModelManifest, ModelRead
-from app.core.settings import Settings
-from app.core.tables import ModelRow
 from app.main import create_app
 from app.web.services import Services
+from seatrial.contracts.models import ModelManifest, ModelRead
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
 from tests.conftest import BASE_URL, TestClient
 from tests.models.test_uploads import judge
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights

@@ -11,14 +11,14 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from app.contracts.problems import StoredProblem
-from app.contracts.states import ModelState
-from app.contracts.targets import ModelRead
-from app.core.settings import Settings
-from app.core.tables import ModelRow
-from app.core.transitions import move
 from app.web.inspecting import Inspections
 from app.web.services import Services
+from seatrial.contracts.models import ModelRead
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
+from seatrial.store.transitions import move
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
 from tests.web.test_problems import assert_problem
 

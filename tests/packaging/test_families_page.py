@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.contracts.families import METRICS
-from app.contracts.families.low_level_attack import ATTACKERS
+from seatrial.families import METRICS
+from seatrial.families.low_level_attack.params import ATTACKERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "families.md").read_text()

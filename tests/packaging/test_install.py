@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE", "alembic.ini"):
         shutil.copy(ROOT / name, source)
-    for name in ("app", "workers", "alembic"):
+    for name in ("seatrial", "app", "workers", "alembic"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     out = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index", "-q", "-w", str(out), str(source)]
@@ -62,9 +62,9 @@ def test_the_wheel_says_the_same(wheel: zipfile.ZipFile) -> None:
 def test_the_wheel_holds_what_is_no_python(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
     assert {"app/reports/templates/report.html", "app/reports/templates/report.css"} <= set(names)
-    tables = {f"app/core/low_level/data/{path.name}" for path in (ROOT / "app/core/low_level/data").iterdir()}
+    tables = {f"seatrial/noise/data/{path.name}" for path in (ROOT / "seatrial/noise/data").iterdir()}
     assert len(tables) > 5
-    assert tables <= set(names)
+    assert tables | {"seatrial/py.typed"} <= set(names)
     assert any(name.endswith("share/seatrial/alembic/env.py") for name in names)
     migrations = {path.name for path in (ROOT / "alembic" / "versions").glob("*.py")}
     assert migrations <= {Path(name).name for name in names}

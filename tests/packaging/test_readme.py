@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.contracts.targets import ModelManifest
-from app.core.settings import Settings
 from app.gates import presets
+from seatrial.contracts.models import ModelManifest
+from seatrial.store.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.settings import Settings
+from seatrial.store.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()

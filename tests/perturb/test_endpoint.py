@@ -12,17 +12,17 @@ import pytest
 from rapidfuzz.distance import Levenshtein
 from starlette.requests import ClientDisconnect
 
-from app.contracts.families.low_level_attack import ATTACKERS, Noise
-from app.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS, PerturbRequest
-from app.core.low_level.lexicons import Lexicons
-from app.core.low_level.perturbing import Perturber
-from app.core.seeds import derive_seed
-from app.core.settings import Settings
 from app.perturb import service
 from app.perturb.schemas import PERTURB_EXAMPLES
 from app.perturb.turns import Turns
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError, TooManyRequestsError
+from seatrial.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS, PerturbRequest
+from seatrial.families.low_level_attack.params import ATTACKERS, Noise
+from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.perturbing import Perturber
+from seatrial.store.seeds import derive_seed
+from seatrial.store.settings import Settings
 from tests.conftest import key_for
 from tests.web.test_problems import assert_problem
 

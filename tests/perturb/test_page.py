@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
-from app.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS
 from app.perturb.routes import perturb_texts
+from seatrial.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "perturb.md").read_text()
 

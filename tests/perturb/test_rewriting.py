@@ -11,12 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.contracts.datasets import DatasetManifest
-from app.contracts.perturb import Cell
-from app.core.inspection.errors import ContentError
-from app.core.settings import Settings
-from app.core.texts.csv_rows import read_csv
-from app.core.texts.examples import read_examples
 from app.perturb.rewriting import (
     Copy,
     Parts,
@@ -27,6 +21,12 @@ from app.perturb.rewriting import (
     rewrite_lines,
 )
 from app.perturb.rewriting_parquet import rewrite_parquet
+from seatrial.contracts.datasets import DatasetManifest
+from seatrial.contracts.perturb import Cell
+from seatrial.ingest.inspection.errors import ContentError
+from seatrial.ingest.texts.csv_rows import read_csv
+from seatrial.ingest.texts.examples import read_examples
+from seatrial.store.settings import Settings
 
 LIMITS = Settings()
 CELLS = (Cell("visual", 0.5, 0), Cell("truncate", 0.2, 1))

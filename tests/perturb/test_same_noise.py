@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from app.contracts.families.low_level_attack import LowLevelAttackParams
-from app.contracts.perturb import PerturbRequest
-from app.core.low_level.lexicons import Lexicons
-from app.core.seeds import derive_seed
 from app.perturb.service import perturb
+from seatrial.contracts.perturb import PerturbRequest
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.noise.lexicons import Lexicons
+from seatrial.store.seeds import derive_seed
 from tests.families.in_memory import TextContext, TextModel, run_text_check
 from workers.families.low_level_attack.family import FAMILY
 from workers.families.low_level_attack.names import column
 from workers.families.protocol import LabelledText
-from workers.targets import Text
+from workers.models import Text
 
 SEED = 7
 ATTACKERS = ["visual", "full_shuffle", "natural_typo"]

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.core.database import Database, connect
-from app.core.migrations import upgrade
-from app.core.settings import Settings
-from app.core.storage import ArtifactStore, open_store
-from app.core.tables import AuditRow, ProjectRow
 from app.main import create_app
-from app.reports.outcomes import Judged
-from app.reports.schemas import ReportRead
 from app.reports.service import compose_report
+from seatrial.reporting.outcomes import Judged
+from seatrial.reporting.schemas import ReportRead
+from seatrial.store.artifacts import ArtifactStore, open_store
+from seatrial.store.database import Database, connect
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, ProjectRow
 from tests.reports import fabricated, fabricated_judgements, fabricated_texts
 
 

@@ -3,11 +3,11 @@
 import math
 from typing import Any
 
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from app.core.database import Database
-from app.core.storage import ArtifactStore
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow
-from app.core.tables.base import utc_now
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.store.artifacts import ArtifactStore
+from seatrial.store.database import Database
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
+from seatrial.store.tables.base import utc_now
 from tests.rows import add_audit
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}</style>"

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from app.contracts.estimates import metric_name
-from app.contracts.families.transductive_attack import (
+from seatrial.contracts.estimates import metric_name
+from seatrial.families.transductive_attack.params import (
     ADAPTIVE,
     MODEL_SPACE,
     NEEDS_TRAINING,
     TRANSFERS,
     TransductiveAttackParams,
 )
-from app.core.database import Database
-from app.core.storage import ArtifactStore
-from app.core.tables import CheckRow
-from app.core.tables.base import utc_now
+from seatrial.store.artifacts import ArtifactStore
+from seatrial.store.database import Database
+from seatrial.store.tables import CheckRow
+from seatrial.store.tables.base import utc_now
 from tests.reports import fabricated
 from tests.rows import add_audit
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from app.contracts.estimates import Estimate
-from app.contracts.policies import Judgement, PolicySource, RuleOutcome
-from app.core.database import Database
-from app.core.ids import new_id
-from app.core.tables import AuditRow, JudgementRow
-from app.reports.outcomes import Judged
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.policies import Judgement, PolicySource, RuleOutcome
+from seatrial.reporting.outcomes import Judged
+from seatrial.store.database import Database
+from seatrial.store.ids import new_id
+from seatrial.store.tables import AuditRow, JudgementRow
 
 DIGEST = "sha256:" + "ab" * 32
 

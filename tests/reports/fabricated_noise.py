@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from app.contracts.families.low_level_attack import ATTACKERS, LowLevelAttackParams
-from app.core.database import Database
-from app.core.storage import ArtifactStore
-from app.core.tables import CheckRow
-from app.core.tables.base import utc_now
+from seatrial.families.low_level_attack.params import ATTACKERS, LowLevelAttackParams
+from seatrial.store.artifacts import ArtifactStore
+from seatrial.store.database import Database
+from seatrial.store.tables import CheckRow
+from seatrial.store.tables.base import utc_now
 from tests.reports import fabricated
 from tests.rows import add_audit
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from app.contracts.families.temperature_attack import TemperatureAttackParams
-from app.core.database import Database
-from app.core.storage import ArtifactStore
-from app.core.tables import CheckRow
-from app.core.tables.base import utc_now
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.store.artifacts import ArtifactStore
+from seatrial.store.database import Database
+from seatrial.store.tables import CheckRow
+from seatrial.store.tables.base import utc_now
 from tests.reports import fabricated
 from tests.rows import add_audit
 

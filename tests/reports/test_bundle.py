@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from app.core.records import to_parquet
-from app.core.storage import digest_of_bytes
-from app.core.tables import AuditRow, CheckRow, ShardRow, StageRow
 from app.reports.bundle_layout import BundleIndex
 from app.reports.unbundling import BundleError, open_bundle
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.store.artifacts import digest_of_bytes
+from seatrial.store.records import to_parquet
+from seatrial.store.tables import AuditRow, CheckRow, ShardRow, StageRow
 from tests.reports import fabricated
 from tests.reports.conftest import OneAudit
 from tests.reports.fabricated_judgements import CASES, store

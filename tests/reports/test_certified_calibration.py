@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.certified_calibration import CertifiedCalibrationParams
-from app.reports.glossary import GLOSSARY
 from app.reports.html import render_html
-from app.reports.narratives import certified_calibration, narrative_of
-from app.reports.narratives.certificates import headline_radius
-from app.reports.schemas import Answer, ReportEstimate, Scale
-from app.reports.tables import EstimateTable, arrange
+from seatrial.contracts.estimates import Result
+from seatrial.families.certified_calibration.certificates_narrative import headline_radius
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.narratives import certified_calibration, narrative_of
+from seatrial.reporting.glossary import GLOSSARY
+from seatrial.reporting.schemas import Answer, ReportEstimate, Scale
+from seatrial.reporting.tables import EstimateTable, arrange
 from tests.reports import fabricated, fabricated_certificates
 from tests.reports.conftest import Reports
 from tests.reports.test_routes import elements_of

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.contracts.families.transductive_attack import SHIPPED
-from app.reports.schemas import ReportEstimate
-from app.reports.tables import EstimateTable, arrange, value_words
+from seatrial.families.transductive_attack.params import SHIPPED
+from seatrial.reporting.schemas import ReportEstimate
+from seatrial.reporting.tables import EstimateTable, arrange, value_words
 from tests.reports import fabricated_defences
 from tests.reports.fabricated_defences import DENT, RMC, TADV, Games
 from tests.reports.test_transductive_attack import told, without

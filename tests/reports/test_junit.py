@@ -4,7 +4,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from app.reports.junit import render_junit
-from app.reports.outcomes import Judged
+from seatrial.reporting.outcomes import Judged
 from tests.reports import fabricated
 from tests.reports.conftest import OneAudit
 from tests.reports.fabricated_judgements import CASES, DIGEST, outcome

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, METRICS
-from app.reports.glossary import GLOSSARY
 from app.reports.html import render_html
 from app.reports.markdown import render_markdown
-from app.reports.narratives import comparisons_of, low_level_attack
-from app.reports.schemas import Answer
 from app.reports.service import find_metric
-from app.reports.tables import arrange
-from app.reports.words import words
+from seatrial.contracts.estimates import Result
+from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, METRICS
+from seatrial.families.narratives import comparisons_of, low_level_attack
+from seatrial.reporting.glossary import GLOSSARY
+from seatrial.reporting.schemas import Answer
+from seatrial.reporting.tables import arrange
+from seatrial.reporting.words import words
 from tests.console.driving import chromium
 from tests.reports import fabricated, fabricated_noise
 from tests.reports.conftest import Reports

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from app.reports.markdown import MAX_CHARACTERS, code, prose, render_markdown
-from app.reports.outcomes import Judged
+from seatrial.reporting.outcomes import Judged
 from tests.reports import fabricated
 from tests.reports.conftest import OneAudit
 from tests.reports.fabricated_judgements import CASES, outcome

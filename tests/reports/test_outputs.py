@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from sqlalchemy import func, select
 
-from app.contracts.policies import Policy
-from app.core.ids import new_id
-from app.core.tables import AuditRow, JudgementRow, PolicyRow
 from app.reports.negotiation import MEDIA_TYPES
+from seatrial.contracts.policies import Policy
+from seatrial.store.ids import new_id
+from seatrial.store.tables import AuditRow, JudgementRow, PolicyRow
 from tests.reports import fabricated
 from tests.reports.conftest import OneAudit
 from tests.reports.fabricated_judgements import CASES, DIGEST, outcome, store

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.records import to_parquet
 from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
 from app.reports.replays import Comparison, _compare_tables, compare
 from app.reports.unbundling import Bundle
+from seatrial.store.records import to_parquet
 from tests.reports import fabricated
 
 NAN = float("nan")

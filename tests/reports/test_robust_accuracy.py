@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.robust_accuracy import DOUBTS
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
-from app.reports.glossary import GLOSSARY
 from app.reports.html import render_html
-from app.reports.narratives import certified_calibration, transductive_attack, uncertainty_span
-from app.reports.schemas import Answer
-from app.reports.tables import arrange
+from seatrial.contracts.estimates import Result
+from seatrial.families.narratives import certified_calibration, transductive_attack, uncertainty_span
+from seatrial.families.shared.robust_accuracy import DOUBTS
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.reporting.glossary import GLOSSARY
+from seatrial.reporting.schemas import Answer
+from seatrial.reporting.tables import arrange
 from tests.reports import fabricated, fabricated_certificates, fabricated_defences
 from tests.reports.conftest import Reports
 from tests.reports.fabricated_defences import DENT, RMC

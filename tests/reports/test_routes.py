@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from app.reports.schemas import ReportRead
+from seatrial.reporting.schemas import ReportRead
 from tests.reports import fabricated
 from tests.reports.conftest import Reports
 from tests.rows import add_audit

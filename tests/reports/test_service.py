@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.core.tables import CheckRow, ShardRow
 from app.reports.html import render_html
 from app.reports.service import find_metric
+from seatrial.store.tables import CheckRow, ShardRow
 from tests.reports import fabricated
 from tests.reports.conftest import Reports
 from tests.rows import add_audit

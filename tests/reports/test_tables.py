@@ -1,8 +1,8 @@
 """How numbers are laid out: matrices by two qualifiers, rows for many values."""
 
-from app.contracts.estimates import split_name
-from app.reports.schemas import ReportEstimate
-from app.reports.tables import EstimateTable, arrange, arrange_counts
+from seatrial.contracts.estimates import split_name
+from seatrial.reporting.schemas import ReportEstimate
+from seatrial.reporting.tables import EstimateTable, arrange, arrange_counts
 
 
 def number(name: str, *, n: int = 100, method: str = "bootstrap", value: float = 0.5) -> ReportEstimate:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.temperature_attack import METRICS
-from app.reports.adversarial_texts import comparisons
-from app.reports.glossary import GLOSSARY
 from app.reports.html import render_html
-from app.reports.narratives import temperature_attack
-from app.reports.schemas import Answer
+from seatrial.contracts.estimates import Result
+from seatrial.families.narratives import temperature_attack
+from seatrial.families.temperature_attack.params import METRICS
+from seatrial.reporting.adversarial_texts import comparisons
+from seatrial.reporting.glossary import GLOSSARY
+from seatrial.reporting.schemas import Answer
 from tests.reports import fabricated, fabricated_texts
 from tests.reports.conftest import Reports
 from tests.reports.test_routes import elements_of

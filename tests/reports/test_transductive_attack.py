@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.transductive_attack import SHIPPED
-from app.reports.glossary import GLOSSARY
 from app.reports.html import render_html
-from app.reports.narratives import narrative_of, transductive_attack
-from app.reports.schemas import Answer, Scale
+from seatrial.contracts.estimates import Result
+from seatrial.families.narratives import narrative_of, transductive_attack
+from seatrial.families.transductive_attack.params import SHIPPED
+from seatrial.reporting.glossary import GLOSSARY
+from seatrial.reporting.schemas import Answer, Scale
 from tests.reports import fabricated, fabricated_defences
 from tests.reports.conftest import Reports
 from tests.reports.fabricated_defences import DENT, RMC, TADV, Games

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.tables.base import utc_now
+from seatrial.store.tables.base import utc_now
 from tests.reports import fabricated, fabricated_defences
 from tests.reports.conftest import Reports
 from tests.reports.fabricated_defences import TADV

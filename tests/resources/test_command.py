@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main as seatrial
-from app.core.low_level.lexicons import CODESPELL
-from app.core.settings import get_settings
+from seatrial.noise.lexicons import CODESPELL
+from seatrial.store.settings import get_settings
 from tests.resources.making import write_encoder, write_library, write_textattack_vectors, write_wordnet
 from workers.resources.__main__ import main
 from workers.resources.checksums import LEXICONS, check, known, sha256_of, shipped_files

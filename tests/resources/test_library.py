@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from app.contracts.families.low_level_attack import ATTACKERS, Noise
-from app.core.low_level.lexicons import Lexicons
+from seatrial.families.low_level_attack.params import ATTACKERS, Noise
+from seatrial.noise.lexicons import Lexicons
 from tests.resources.making import (
     write_encoder,
     write_library,

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app.core.settings import get_settings
+from seatrial.store.settings import get_settings
 
 
 class PanicException(BaseException):

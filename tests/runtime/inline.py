@@ -1,8 +1,8 @@
 """A worker that runs models in the test's own process, where the test can put things into their place."""
 
-from app.core.database import Database
-from app.core.settings import Settings
-from app.core.storage import ArtifactStore
+from seatrial.store.artifacts import ArtifactStore
+from seatrial.store.database import Database
+from seatrial.store.settings import Settings
 from workers.runtime.inline import InlineExecutor
 from workers.runtime.worker import Worker
 

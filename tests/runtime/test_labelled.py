@@ -11,23 +11,23 @@ import torch
 from sqlalchemy import select
 from torch import Tensor
 
-from app.contracts.datasets import DatasetManifest
-from app.contracts.estimates import Estimate, Result
-from app.contracts.states import ModelState
-from app.core.database import Database, connect
-from app.core.ids import new_id
-from app.core.migrations import upgrade
-from app.core.records import read_parquet
-from app.core.settings import Settings
-from app.core.storage import LocalStore, digest_of_bytes
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
 from app.datasets.inspection import inspect_dataset
+from seatrial.contracts.datasets import DatasetManifest
+from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.states import ModelState
+from seatrial.store.artifacts import LocalStore, digest_of_bytes
+from seatrial.store.database import Database, connect
+from seatrial.store.ids import new_id
+from seatrial.store.migrations import upgrade
+from seatrial.store.records import read_parquet
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
 from tests import texts
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
 from workers.families.protocol import HELD_OUT, SAMPLE, DataInfo, Records, RunContext, Shard, Stage, TargetInfo
+from workers.models import Text
 from workers.runtime import inline
-from workers.targets import Text
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"
 MULTI, TAGS = "multi-label-classification", "token-classification"

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.contracts.states import ModelState
-from app.core.database import Database, connect
-from app.core.ids import new_id
-from app.core.migrations import upgrade
-from app.core.sandbox import confinement
-from app.core.sandbox.channel import Message
-from app.core.settings import Settings
-from app.core.storage import LocalStore, digest_of_bytes
-from app.core.tables import ModelRow
-from app.core.transitions import move
+from seatrial.contracts.states import ModelState
+from seatrial.sandbox import confinement
+from seatrial.sandbox.channel import Message
+from seatrial.store.artifacts import LocalStore, digest_of_bytes
+from seatrial.store.database import Database, connect
+from seatrial.store.ids import new_id
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
+from seatrial.store.transitions import move
 from tests import assets
-from tests.core.sandbox.test_launcher import is_running
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
+from tests.sandbox.test_launcher import is_running
 from tests.servers import eventually
 from workers.errors import AccidentError
 from workers.runtime import checking, limits, sandboxed

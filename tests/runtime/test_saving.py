@@ -9,13 +9,13 @@ import pytest
 import torch
 from sqlalchemy import update
 
-from app.core.database import Database, connect
-from app.core.lifecycle import cancel_audit, claim_check, claim_shard, give_back, open_stage, reap
-from app.core.migrations import upgrade
-from app.core.saves import may_resume
-from app.core.settings import Settings
-from app.core.storage import LocalStore
-from app.core.tables import ShardRow
+from seatrial.store.artifacts import LocalStore
+from seatrial.store.checkpoints import may_resume
+from seatrial.store.database import Database, connect
+from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, give_back, open_stage, reap
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ShardRow
 from tests.e2e.deployment import Deployment
 from tests.rows import add_audit
 from tests.runtime.inline import InlineWorker

@@ -11,25 +11,25 @@ import torch
 from sqlalchemy import select, update
 from torch import Tensor
 
-from app.contracts.states import ModelState
-from app.core.database import Database, connect
-from app.core.ids import new_id
-from app.core.lifecycle import cancel_audit, claim_check, claim_shard, open_stage
-from app.core.migrations import upgrade
-from app.core.settings import Settings
-from app.core.storage import LocalStore
-from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
+from seatrial.contracts.states import ModelState
+from seatrial.store.artifacts import LocalStore
+from seatrial.store.database import Database, connect
+from seatrial.store.ids import new_id
+from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, open_stage
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from tests import assets, texts
 from tests.rows import add_audit, add_project
 from tests.runtime.inline import InlineWorker
 from tests.servers import eventually
 from workers.errors import PreflightError
+from workers.models.endpoint import EndpointClassifier
 from workers.runtime import advancing, checking, inline
 from workers.runtime.claims import Claim
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 from workers.runtime.seeds import example_generators
 from workers.runtime.stages import make_shards
-from workers.targets.endpoint import EndpointClassifier
 
 
 @pytest.fixture

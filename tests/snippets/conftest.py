@@ -102,7 +102,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("service")
     port = free_port()
     settings = {"SEATRIAL_REQUIRE_KEYS": "true", "SEATRIAL_BOOTSTRAP_KEY": KEY, **QUICK}
-    arguments = ["-m", "app.cli", "serve", "--port", str(port), "--home", str(home)]
+    arguments = ["-m", "seatrial", "serve", "--port", str(port), "--home", str(home)]
     running = Process(arguments, settings, home / "service.log")
     url = f"http://127.0.0.1:{port}"
     try:

@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.contracts.audits import AuditRead
-from app.contracts.estimates import metric_name
-from app.contracts.families import METRICS
-from app.contracts.policies import Judgement
 from app.integrations import mlflow as hook
+from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.estimates import metric_name
+from seatrial.contracts.policies import Judgement
+from seatrial.families import METRICS
 from tests.servers import ROOT
 from tests.snippets.fakes import mlflow as fake
 
@@ -269,7 +269,7 @@ def test_the_command_ends_as_it_should(
 ) -> None:
     known = Service(audit())
     for name in ("audit", "wait", "report"):
-        monkeypatch.setattr(f"app.client.Client.{name}", staticmethod(getattr(known, name)))
+        monkeypatch.setattr(f"seatrial.client.Client.{name}", staticmethod(getattr(known, name)))
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
     done = CliRunner().invoke(hook.main, ["aud_1", *options])
     assert (done.exit_code, said in done.output) == (status, True), done.output

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client import Client
+from seatrial.client import Client
 from tests.servers import die_with_parent, eventually
 from tests.snippets import fakes
 from tests.snippets.conftest import KEY, Repository

@@ -7,8 +7,8 @@ from typing import Any
 
 import uvicorn
 
-from app.core.settings import Settings
 from app.web.connections import bounded_http
+from seatrial.store.settings import Settings
 
 waiting: list[Any] = []
 

@@ -5,8 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from app.core.inspection.errors import ContentError
-from app.core.settings import Settings
+from seatrial.ingest.inspection.errors import ContentError
+from seatrial.store.settings import Settings
 
 
 def tell(word: str, settings: Settings) -> list[object]:

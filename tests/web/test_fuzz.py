@@ -14,9 +14,9 @@ import httpx
 import pytest
 import uvicorn
 
-from app.core.settings import Settings
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.settings import Settings
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.uploads import submission, upload_both
 

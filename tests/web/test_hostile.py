@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.console import routes as console
-from app.core.settings import Settings
 from app.web.services import Services
+from seatrial.store.settings import Settings
 from tests.conftest import TestClient, key_for
 from tests.console.conftest import HERE
 from tests.uploads import assert_nothing_stored

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from app.core.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
-from app.core.sandbox import confinement
-from app.core.sandbox.calls import InspectionFailedError
-from app.core.sandbox.launcher import LaunchError, Zygote
-from app.core.settings import Settings
 from app.web.inspecting import Inspections
 from app.web.problems import MalformedBodyError, TooManyRequestsError
-from tests.core.sandbox.test_launcher import is_running
+from seatrial.ingest.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
+from seatrial.sandbox import confinement
+from seatrial.sandbox.calls import InspectionFailedError
+from seatrial.sandbox.launcher import LaunchError, Zygote
+from seatrial.store.settings import Settings
+from tests.sandbox.test_launcher import is_running
 
 MIB = 2**20
 

@@ -7,10 +7,12 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from app.contracts.datasets import DatasetFactsSummary, DatasetRead, DatasetSummary
-from app.contracts.targets import ModelFactsSummary, ModelRead, ModelSummary
-from app.core.ids import new_id
-from app.core.tables import (
+from app.web.pagination import MAX_LIMIT, MAX_PAGE_BYTES
+from app.web.services import Services
+from seatrial.contracts.datasets import DatasetFactsSummary, DatasetRead, DatasetSummary
+from seatrial.contracts.models import ModelFactsSummary, ModelRead, ModelSummary
+from seatrial.store.ids import new_id
+from seatrial.store.tables import (
     AuditRow,
     BaselineRow,
     DatasetRow,
@@ -21,8 +23,6 @@ from app.core.tables import (
     ProjectRow,
     WebhookRow,
 )
-from app.web.pagination import MAX_LIMIT, MAX_PAGE_BYTES
-from app.web.services import Services
 
 LABELS = [f"label-{n:05}-{'x' * 150}" for n in range(2000)]
 ITEM_BYTES = 2**20

@@ -5,9 +5,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.contracts.families import TASKS
-from app.core.settings import Settings
 from app.web.services import Services
+from seatrial.families import TASKS
+from seatrial.store.settings import Settings
 from tests.audits.acting import make_ready
 from tests.client.test_client import ENDPOINT
 from tests.gates.over_http import ended

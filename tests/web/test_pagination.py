@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
-from app.core.ids import new_id
-from app.core.tables import DatasetRow, ProjectRow
 from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
+from seatrial.store.ids import new_id
+from seatrial.store.tables import DatasetRow, ProjectRow
 from tests.rows import FACTS
 
 

@@ -11,11 +11,11 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from app.core.migrations import upgrade
-from app.core.settings import Settings
-from app.core.tables import AuditRow, ModelRow
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.migrations import upgrade
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, ModelRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.conftest import BASE_URL, TestClient
 from tests.console.conftest import HERE

@@ -2,11 +2,11 @@ import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.contracts.audits import AuditCreate
-from app.core.settings import Settings
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError, Problem
 from app.web.services import Services
+from seatrial.contracts.audits import AuditCreate
+from seatrial.store.settings import Settings
 from tests.uploads import model_manifest, upload, weights
 
 SUBMISSION = '{"model": "mdl_x", "dataset": "dat_x", "checks": [%s]}'

@@ -5,10 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.core.settings import Settings
 from app.web import references
 from app.web.problems import InvalidRequestError, PayloadTooLargeError
 from app.web.references import copy_reference
+from seatrial.store.settings import Settings
 from tests.uploads import model_manifest
 from tests.web.test_problems import assert_problem
 

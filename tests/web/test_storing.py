@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from app.core.ids import new_id
-from app.core.settings import Settings
-from app.core.storage import RemoteStore
-from app.core.tables import ModelRow
 from app.main import create_app
 from app.web.services import Services
+from seatrial.store.artifacts import RemoteStore
+from seatrial.store.ids import new_id
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
 from tests.conftest import BASE_URL, TestClient
 from tests.uploads import assert_nothing_stored, dataset_manifest, model_manifest, npz, upload, weights
 from tests.web.test_problems import assert_problem

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.core.database import Database, connect
-from app.core.settings import Settings
+from seatrial.store.database import Database, connect
+from seatrial.store.settings import Settings
 from tests.scripted import Scripted, answering, serving
 
 

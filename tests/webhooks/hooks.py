@@ -7,13 +7,13 @@ from typing import Any
 
 from standardwebhooks.webhooks import Webhook
 
-from app.core.announcements import leave_message
-from app.core.database import Database
-from app.core.ids import new_id
-from app.core.settings import Settings
-from app.core.tables import DeliveryRow, WebhookRow
 from app.webhooks.delivery import Deliverer
 from app.webhooks.signing import new_secret, stored
+from seatrial.store.database import Database
+from seatrial.store.ids import new_id
+from seatrial.store.outbox import leave_message
+from seatrial.store.settings import Settings
+from seatrial.store.tables import DeliveryRow, WebhookRow
 from tests.rows import add_project
 from tests.scripted import Asked, answering
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import select
 
-from app.contracts.states import RunState
-from app.contracts.webhooks import WebhookMessage
-from app.core.announcements import announce
-from app.core.database import Database
-from app.core.lifecycle import cancel_audit, claim_check, close_check, open_stage
-from app.core.settings import Settings
-from app.core.tables import AuditRow, DeliveryRow
 from app.webhooks import repository
+from seatrial.contracts.states import RunState
+from seatrial.contracts.webhooks import WebhookMessage
+from seatrial.store.database import Database
+from seatrial.store.lifecycle import cancel_audit, claim_check, close_check, open_stage
+from seatrial.store.outbox import announce
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, DeliveryRow
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit, add_project
 from tests.servers import ROOT, die_with_parent
@@ -128,10 +128,10 @@ def test_a_process_killed_in_between_neither_loses_nor_invents_an_event(db: Data
     audit_id = start_audit(db, project)
     program = """
 import sys, time
-from app.contracts.states import RunState
-from app.core.database import connect
-from app.core.lifecycle import claim_check, close_check
-from app.core.settings import get_settings
+from seatrial.contracts.states import RunState
+from seatrial.store.database import connect
+from seatrial.store.lifecycle import claim_check, close_check
+from seatrial.store.settings import get_settings
 with connect(get_settings()).write() as session:
     assert close_check(session, *claim_check(session, lease_s=60.0, worker="w"), RunState.SUCCEEDED)
     print("told", flush=True)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.database import Database
-from app.core.retention import DELIVERY_KEPT, sweep_old
-from app.core.settings import Settings
-from app.core.tables import DeliveryRow, WebhookRow
-from app.core.tables.base import utc_now
 from app.webhooks.attempts import JITTER, MAX_RETRY_AFTER_S, PAUSES_S, REASON_CHARS, pause_s, retry_after
 from app.webhooks.delivery import AT_ONCE, AT_ONCE_PER_PROJECT, Deliverer
+from seatrial.store.database import Database
+from seatrial.store.retention import DELIVERY_KEPT, sweep_old
+from seatrial.store.settings import Settings
+from seatrial.store.tables import DeliveryRow, WebhookRow
+from seatrial.store.tables.base import utc_now
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_project
 from tests.scripted import Scripted, answering, dripping, dropping, flooding, serving
@@ -330,8 +330,8 @@ def test_a_deleted_webhook_takes_its_deliveries_along_while_one_is_sent(database
 
 def test_a_killed_process_costs_a_lease_and_no_message(db: Database, settings: Settings) -> None:
     program = """
-from app.core.database import connect
-from app.core.settings import get_settings
+from seatrial.store.database import connect
+from seatrial.store.settings import get_settings
 from app.webhooks.delivery import Deliverer
 settings = get_settings()
 sending = Deliverer(settings, connect(settings))

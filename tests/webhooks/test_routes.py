@@ -9,16 +9,16 @@ import httpx
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from app.contracts.states import RunState
-from app.core.settings import Settings
-from app.core.tables import DeliveryRow
-from app.core.tables.base import utc_now
 from app.main import create_app
 from app.web import allowances
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 from app.webhooks.delivery import deliver_due
 from app.webhooks.service import MAX_WEBHOOKS, check_url
+from seatrial.contracts.states import RunState
+from seatrial.store.settings import Settings
+from seatrial.store.tables import DeliveryRow
+from seatrial.store.tables.base import utc_now
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.conftest import BASE_URL, TestClient, key_for
 from tests.scripted import Scripted, answering, serving

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.targets import Text
+from workers.models import Text
 
 
 class ImageDataset(Protocol):

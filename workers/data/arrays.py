@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.archives import walk_archive
-from app.core.inspection.image_layout import IMAGES, LABELS, LAYOUT, array_layout, image_shape
-from app.core.inspection.npy import read_array, read_array_header, read_chunks
-from app.core.settings import Settings
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.archives import walk_archive
+from seatrial.ingest.inspection.image_layout import IMAGES, LABELS, LAYOUT, array_layout, image_shape
+from seatrial.ingest.inspection.npy import read_array, read_array_header, read_chunks
+from seatrial.store.settings import Settings
 from workers.data.channels import check_batch_bytes, to_channels
 from workers.errors import DataError
 

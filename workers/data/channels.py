@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from app.core.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
-from app.core.settings import Settings
+from seatrial.ingest.inspection.image_layout import IMAGE_FORMATS, MAX_SIDE
+from seatrial.store.settings import Settings
 from workers.errors import DataError, log_fault
 
 # ITU-R BT.601, as Pillow converts RGB to L.

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.archives import ArchiveEntry, walk_archive
-from app.core.inspection.image_layout import IMAGE_SUFFIXES, index_image_folder
-from app.core.settings import Settings
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.archives import ArchiveEntry, walk_archive
+from seatrial.ingest.inspection.image_layout import IMAGE_SUFFIXES, index_image_folder
+from seatrial.store.settings import Settings
 from workers.data.channels import decode_image, stack_images
 from workers.errors import DataError
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.inspection.errors import InspectionError
-from app.core.settings import Settings, get_settings
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.store.settings import Settings, get_settings
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.arrays import ArrayImages
 from workers.data.image_folder import FolderImages

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.inspection.parquet_file import (
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.inspection.parquet_file import (
     ParquetTable,
     check_indices,
     column_type,
@@ -22,7 +22,7 @@ from app.core.inspection.parquet_file import (
     read_batches,
     stays_dictionary,
 )
-from app.core.settings import Settings
+from seatrial.store.settings import Settings
 from workers.data.channels import decode_image, stack_images
 from workers.errors import DataError
 

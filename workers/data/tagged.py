@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.settings import Settings
-from app.core.texts.examples import read_examples
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.texts.examples import read_examples
+from seatrial.store.settings import Settings
 from workers.data.texts import CHUNK_EXAMPLES, concatenate, label_numbers
 
 

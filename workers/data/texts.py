@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.core.settings import Settings
-from app.core.texts.examples import MULTI_LABEL, Example, read_examples
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.ingest.texts.examples import MULTI_LABEL, Example, read_examples
+from seatrial.store.settings import Settings
 from workers.errors import DataError
-from workers.targets import Text
+from workers.models import Text
 
 CHUNK_EXAMPLES = 4096
 """Examples that are Python objects at once while a file is read; afterwards their bytes are kept, and little else."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from workers.defences.protocol import DefenceError
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 
 class Frozen:

@@ -35,7 +35,7 @@ from workers.defences.networks import (
 )
 from workers.defences.protocol import DefenceError, Training
 from workers.defences.registry import Plugin
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 TARGET = 1
 """Domain of the test points; the training data's is 0."""

@@ -16,7 +16,7 @@ from workers.defences.adamod import AdaMod
 from workers.defences.copies import affine_batch_norms, copied, replace_layer, seeded, train_mode_but_norms
 from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 Variant = Literal["official", "paper"]
 

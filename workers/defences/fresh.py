@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from workers.defences.copies import Frozen
 from workers.defences.protocol import Adapted, DefenceError, Training, Traits
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 WHOLE_SAMPLE: Final = sys.maxsize
 """Test points of a round of a one-round defence: all there are."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from workers.defences.copies import Frozen
 from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The networks of DANN, TADV and URejectron, for images of any shape; all take images in [0, 1].
 
-Where an audit's models have the architecture too, it is theirs (:mod:`workers.targets.architectures`).
+Where an audit's models have the architecture too, it is theirs (:mod:`workers.models.architectures`).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from workers.defences.protocol import DefenceError
-from workers.targets.architectures import CifarResNet, PreActResNet18, lenet
+from workers.models.architectures import CifarResNet, PreActResNet18, lenet
 
 Shape = tuple[int, int, int]
 """Channels, height, width of the images."""
@@ -163,7 +163,7 @@ def lenet_like(
 ) -> nn.Sequential:
     """Return LeNet: two padded 5x5 convolutions, pooling after each, one hidden layer; no normalisation of the input.
 
-    At the default widths, for images of 1x28x28, it is :func:`workers.targets.architectures.lenet` itself.
+    At the default widths, for images of 1x28x28, it is :func:`workers.models.architectures.lenet` itself.
 
     Raises:
         DefenceError: Nothing would be left of a side after pooling twice.

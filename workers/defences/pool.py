@@ -13,7 +13,7 @@ from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD, Objective
 from workers.defences.copies import penultimate
 from workers.defences.protocol import DefenceError, Training
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 CHUNK = 256
 """Examples that are attacked, or whose features are computed, at once."""

@@ -10,7 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 OPTIMIZER: Final = "optimizer."
 """How the names of an optimiser's moments begin in a state. A state without them is one with a new optimiser."""

@@ -24,7 +24,7 @@ from workers.defences.pool import Pool, make_pool
 from workers.defences.protocol import DefenceError, Training, Traits
 from workers.defences.registry import Plugin
 from workers.defences.states import moments, set_moments
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 Variant = Literal["official", "paper"]
 

@@ -32,7 +32,7 @@ from workers.defences.networks import lenet_like, resnet20
 from workers.defences.pool import augmented, highest_cross_entropy
 from workers.defences.protocol import Training
 from workers.defences.registry import Plugin
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 Variant = Literal["official", "paper"]
 

@@ -23,7 +23,7 @@ from workers.defences.copies import (
 from workers.defences.protocol import DefenceError, Training, Traits
 from workers.defences.registry import Plugin
 from workers.defences.states import moments, set_moments
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 WEIGHTS = "weights."
 

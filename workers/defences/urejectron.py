@@ -29,7 +29,7 @@ from workers.defences.fresh import (
 from workers.defences.networks import lenet_like, resnet18
 from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 Floats = NDArray[np.float64]
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from app.contracts.estimates import Result
+from seatrial.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
 from workers.families.stages import HELD_OUT as HELD_OUT
 from workers.families.stages import SAMPLE as SAMPLE
 from workers.families.stages import Shard as Shard
 from workers.families.stages import Stage as Stage
-from workers.targets import Classifier, Text
+from workers.models import Classifier, Text
 
 Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.contracts.estimates import Estimate, Flag, Result, metric_name
-from app.contracts.families.robust_accuracy import DRAWS, LOOKS, TARGETS, RobustAccuracyParams
+from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name
+from seatrial.families.shared.robust_accuracy import DRAWS, LOOKS, TARGETS, RobustAccuracyParams
+from seatrial.statistics.estimating import proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import RAND, STANDARD, AttackName, AutoAttack, Evaluation
 from workers.families.protocol import Batch, Records, RunContext
-from workers.stats.estimating import proportion
 
 Columns = dict[str, Tensor]
 """By name: (batch,) on the CPU."""

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from app.core.low_level.lexicons import DATA
+from seatrial.noise.lexicons import DATA
 
 LEXICONS = Path(__file__).parent / "lexicons"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.core.low_level.lexicons import INSTALLED, LexiconError, read_confusables, read_nlpaug
+from seatrial.noise.lexicons import INSTALLED, LexiconError, read_confusables, read_nlpaug
 from workers.resources.checksums import SHIPPED, check
 from workers.resources.library import (
     NLTK_TAGGER,

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from app.core.low_level.lexicons import CODESPELL, DEJAVU, INSTALLED, RESPELLINGS, STOPWORDS
-from app.core.settings import Settings, get_settings
+from seatrial.noise.lexicons import CODESPELL, DEJAVU, INSTALLED, RESPELLINGS, STOPWORDS
+from seatrial.store.settings import Settings, get_settings
 from workers.resources.checksums import ENCODER_MODEL, sha256_of
 
 WORDNET_NEEDS = tuple(f"{kind}.{part}" for part in ("noun", "verb", "adj", "adv") for kind in ("data", "index"))

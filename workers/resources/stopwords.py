@@ -1,6 +1,6 @@
 """The stopwords TextAttack's recipes leave alone, as TextAttack asks for them."""
 
-from app.core.low_level.lexicons import stopword_list
+from seatrial.noise.lexicons import stopword_list
 
 
 class ShippedStopwords:

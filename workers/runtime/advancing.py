@@ -7,15 +7,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.contracts.families import METRICS, params_contract
-from app.contracts.problems import StoredProblem
-from app.contracts.states import ModelState, RunState
-from app.core.cost import cost_of
-from app.core.database import Database
-from app.core.lifecycle import close_check, open_stage
-from app.core.settings import Settings
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
-from app.core.transitions import release
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState, RunState
+from seatrial.families import METRICS, params_contract
+from seatrial.families.cost import cost_of
+from seatrial.store.database import Database
+from seatrial.store.lifecycle import close_check, open_stage
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from seatrial.store.transitions import release
 from workers.errors import AccidentError, WorkError
 from workers.families.stages import HELD_OUT, SAMPLE, Stage
 from workers.runtime.claims import Claim

@@ -3,11 +3,11 @@
 import logging
 from typing import Any
 
-from app.contracts.states import ModelState
-from app.core.database import Database
-from app.core.settings import Settings
-from app.core.tables import ModelRow
-from app.core.transitions import holds, move, release
+from seatrial.contracts.states import ModelState
+from seatrial.store.database import Database
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
+from seatrial.store.transitions import holds, move, release
 from workers.errors import WorkError
 from workers.runtime.claims import Claim
 from workers.runtime.executor import Executor

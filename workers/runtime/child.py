@@ -18,12 +18,12 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.contracts.endpoints import EndpointSecret
-from app.core.sandbox.channel import Channel, ChannelClosedError, Message
-from app.core.sandbox.confinement import confine
-from app.core.settings import Settings, get_settings
-from app.core.storage import ArtifactMissingError
-from app.core.terminals import escape_logs
+from seatrial.contracts.endpoints import EndpointSecret
+from seatrial.sandbox.channel import Channel, ChannelClosedError, Message
+from seatrial.sandbox.confinement import confine
+from seatrial.store.artifacts import ArtifactMissingError
+from seatrial.store.settings import Settings, get_settings
+from seatrial.terminals import escape_logs
 from workers.errors import WorkError
 from workers.runtime.executor import Files
 from workers.runtime.inline import InlineExecutor
@@ -47,7 +47,7 @@ def prepare() -> None:
     """Import what a child needs, in the process it is forked from; a file of nobody's is read and no thread started."""
     from importlib import import_module
 
-    from app.contracts.families import METRICS
+    from seatrial.families import METRICS
 
     # torch and scipy import the others by themselves when first used: half a second each time for every child.
     for name in (*(f"workers.families.{kind}.family" for kind in METRICS), *LATE_IMPORTS):

@@ -11,13 +11,13 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.contracts.states import RunState
-from app.core.database import Database
-from app.core.lifecycle import report_progress
-from app.core.saves import announce_save, delete_file, point_at_save
-from app.core.settings import Settings
-from app.core.tables import CheckRow, ModelRow, ShardRow
-from app.core.transitions import heartbeat, holds
+from seatrial.contracts.states import RunState
+from seatrial.store.checkpoints import announce_save, delete_file, point_at_save
+from seatrial.store.database import Database
+from seatrial.store.lifecycle import report_progress
+from seatrial.store.settings import Settings
+from seatrial.store.tables import CheckRow, ModelRow, ShardRow
+from seatrial.store.transitions import heartbeat, holds
 from workers.runtime.executor import Files
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 

@@ -18,7 +18,7 @@ def code_version() -> str:
     groups = [group for group in entry_points().groups if group.startswith("seatrial.")]
     plugins = {(point.value, point.dist and point.dist.version) for g in groups for point in entry_points(group=g)}
     found.update(repr(sorted(plugins, key=repr)).encode())
-    for package in ("app", "workers"):
+    for package in ("seatrial", "app", "workers"):
         for path in sorted((ROOT / package).rglob("*.py")):
             found.update(f"\n{path.relative_to(ROOT).as_posix()}\n".encode())
             found.update(path.read_bytes())

@@ -9,22 +9,22 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from app.contracts.targets import TAGGING
-from app.core.tables import DatasetRow
+from seatrial.contracts.models import TAGGING
+from seatrial.store.tables import DatasetRow
 from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.channels import check_batch_bytes
 from workers.data.sampling import strata, stratified_sample
 from workers.data.texts import of_classes
 from workers.families.protocol import Batch, LabelledText, Records, Saved, TextExample
+from workers.models.endpoint import EndpointClassifier
+from workers.models.image_classifier import ImageClassifier
 from workers.runtime.executor import Holder
 from workers.runtime.jobs import ShardJob
 from workers.runtime.resources import Resources
 from workers.runtime.saving import Saving
 from workers.runtime.seeds import derive_seed, example_generators
 from workers.runtime.stored import StoredRecords
-from workers.targets.endpoint import EndpointClassifier
-from workers.targets.image_classifier import ImageClassifier
 
 _PIECE_BYTES = 64 * 2**20
 """Decoded images of another shape than the model's that are in memory at once."""

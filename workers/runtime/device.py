@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from app.core.settings import Settings
+from seatrial.store.settings import Settings
 
 
 def choose_device(settings: Settings) -> torch.device:

@@ -7,7 +7,7 @@ from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJo
 
 
 class Files(Protocol):
-    """What running work uses of the store; see :class:`app.core.storage.ArtifactStore`."""
+    """What running work uses of the store; see :class:`seatrial.store.artifacts.ArtifactStore`."""
 
     def local_path(self, digest: str) -> Path:
         """Return a path on this machine with the bytes; never write to it."""
@@ -67,11 +67,11 @@ class Holder(Protocol):
         ...
 
     def announce_save(self, digest: str) -> None:
-        """Write down that a save is about to be stored; see :func:`app.core.saves.announce_save`."""
+        """Write down that a save is about to be stored; see :func:`seatrial.store.checkpoints.announce_save`."""
         ...
 
     def point_at_save(self, digest: str) -> bool:
-        """Make an announced and stored file the shard's save; see :func:`app.core.saves.point_at_save`."""
+        """Make an announced and stored file the shard's save; see :func:`seatrial.store.checkpoints.point_at_save`."""
         ...
 
     def delete_save(self, store: Files, digest: str) -> None:

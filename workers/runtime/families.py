@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from app.contracts.families import METRICS
+from seatrial.families import METRICS
 from workers.families.protocol import AnyFamily
 
 

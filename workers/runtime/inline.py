@@ -4,15 +4,18 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from app.contracts.estimates import Flag, Result
-from app.contracts.families import params_contract
-from app.contracts.problems import StoredProblem
-from app.contracts.targets import IMAGES, ModelManifest
-from app.core.records import to_parquet
-from app.core.seeds import derive_seed
-from app.core.settings import Settings
+from seatrial.contracts.estimates import Flag, Result
+from seatrial.contracts.models import IMAGES, ModelManifest
+from seatrial.contracts.problems import StoredProblem
+from seatrial.families import params_contract
+from seatrial.store.records import to_parquet
+from seatrial.store.seeds import derive_seed
+from seatrial.store.settings import Settings
 from workers.families.protocol import AnyFamily, Records
 from workers.families.stages import Stage
+from workers.models.checks import check_target
+from workers.models.endpoint import EndpointClassifier
+from workers.models.text_checks import check_text_target
 from workers.runtime.context import ShardContext
 from workers.runtime.device import describe, prepare
 from workers.runtime.executor import Files, Holder
@@ -22,9 +25,6 @@ from workers.runtime.preflight import run_preflight
 from workers.runtime.resources import Resources
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
 from workers.runtime.stored import StoredRecords
-from workers.targets.checks import check_target
-from workers.targets.endpoint import EndpointClassifier
-from workers.targets.text_checks import check_text_target
 
 
 class InlineExecutor:

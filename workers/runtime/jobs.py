@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.storage import digest_of_bytes
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from seatrial.store.artifacts import digest_of_bytes
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.families.stages import Shard, Stage
 from workers.runtime.code import code_version
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.core.sandbox.launcher import Child, ChildDiedError
-from app.core.settings import MIB
+from seatrial.sandbox.launcher import Child, ChildDiedError
+from seatrial.store.settings import MIB
 from workers.errors import TargetError
 from workers.runtime.executor import Holder
 from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown

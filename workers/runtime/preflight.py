@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.contracts.estimates import Flag
-from app.contracts.targets import IMAGES, TAGGING, ModelManifest
+from seatrial.contracts.estimates import Flag
+from seatrial.contracts.models import IMAGES, TAGGING, ModelManifest
 from workers.families.protocol import AnyFamily, DataInfo, Records, TargetInfo
+from workers.models.checks import preflight
+from workers.models.text_preflight import preflight_tags, preflight_texts
+from workers.models.validating import PreflightReport, check_labels, check_same_classes
 from workers.runtime.context import ShardContext
 from workers.runtime.jobs import ShardJob, parse_manifest
-from workers.targets.checks import preflight
-from workers.targets.judging import PreflightReport, check_labels, check_same_classes
-from workers.targets.text_preflight import preflight_tags, preflight_texts
 
 NO_CLASS = -1
 """Label, in records, of an example that has not exactly one class: a multi-label text, a tagged sentence."""

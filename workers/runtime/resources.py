@@ -6,20 +6,20 @@ from typing import Generic, TypeVar
 
 import torch
 
-from app.contracts.datasets import DatasetFacts, DatasetManifest
-from app.contracts.endpoints import EndpointArchitecture
-from app.contracts.targets import ModelManifest
-from app.core.settings import Settings
-from app.core.tables import DatasetRow, ModelRow
+from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.contracts.endpoints import EndpointArchitecture
+from seatrial.contracts.models import ModelManifest
+from seatrial.store.settings import Settings
+from seatrial.store.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.loading import load_image_dataset, load_tagged_dataset, load_text_dataset
+from workers.models import TextClassifier
+from workers.models.endpoint import EndpointClassifier
+from workers.models.image_classifier import ImageClassifier
+from workers.models.loading import load_image_classifier, load_text_classifier
 from workers.runtime.executor import Files
 from workers.runtime.jobs import parse_manifest
-from workers.targets import TextClassifier
-from workers.targets.endpoint import EndpointClassifier
-from workers.targets.image_classifier import ImageClassifier
-from workers.targets.loading import load_image_classifier, load_text_classifier
 
 T = TypeVar("T")
 

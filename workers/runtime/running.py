@@ -10,14 +10,14 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.contracts.families import params_contract
-from app.contracts.problems import StoredProblem
-from app.contracts.states import RunState
-from app.core.database import Database
-from app.core.lifecycle import close_shard, give_back
-from app.core.saves import may_resume
-from app.core.settings import Settings
-from app.core.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import RunState
+from seatrial.families import params_contract
+from seatrial.store.checkpoints import may_resume
+from seatrial.store.database import Database
+from seatrial.store.lifecycle import close_shard, give_back
+from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.errors import AccidentError, WorkError, log_fault
 from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim

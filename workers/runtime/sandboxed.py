@@ -17,15 +17,15 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.contracts.problems import StoredProblem
-from app.contracts.targets import IMAGES
-from app.core.private_files import private_folder
-from app.core.sandbox.channel import ChannelClosedError, Message
-from app.core.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
-from app.core.sandbox.scratch import Scratch
-from app.core.settings import Settings
-from app.core.storage import ArtifactMissingError, ArtifactStore, digest_of_bytes
-from app.core.tables import ModelRow
+from seatrial.contracts.models import IMAGES
+from seatrial.contracts.problems import StoredProblem
+from seatrial.sandbox.channel import ChannelClosedError, Message
+from seatrial.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
+from seatrial.sandbox.scratch import Scratch
+from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore, digest_of_bytes
+from seatrial.store.private_files import private_folder
+from seatrial.store.settings import Settings
+from seatrial.store.tables import ModelRow
 from workers.errors import AccidentError, TargetError, WorkError
 from workers.families.stages import Stage
 from workers.runtime.executor import Holder
@@ -106,7 +106,7 @@ class SandboxedExecutor:
         self._settings = settings
         # Beside the stored files, so that a child can be given them by link and without a copy.
         self._scratch = Scratch(private_folder(settings.home.absolute() / "scratch"))
-        self._zygote = Zygote([["app.core.settings:use_settings", settings.for_child()], *PREPARE])
+        self._zygote = Zygote([["seatrial.store.settings:use_settings", settings.for_child()], *PREPARE])
         self._running: _Running | None = None
         self._busy = threading.Lock()
         self._idle: threading.Timer | None = None

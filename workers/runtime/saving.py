@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from sqlalchemy.exc import SQLAlchemyError
 from torch import Tensor
 
-from app.core.storage import ArtifactMissingError, digest_of_bytes
+from seatrial.store.artifacts import ArtifactMissingError, digest_of_bytes
 from workers.families.protocol import Saved
 from workers.runtime.executor import Files, Holder
 

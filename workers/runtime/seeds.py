@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from app.core.seeds import derive_seed
+from seatrial.store.seeds import derive_seed
 
 __all__ = ["derive_seed", "example_generators"]
 

@@ -3,9 +3,9 @@
 import math
 from itertools import pairwise
 
-from app.contracts.states import PREFLIGHT as PREFLIGHT
-from app.core.ids import new_id
-from app.core.tables import ShardRow
+from seatrial.contracts.states import PREFLIGHT as PREFLIGHT
+from seatrial.store.ids import new_id
+from seatrial.store.tables import ShardRow
 
 PREFLIGHT_EXAMPLES = 512
 """Examples the preflight looks at: accuracy above chance shows on far fewer."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from app.core.records import read_parquet
+from seatrial.store.records import read_parquet
 from workers.families.protocol import Records
 from workers.runtime.executor import Files
 

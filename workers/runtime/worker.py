@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.core.database import Database
-from app.core.ids import new_id
-from app.core.lifecycle import claim_check, claim_model, claim_shard, count_workers, reap
-from app.core.retention import sweep_workers
-from app.core.saves import sweep_discards
-from app.core.settings import Settings
-from app.core.storage import ArtifactStore, sweep_staging
-from app.core.tables import CheckRow, ModelRow, ShardRow, WorkerRow
-from app.core.tables.base import utc_now
+from seatrial.store.artifacts import ArtifactStore, sweep_staging
+from seatrial.store.checkpoints import sweep_discards
+from seatrial.store.database import Database
+from seatrial.store.ids import new_id
+from seatrial.store.lifecycle import claim_check, claim_model, claim_shard, count_workers, reap
+from seatrial.store.retention import sweep_workers
+from seatrial.store.settings import Settings
+from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
+from seatrial.store.tables.base import utc_now
 from workers.runtime.advancing import advance
 from workers.runtime.checking import check_model
 from workers.runtime.claims import Claim

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import BertForSequenceClassification
 
 from tests import texts as reviews
-from workers.targets import Text, UnansweredError
+from workers.models import Text, UnansweredError
 
 
 class LetterCounter:

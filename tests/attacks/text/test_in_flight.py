@@ -10,8 +10,8 @@ import torch
 from tests.attacks.text.classifiers import LetterCounter
 from workers.attacks.text.in_flight import Caller, Program, TimeBudgetError, run_in_flight, seed_generators
 from workers.attacks.text.scoring import ScoringService
+from workers.models import UnansweredError
 from workers.runtime.interruptions import Interrupted, ShardCancelled
-from workers.targets import UnansweredError
 
 WORDS = ["tide", "keel", "mast", "helm", "wake", "buoy", "reef", "knot"]
 

@@ -29,9 +29,9 @@ from workers.attacks.text.recipes import RECIPES, Recipe, ResourceMissingError, 
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.substitutes import building, substitute
 from workers.attacks.text.textattack_environment import DownloadRefusedError, prepare, quiet
+from workers.models import Text
 from workers.resources import requirements
 from workers.resources.library import Found, Library
-from workers.targets import Text
 
 TEXTS = [
     "the charming film is wonderful and the story is clever .",

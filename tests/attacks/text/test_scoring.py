@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.attacks.text.classifiers import LetterCounter
 from workers.attacks.text.scoring import Meters, ScoringService
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 LETTERS = st.one_of(st.text("abz", max_size=3), st.tuples(st.text("ab", max_size=2), st.text("ab", max_size=2)))
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from app.contracts.estimates import Result
-from app.contracts.families.certified_calibration import CertifiedCalibrationParams
+from seatrial.contracts.estimates import Result
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from tests.families.in_memory import Data, Model, run_check
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.protocol import Records

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit
 
-from app.contracts.families.certified_calibration import BOUNDS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import abstains, certified_radius, clopper_pearson_lower, predict
 from workers.certification.confidence import LEVELS, cdf_bounds, slack, standard_bounds
 from workers.families.certified_calibration.records import column_of
-from workers.stats.samples import Sample
 
 CLASSES = 4
 

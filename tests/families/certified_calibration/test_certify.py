@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from app.contracts.families.certified_calibration import BOUNDS
+from seatrial.families.certified_calibration.params import BOUNDS
 from tests.families.certified_calibration.audits import (
     DATA,
     IMAGES,

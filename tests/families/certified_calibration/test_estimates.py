@@ -11,16 +11,16 @@ import pytest
 import torch
 from torchmetrics.functional.classification import binary_calibration_error
 
-from app.contracts.estimates import Result
-from app.contracts.families.certified_calibration import METRICS
-from app.contracts.families.robust_accuracy import METRICS as ROBUST_ACCURACY
+from seatrial.contracts.estimates import Result
+from seatrial.families.certified_calibration.params import METRICS
+from seatrial.families.shared.robust_accuracy import METRICS as ROBUST_ACCURACY
+from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.samples import Sample
 from tests.families.certified_calibration.fabricated import CLASSES, parameters, records, samples
 from workers.families.certified_calibration import estimates, series
 from workers.families.certified_calibration.estimates import estimate_all, worst_interval
 from workers.families.certified_calibration.flags import doubt
 from workers.families.certified_calibration.sample import certified_at, shown_radius
-from workers.stats.intervals import clopper_pearson
-from workers.stats.samples import Sample
 
 BINS = 5
 RADII = [0.0, 0.1, 0.25, 0.5, 0.75]

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import pytest
 
-from app.contracts.estimates import Result
+from seatrial.contracts.estimates import Result
 from tests.families.certified_calibration.fabricated import parameters, samples
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 from scipy.stats import norm
 
-from app.contracts.estimates import Estimate
+from seatrial.contracts.estimates import Estimate
+from seatrial.statistics.samples import Sample
 from tests.families.certified_calibration.fabricated import parameters, records
 from workers.families.certified_calibration import flags
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.flags import doubt
-from workers.stats.samples import Sample
 
 ATTACKS = ["ace_lower_true", "ace_raise_predicted"]
 

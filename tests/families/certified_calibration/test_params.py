@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.contracts.families.certified_calibration import ATTACKED_DRAWS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.params import ATTACKED_DRAWS, CertifiedCalibrationParams
 
 
 def parameters(**changes: Any) -> CertifiedCalibrationParams:

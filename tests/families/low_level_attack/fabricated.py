@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from app.contracts.families.low_level_attack import LowLevelAttackParams
-from app.contracts.targets import MULTI_LABEL, TAGGING
+from seatrial.contracts.models import MULTI_LABEL, TAGGING
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from workers.families.low_level_attack.answers import Answer, read_answer
 from workers.families.low_level_attack.noise import Noisy, Row, judge
 from workers.families.low_level_attack.records import attack_records, begin, clean_records
 from workers.families.protocol import LabelledText, Records
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 SINGLE = "text-classification"
 Scores = torch.Tensor | UnansweredError

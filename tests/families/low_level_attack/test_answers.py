@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import log_loss
 
 from workers.families.low_level_attack.answers import decisions, read_answer
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 SINGLE, LABELS, TAGS = "text-classification", "multi-label-classification", "token-classification"
 

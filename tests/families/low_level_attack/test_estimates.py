@@ -10,15 +10,15 @@ from scipy.stats import pearsonr, rankdata
 from sklearn.metrics import roc_auc_score
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from app.contracts.families.low_level_attack import METRICS
+from seatrial.families.low_level_attack.params import METRICS
+from seatrial.statistics.estimating import seed_of
+from seatrial.statistics.intervals import clopper_pearson, counts
+from seatrial.statistics.paired import score_interval
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
 from workers.families.low_level_attack import estimates
 from workers.families.low_level_attack.audit import Audit
 from workers.families.protocol import LabelledText
-from workers.stats.estimating import seed_of
-from workers.stats.intervals import clopper_pearson, counts
-from workers.stats.paired import score_interval
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"
 LABELS, TAGS = "multi-label-classification", "token-classification"

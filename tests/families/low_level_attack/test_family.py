@@ -8,19 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from app.contracts.families.low_level_attack import ATTACKERS
-from app.core.low_level.lexicons import Lexicons
-from app.core.low_level.perturbing import Perturber
-from app.core.low_level.seeding import noise_generator
+from seatrial.families.low_level_attack.params import ATTACKERS
+from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.perturbing import Perturber
+from seatrial.noise.seeding import noise_generator
 from tests.families.in_memory import TextContext, TextModel, run_text_check
 from tests.families.low_level_attack.fabricated import parameters
 from workers.attacks.text.scoring import ScoringService
 from workers.errors import PreflightError
 from workers.families.low_level_attack.family import FAMILY, GRAIN
 from workers.families.protocol import DataInfo, LabelledText, Records, Shard, TargetInfo
+from workers.models import Text, UnansweredError
 from workers.resources.library import Library
 from workers.runtime.interruptions import ShardCancelled
-from workers.targets import Text, UnansweredError
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"
 LABELS, TAGS = "multi-label-classification", "token-classification"

@@ -6,7 +6,7 @@ import torch
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
 from workers.families.low_level_attack import estimates
 from workers.families.protocol import LabelledText
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 SINGLE, LABELS, TAGS = "text-classification", "multi-label-classification", "token-classification"
 TWO = {"attackers": ["truncate", "visual"], "levels": [0.5]}

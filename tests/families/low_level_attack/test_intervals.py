@@ -2,11 +2,11 @@
 
 import pytest
 
+from seatrial.statistics.clusters import interval_of
 from tests.families.low_level_attack.fabricated import parameters, sampled
 from workers.families.low_level_attack import estimates
 from workers.families.low_level_attack.audit import Audit
 from workers.families.low_level_attack.resampling import Resampled
-from workers.stats.clusters import interval_of
 
 
 @pytest.mark.parametrize("task", ["text-classification", "text-pair-classification"])

@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from app.contracts.estimates import Flag
-from app.contracts.families.robust_accuracy import RobustAccuracyParams
+from seatrial.contracts.estimates import Flag
+from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
 from tests.attacks.autoattack import networks
 from tests.families.in_memory import Context, Data, Model
 from workers.families import robust_accuracy

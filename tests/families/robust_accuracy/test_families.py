@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from app.contracts.families import METRICS
-from app.contracts.families.transductive_attack import TransductiveAttackParams
+from seatrial.families import METRICS
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from tests.defences import builders
 from tests.families.certified_calibration import audits as certificates
 from tests.families.in_memory import Context, run_check

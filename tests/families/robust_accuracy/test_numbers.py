@@ -9,7 +9,7 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
-from app.contracts.families.robust_accuracy import RobustAccuracyParams
+from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
 from tests.attacks.autoattack.networks import Linear, near_the_middle
 from tests.families.in_memory import Context, Model
 from tests.families.robust_accuracy.stages import CNN, DATA, IMAGES, LABELS, attack, parameters

@@ -7,10 +7,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from app.contracts.families.certified_calibration import CertifiedCalibrationParams
-from app.contracts.families.robust_accuracy import LOOKS, RobustAccuracyParams
-from app.contracts.families.transductive_attack import TransductiveAttackParams
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.shared.robust_accuracy import LOOKS, RobustAccuracyParams
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.attacks.autoattack.networks import Linear, near_the_middle
 from tests.families.in_memory import Model
 from tests.families.robust_accuracy.stages import attack

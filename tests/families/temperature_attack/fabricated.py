@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from workers.calibration.scaling import Scaling
 from workers.families.protocol import Records, TextExample
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
 from workers.families.temperature_attack.records import (
@@ -15,8 +16,7 @@ from workers.families.temperature_attack.records import (
     validation_records,
 )
 from workers.families.temperature_attack.search import next_round
-from workers.stats.scaling import Scaling
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 
 @dataclass(frozen=True)

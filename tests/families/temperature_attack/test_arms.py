@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from tests.families.temperature_attack.fabricated import model, parameters, records, rounds
+from workers.calibration.scaling import FittedTemperature, fit_temperature
 from workers.families.temperature_attack.arms import fitted_temperature, resolve_arms
 from workers.families.temperature_attack.records import validation_records
-from workers.stats.scaling import FittedTemperature, fit_temperature
 
 EVERY = ["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"]
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from app.contracts.families.temperature_attack import METRICS
+from seatrial.families.temperature_attack.params import METRICS
+from seatrial.statistics.calibration import calibrate
+from seatrial.statistics.paired import mcnemar, score_interval
 from tests.families.temperature_attack.fabricated import Ending, model, parameters, records
 from workers.families.protocol import TextExample
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.audit import read_audit
 from workers.families.temperature_attack.records import attack_records
-from workers.stats.calibration import calibrate
-from workers.stats.paired import mcnemar, score_interval
 
 EVERY = ["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"]
 PARAMS = parameters(recipes=["deepwordbug", "pwws", "input_reduction"], arms=EVERY, design_temperature=0.01)

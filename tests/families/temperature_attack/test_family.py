@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.contracts.families.temperature_attack import TemperatureAttackParams
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from tests import texts
 from tests.attacks.text.classifiers import LetterCounter, tiny_sentiment
 from workers.attacks.text.scoring import ScoringService

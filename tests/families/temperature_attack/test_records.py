@@ -17,7 +17,7 @@ from workers.families.temperature_attack.records import (
     search_records,
     validation_records,
 )
-from workers.targets import UnansweredError
+from workers.models import UnansweredError
 
 EXAMPLES = [TextExample(7, "good film", 1), TextExample(3, ("a premise", "a hypothesis"), 0), TextExample(5, "bad", 0)]
 LOGITS = [torch.tensor([0.1, 0.7]), torch.tensor([0.5, 0.5]), torch.tensor([-1.0, 2.0])]

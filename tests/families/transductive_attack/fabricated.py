@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pyarrow as pa
 
-from app.contracts.families.transductive_attack import MODEL_SPACE, TransductiveAttackParams, game_of
+from seatrial.families.transductive_attack.params import MODEL_SPACE, TransductiveAttackParams, game_of
 
 CLASSES = 10
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from app.contracts.families import defence_params
-from app.contracts.families.defence_params import SHIPPED, Preset
-from app.contracts.families.transductive_attack import TransductiveAttackParams
+from seatrial.families.shared import defence_params
+from seatrial.families.shared.defence_params import SHIPPED, Preset
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from tests.uploads import dataset_manifest, npz, submission, upload, upload_both
 from tests.web.test_problems import assert_problem
 from workers.defences.registry import SCALARS, find_plugin, make_defence

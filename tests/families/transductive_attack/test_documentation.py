@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.contracts.audits import AuditCreate
-from app.contracts.families.transductive_attack import NEEDS_TRAINING, SHIPPED
+from seatrial.contracts.audits import AuditCreate
+from seatrial.families.transductive_attack.params import NEEDS_TRAINING, SHIPPED
 
 TEXT = (Path(__file__).parents[3] / "docs" / "families.md").read_text()
 SECTION = TEXT.split("## transductive_attack\n")[1].split("\n## ")[0]

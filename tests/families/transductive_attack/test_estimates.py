@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from app.contracts.families.transductive_attack import METRICS, game_of
+from seatrial.families.transductive_attack.params import METRICS, game_of
+from seatrial.statistics import paired
 from tests.families.transductive_attack.fabricated import parameters, records, replaced, right
 from workers.families.transductive_attack.estimates import count, estimate_all, rate
 from workers.families.transductive_attack.sample import Outcomes, gap_to_lowest
-from workers.stats import paired
 
 ATTACKS = ["transfer_autoattack", "transfer_pgd", "fpa", "gmsa_avg", "gmsa_min"]
 ADAPTIVE = ATTACKS[2:]

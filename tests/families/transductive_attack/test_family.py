@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from app.contracts.families.transductive_attack import TransductiveAttackParams, game_of
+from seatrial.families.transductive_attack.params import TransductiveAttackParams, game_of
 from tests.defences import builders
 from tests.families.in_memory import Context, run_check
 from workers.attacks.carlini_wagner import RaiseWrongConfidence

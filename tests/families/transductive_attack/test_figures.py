@@ -3,8 +3,8 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.transductive_attack import game_of
+from seatrial.contracts.estimates import Result
+from seatrial.families.transductive_attack.params import game_of
 from tests.families.transductive_attack.fabricated import parameters, records
 from workers.families.transductive_attack.estimates import count, estimate_all
 from workers.families.transductive_attack.figures import draw

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.contracts.estimates import Result
-from app.contracts.families.transductive_attack import game_of
-from app.contracts.policies import PolicySource
-from app.contracts.states import RunState
 from app.gates import presets
 from app.gates.verdict import Measured, MeasuredCheck, judge
+from seatrial.contracts.estimates import Result
+from seatrial.contracts.policies import PolicySource
+from seatrial.contracts.states import RunState
+from seatrial.families.transductive_attack.params import game_of
 from tests.families.transductive_attack.fabricated import parameters, records, replaced
 from workers.families.transductive_attack import flags
 from workers.families.transductive_attack.estimates import estimate_all

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.contracts.families import defence_costs
-from app.contracts.families.transductive_attack import SHIPPED, TransductiveAttackParams, game_of
+from seatrial.families.shared import defence_costs
+from seatrial.families.transductive_attack.params import SHIPPED, TransductiveAttackParams, game_of
 from tests.defences import builders
 from tests.families.in_memory import run_check
 from workers.defences.registry import find_plugin, make_defence

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from app.contracts.families.transductive_attack import TransductiveAttackParams
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from tests.defences import builders
 from tests.families.transductive_attack.test_family import FAULTY as FAULTY
 from tests.families.transductive_attack.test_family import Faulty, parameters
@@ -16,7 +16,7 @@ from workers.defences.protocol import DefenceError
 from workers.errors import PreflightError
 from workers.families.protocol import DataInfo, TargetInfo
 from workers.families.transductive_attack.family import FAMILY
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.contracts.families.transductive_attack import SHIPPED, TransductiveAttackParams
+from seatrial.families.transductive_attack.params import SHIPPED, TransductiveAttackParams
 from workers.defences.protocol import Traits
 from workers.families.transductive_attack.rules import build, followed, is_playable, start_at
 

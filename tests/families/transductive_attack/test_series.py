@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.contracts.families.transductive_attack import game_of
+from seatrial.families.transductive_attack.params import game_of
 from tests.families.transductive_attack.fabricated import parameters, records, replaced
 from workers.families.transductive_attack.estimates import estimate_all
 from workers.families.transductive_attack.sample import Games

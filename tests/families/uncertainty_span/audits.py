@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import torch
 
-from app.contracts.estimates import Result
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from seatrial.contracts.estimates import Result
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.families.in_memory import Context as Context
 from tests.families.in_memory import Data, run_check
 from tests.families.in_memory import Model as Model

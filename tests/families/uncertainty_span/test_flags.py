@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import (
     DATA,
     IMAGES,
@@ -23,7 +24,6 @@ from workers.attacks.robust_accuracy import pgd_untargeted
 from workers.families.protocol import Shard
 from workers.families.uncertainty_span import flags
 from workers.families.uncertainty_span.tempered import attack_tempered
-from workers.stats.samples import Sample
 
 
 def codes(result) -> set[str]:

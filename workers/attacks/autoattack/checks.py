@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from app.contracts.families.robust_accuracy import LOOKS
+from seatrial.families.shared.robust_accuracy import LOOKS
 from workers.attacks.memory import forward, halving
 from workers.attacks.pgd import Model
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from app.contracts.families.costs import Passes
+from seatrial.families.shared.costs import Passes
 from workers.attacks.autoattack.apgd import APGD
 from workers.attacks.autoattack.attempts import Attempt, over_targets
 from workers.attacks.autoattack.dlr import likeliest_targets, targeted_loss, untargeted_loss

@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from app.contracts.families.costs import Passes
+from seatrial.families.shared.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import project
 from workers.attacks.losses import margin

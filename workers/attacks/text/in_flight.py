@@ -23,7 +23,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from torch import Tensor
 
 from workers.attacks.text.scoring import ScoringService
-from workers.targets import Text, UnansweredError
+from workers.models import Text, UnansweredError
 
 ResultT = TypeVar("ResultT")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from workers.targets import Text, TextClassifier, UnansweredError
+from workers.models import Text, TextClassifier, UnansweredError
 
 
 @dataclass

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from app.core.settings import get_settings
+from seatrial.store.settings import get_settings
 from workers.resources.stopwords import ShippedStopwords
 
 ASKED_FOR_IN_VAIN = "omw-1.4"

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.contracts.families.certified_calibration import ATTACKED_DRAWS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.params import ATTACKED_DRAWS, CertifiedCalibrationParams
 from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits

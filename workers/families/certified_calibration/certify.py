@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.contracts.families.certified_calibration import BOUNDS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
 from workers.attacks.memory import forward
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed

@@ -5,8 +5,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.estimates import Estimate, metric_name
-from app.contracts.families.certified_calibration import BOUNDS, CertifiedCalibrationParams
+from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.statistics.calibration import calibrate, ece
+from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
+from seatrial.statistics.intervals import Draw, Interval, counts, norm_interval, resample
+from seatrial.statistics.samples import Sample
 from workers.certification.admm import admm_calibration_error
 from workers.certification.brier import brier_confidences, certified_brier
 from workers.certification.dece import dece_calibration_error
@@ -24,10 +28,6 @@ from workers.families.certified_calibration.sample import (
     is_correct,
     worst_value,
 )
-from workers.stats.calibration import calibrate, ece
-from workers.stats.estimating import estimate, mean, proportion, seed_of
-from workers.stats.intervals import Draw, Interval, counts, norm_interval, resample
-from workers.stats.samples import Sample
 
 Floats = NDArray[np.float64]
 Estimates = dict[str, Estimate]
@@ -227,7 +227,7 @@ def worst_interval(
         by_chance: What outcomes exceed confidences by (resamples, n), to the largest deviation that causes.
         confidence: (n,) confidences without an attack; 1 for examples that by chance do nothing.
         seed: The same seed gives the same interval.
-        resamples: As for :func:`workers.stats.intervals.resample`.
+        resamples: As for :func:`seatrial.statistics.intervals.resample`.
 
     Returns:
         None for fewer than 2 examples.

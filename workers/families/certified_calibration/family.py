@@ -6,8 +6,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from app.contracts.estimates import Result
-from app.contracts.families.certified_calibration import CertifiedCalibrationParams
+from seatrial.contracts.estimates import Result
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import largest_radius
 from workers.errors import PreflightError
 from workers.families import robust_accuracy
@@ -18,7 +19,6 @@ from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
 from workers.families.certified_calibration.series import make_series
 from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
-from workers.stats.samples import Sample
 
 CERTIFY = "certify"
 

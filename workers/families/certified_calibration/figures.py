@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from app.contracts.estimates import Estimate, Result, metric_name
-from app.contracts.families.certified_calibration import BOUNDS, CertifiedCalibrationParams
-from workers.stats.drawing import draw_figure
+from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from workers.figures.drawing import draw_figure
 
 DARK, BLUE, RED, GREEN, VIOLET, OCHRE, GREY = (
     "#222222",

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from app.contracts.estimates import Estimate, Flag, metric_name
-from app.contracts.families.certified_calibration import ATTACKED_DRAWS, BOUNDS, CertifiedCalibrationParams
+from seatrial.contracts.estimates import Estimate, Flag, metric_name
+from seatrial.families.certified_calibration.params import ATTACKED_DRAWS, BOUNDS, CertifiedCalibrationParams
+from seatrial.statistics.paired import discordant, mcnemar
+from seatrial.statistics.samples import Sample
 from workers.certification.anytime import fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, largest_radius
 from workers.families.certified_calibration.certify import certificate_alpha
 from workers.families.certified_calibration.sample import attacked_at, is_answered
-from workers.stats.paired import discordant, mcnemar
-from workers.stats.samples import Sample
 
 FEW = 30
 """Certified examples below which a calibration error is mostly chance: two for each of the paper's bins."""

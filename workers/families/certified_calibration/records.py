@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from app.contracts.estimates import metric_name
-from app.contracts.families.certified_calibration import ConfidenceBound
+from seatrial.contracts.estimates import metric_name
+from seatrial.families.certified_calibration.params import ConfidenceBound
 
 
 def column_of(side: Literal["lower", "upper"], bound: ConfidenceBound, radius: float) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.families.certified_calibration import CertifiedCalibrationParams, ConfidenceBound
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams, ConfidenceBound
+from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import ABSTAIN
 from workers.certification.worst_calibration import WorstCase, certified_calibration_error
 from workers.families.certified_calibration.records import column_of
-from workers.stats.samples import Sample
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from app.contracts.families.certified_calibration import BOUNDS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.statistics.calibration import ece
+from seatrial.statistics.estimating import diagram
+from seatrial.statistics.samples import Sample
 from workers.certification.brier import certified_brier
 from workers.certification.worst_calibration import WorstCase
 from workers.families.certified_calibration.records import column_of
@@ -19,9 +22,6 @@ from workers.families.certified_calibration.sample import (
     worst_case,
     worst_value,
 )
-from workers.stats.calibration import ece
-from workers.stats.estimating import diagram
-from workers.stats.samples import Sample
 
 FINE_RADII = 60
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_softmax
 from torch import Tensor
 
-from app.contracts.targets import MULTI_LABEL, TAGGING
-from workers.targets import Text, UnansweredError
+from seatrial.contracts.models import MULTI_LABEL, TAGGING
+from workers.models import Text, UnansweredError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

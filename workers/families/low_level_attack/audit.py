@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.contracts.families.low_level_attack import LowLevelAttackParams
-from app.contracts.targets import MULTI_LABEL, SINGLE_LABEL_TEXTS
+from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from workers.families.low_level_attack.names import ATTACK, CLEAN, column
 from workers.families.protocol import Records
 

@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from app.contracts.estimates import Estimate, Result, metric_name
-from app.contracts.families.low_level_attack import COMBINED, LowLevelAttackParams
-from app.contracts.targets import MULTI_LABEL
+from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.contracts.models import MULTI_LABEL
+from seatrial.families.low_level_attack.params import COMBINED, LowLevelAttackParams
+from seatrial.statistics.clusters import correlations, interval_of, ratio
+from seatrial.statistics.estimating import estimate, proportion
+from seatrial.statistics.intervals import Interval, clopper_pearson
+from seatrial.statistics.paired import discordant, score_interval
+from seatrial.statistics.ranks import place_interval, places
 from workers.families.low_level_attack import flags
 from workers.families.low_level_attack.audit import Audit, Bools, Floats, Ints, Scored
 from workers.families.low_level_attack.resampling import Resampled
 from workers.families.low_level_attack.series import make_series
 from workers.families.low_level_attack.worst import Worst, worst_of
 from workers.families.protocol import Records
-from workers.stats.clusters import correlations, interval_of, ratio
-from workers.stats.estimating import estimate, proportion
-from workers.stats.intervals import Interval, clopper_pearson
-from workers.stats.paired import discordant, score_interval
-from workers.stats.places import place_interval, places
 
 Estimates = dict[str, Estimate]
 

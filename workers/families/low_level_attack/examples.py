@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from app.contracts.targets import SINGLE_LABEL_TEXTS
+from seatrial.contracts.models import SINGLE_LABEL_TEXTS
 from workers.families.low_level_attack.audit import Answers, Audit
 
 EXAMPLES = 12

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.contracts.estimates import Result
-from app.contracts.families.low_level_attack import COMBINED, NOT_OF_TOKENS, LowLevelAttackParams
-from app.contracts.targets import SINGLE_LABEL_TEXTS, TAGGING
-from app.core.low_level.lexicons import Lexicons
+from seatrial.contracts.estimates import Result
+from seatrial.contracts.models import SINGLE_LABEL_TEXTS, TAGGING
+from seatrial.families.low_level_attack.params import COMBINED, NOT_OF_TOKENS, LowLevelAttackParams
+from seatrial.noise.lexicons import Lexicons
 from workers.errors import PreflightError
 from workers.families.low_level_attack import estimates
 from workers.families.low_level_attack.answers import Answer, read_answer

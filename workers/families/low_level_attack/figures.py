@@ -6,10 +6,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from app.contracts.estimates import Result
-from app.contracts.families.low_level_attack import ATTACKERS, COMBINED, LowLevelAttackParams
+from seatrial.contracts.estimates import Result
+from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, LowLevelAttackParams
 from workers.families.low_level_attack.names import called
-from workers.stats.drawing import draw_figure
+from workers.figures.drawing import draw_figure
 
 MARKERS = dict(zip((*ATTACKERS, COMBINED), "os^vDPX*<>h", strict=True))
 """Attackers are told apart by shape; colours repeat, in another lightness."""

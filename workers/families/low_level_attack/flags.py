@@ -6,14 +6,14 @@ Is the robustness there, or was nothing tested? Of each doubt there is one flag,
 from collections import Counter
 from collections.abc import Mapping
 
-from app.contracts.estimates import Estimate, Flag, metric_name
-from app.contracts.families.low_level_attack import COMBINED
-from app.contracts.targets import MULTI_LABEL
+from seatrial.contracts.estimates import Estimate, Flag, metric_name
+from seatrial.contracts.models import MULTI_LABEL
+from seatrial.families.low_level_attack.params import COMBINED
+from seatrial.statistics.clusters import interval_of
 from workers.families.low_level_attack.audit import Audit
 from workers.families.low_level_attack.names import ATTACK, CLEAN, listed
 from workers.families.low_level_attack.resampling import Resampled, auroc_of
 from workers.families.low_level_attack.series import chance
-from workers.stats.clusters import interval_of
 
 TESTED = 0.02
 """Mean share of tokens changed at the highest level below which, under every attacker, nothing was tested; at levels so

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from app.contracts.estimates import metric_name
+from seatrial.contracts.estimates import metric_name
 
 CLEAN, ATTACK = "clean", "attack_"
 """Stages: the texts as they are, and one for each attacker."""

@@ -8,18 +8,18 @@ from typing import Any
 
 from torch import Tensor
 
-from app.contracts.families.low_level_attack import LowLevelAttackParams
-from app.contracts.targets import TAGGING
-from app.core.low_level.copies import noisy_copy
-from app.core.low_level.edits import levenshtein
-from app.core.low_level.lexicons import Lexicons
-from app.core.low_level.perturbing import Perturber
-from app.core.low_level.seeding import noise_generator, word_forms
+from seatrial.contracts.models import TAGGING
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.noise.copies import noisy_copy
+from seatrial.noise.edits import levenshtein
+from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.perturbing import Perturber
+from seatrial.noise.seeding import noise_generator, word_forms
 from workers.families.low_level_attack.answers import columns_of, decisions, read_answer
 from workers.families.low_level_attack.names import CLEAN, column
 from workers.families.low_level_attack.records import attack_records, begin, parts_of, text_cells
 from workers.families.protocol import LabelledText, Records, RunContext
-from workers.targets import Text, UnansweredError
+from workers.models import Text, UnansweredError
 
 PROGRESS = "progress"
 """The note of a save: draws done, and the rows so far."""

@@ -1,8 +1,8 @@
 """Every quantity of an audit on its sample and on resamples of it, the same for all attackers and levels.
 
 An array named after a quantity has the sample's value in row 0 and those of resamples after it: see
-:mod:`workers.stats.clusters`. Since all were drawn with one seed from the same examples, what compares two of them
-(a ratio, a place, a correlation) is computed row by row and is paired.
+:mod:`seatrial.statistics.clusters`. Since all were drawn with one seed from the same examples, what compares two of
+them (a ratio, a place, a correlation) is computed row by row and is paired.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from app.contracts.targets import MULTI_LABEL
+from seatrial.contracts.models import MULTI_LABEL
+from seatrial.statistics.clusters import BinnedErrors, drawn_sums, drawn_values, ratio
+from seatrial.statistics.estimating import seed_of
+from seatrial.statistics.intervals import Interval
+from seatrial.statistics.macro_auroc import MacroAuroc
 from workers.families.low_level_attack.audit import Audit, Floats, Ints, Noise, Scored
-from workers.stats.clusters import BinnedErrors, drawn_sums, drawn_values, ratio
-from workers.stats.estimating import seed_of
-from workers.stats.intervals import Interval
-from workers.stats.macro_auroc import MacroAuroc
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from app.contracts.estimates import Estimate, metric_name
-from app.contracts.targets import MULTI_LABEL, TAGGING
+from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.contracts.models import MULTI_LABEL, TAGGING
+from seatrial.statistics.estimating import diagram
 from workers.families.low_level_attack.audit import Answers, Audit
 from workers.families.low_level_attack.examples import examples
 from workers.families.low_level_attack.resampling import Cell, Resampled
 from workers.families.low_level_attack.worst import Worst
-from workers.stats.estimating import diagram
 
 SCORES = {MULTI_LABEL: "macro AUROC", TAGGING: "token accuracy"}
 """What a score is, where it is not the accuracy of texts."""

@@ -6,11 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
-from workers.families.protocol import Records
-from workers.families.temperature_attack.records import CleanSample, Floats, SearchSample, read_validation
-from workers.families.temperature_attack.search import conclude
-from workers.stats.scaling import (
+from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from workers.calibration.scaling import (
     TEMPERATURES,
     FittedTemperature,
     Scaling,
@@ -18,6 +15,9 @@ from workers.stats.scaling import (
     fit_temperature,
     fit_temperature_lbfgs,
 )
+from workers.families.protocol import Records
+from workers.families.temperature_attack.records import CleanSample, Floats, SearchSample, read_validation
+from workers.families.temperature_attack.search import conclude
 
 
 @dataclass(frozen=True)

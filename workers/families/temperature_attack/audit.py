@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.protocol import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.records import (
@@ -20,7 +21,6 @@ from workers.families.temperature_attack.records import (
     merge_clean,
     read_validation,
 )
-from workers.stats.paired import Gap, gap_to_lowest
 
 UNCOUNTED = "input_reduction"
 """It keeps the prediction by design: accuracy under it says nothing about what an attacker can break."""

@@ -5,18 +5,18 @@ from itertools import chain
 
 import numpy as np
 
-from app.contracts.estimates import Estimate, Result, metric_name
-from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.statistics.calibration import calibrate
+from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
+from seatrial.statistics.intervals import bootstrap
+from seatrial.statistics.paired import Gap
+from workers.calibration.scaling import refitted_temperature
 from workers.families.protocol import Records
 from workers.families.temperature_attack import flags
 from workers.families.temperature_attack.arms import limits_of, served_logits
 from workers.families.temperature_attack.audit import Audit, read_audit
 from workers.families.temperature_attack.series import make_series
-from workers.stats.calibration import calibrate
-from workers.stats.estimating import estimate, mean, proportion, seed_of
-from workers.stats.intervals import bootstrap
-from workers.stats.paired import Gap
-from workers.stats.scaling import refitted_temperature
 
 Estimates = dict[str, Estimate]
 

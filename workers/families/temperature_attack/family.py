@@ -7,12 +7,13 @@ from dataclasses import replace
 import pyarrow as pa
 from torch import Tensor
 
-from app.contracts.estimates import Flag, Result
-from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
+from seatrial.contracts.estimates import Flag, Result
+from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
 from workers.attacks.text.attacking import Job, Outcome, View, attack_all
 from workers.attacks.text.importance import Example, How, rank_correlation, word_importances
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
+from workers.calibration.scaling import Scaling
 from workers.errors import PreflightError
 from workers.families.protocol import (
     HELD_OUT,
@@ -36,10 +37,9 @@ from workers.families.temperature_attack.records import (
     validation_records,
 )
 from workers.families.temperature_attack.search import next_round
+from workers.models import UnansweredError
 from workers.resources.library import Library
 from workers.resources.requirements import missing
-from workers.stats.scaling import Scaling
-from workers.targets import UnansweredError
 
 VALIDATION, SEARCH, ATTACK = "validation", "search_", "attack_"
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from app.contracts.estimates import Result
-from app.contracts.families.temperature_attack import AS_SERVED, TemperatureAttackParams
-from workers.stats.drawing import draw_figure
+from seatrial.contracts.estimates import Result
+from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from workers.figures.drawing import draw_figure
 
 COLOURS = {
     AS_SERVED: "#4d4d4d",

@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from app.contracts.estimates import Flag
-from app.contracts.families.temperature_attack import AS_SERVED
+from seatrial.contracts.estimates import Flag
+from seatrial.families.temperature_attack.params import AS_SERVED
+from seatrial.statistics.paired import discordant, score_interval
+from workers.calibration.scaling import START
 from workers.families.temperature_attack.audit import Audit
-from workers.stats.paired import discordant, score_interval
-from workers.stats.scaling import START
-from workers.targets.endpoint_messages import LOG_ZERO
+from workers.models.endpoint_messages import LOG_ZERO
 
 SEEKING = ("calibrated", "optimized", "platt_vector", "platt_matrix")
 """Arms that find a fitting scale whatever the model was served at."""

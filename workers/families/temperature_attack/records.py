@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from workers.families.protocol import Records, TextExample
-from workers.targets import Text, UnansweredError
+from workers.models import Text, UnansweredError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from app.contracts.families.temperature_attack import AS_SERVED
+from seatrial.families.temperature_attack.params import AS_SERVED
+from seatrial.statistics.estimating import diagram, proportion
+from workers.calibration.scaling import Scaling
 from workers.families.temperature_attack.audit import UNCOUNTED, Audit
 from workers.families.temperature_attack.records import AttackSample
-from workers.stats.estimating import diagram, proportion
-from workers.stats.scaling import Scaling
 
 CURVE_RECIPE = "deepwordbug"
 """What the temperature search attacks with."""

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from app.contracts.estimates import Estimate, metric_name
-from app.contracts.families.transductive_attack import TransductiveAttackParams
+from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.statistics.estimating import estimate, proportion
+from seatrial.statistics.intervals import clopper_pearson
 from workers.families.protocol import Records
 from workers.families.transductive_attack.sample import (
     CLEAN,
@@ -17,8 +19,6 @@ from workers.families.transductive_attack.sample import (
     loss_to_static,
     overestimate,
 )
-from workers.stats.estimating import estimate, proportion
-from workers.stats.intervals import clopper_pearson
 
 Estimates = dict[str, Estimate]
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from app.contracts.estimates import Result
-from app.contracts.families.defence_params import DefenceParams
-from app.contracts.families.transductive_attack import (
+from seatrial.contracts.estimates import Result
+from seatrial.families.shared.defence_params import DefenceParams
+from seatrial.families.transductive_attack.params import (
     MODEL_SPACE,
     AttackName,
     TransductiveAttackParams,
@@ -29,7 +29,7 @@ from workers.families.transductive_attack.games import Answers, Game, OverdueErr
 from workers.families.transductive_attack.rules import build, followed, is_playable, start_at
 from workers.families.transductive_attack.series import make_series
 from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_search
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 STATIC = "static"
 CLEAN: Literal["clean"] = "clean"

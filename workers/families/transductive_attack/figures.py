@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from app.contracts.estimates import Estimate, Result, metric_name
-from app.contracts.families.transductive_attack import MODEL_SPACE, TransductiveAttackParams
+from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.families.transductive_attack.params import MODEL_SPACE, TransductiveAttackParams
 from workers.families.transductive_attack.names import called
 from workers.families.transductive_attack.sample import CLEAN
-from workers.stats.drawing import draw_figure
+from workers.figures.drawing import draw_figure
 
 ATTACKS = {
     CLEAN: ("no attack", "#8c8c8c", "X"),

@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from app.contracts.estimates import Estimate, Flag, metric_name
-from app.contracts.families.transductive_attack import (
+from seatrial.contracts.estimates import Estimate, Flag, metric_name
+from seatrial.families.transductive_attack.params import (
     ADAPTIVE,
     MODEL_SPACE,
     NEEDS_TRAINING,

@@ -21,7 +21,7 @@ from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
 from workers.defences.copies import Frozen
 from workers.defences.fresh import Reloading, Storable
 from workers.defences.protocol import OPTIMIZER, Adapted, Defence, DefenceError, Remembering, Training
-from workers.targets.image_classifier import ImageClassifier
+from workers.models.image_classifier import ImageClassifier
 
 State: TypeAlias = dict[str, Tensor]
 Ints = NDArray[np.int64]

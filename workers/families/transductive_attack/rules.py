@@ -6,8 +6,8 @@ Where the authors' code and the text of their paper differ the code is followed 
 from collections.abc import Callable
 from typing import Any, Literal
 
-from app.contracts.families.defence_params import DefenceParams
-from app.contracts.families.transductive_attack import MODEL_SPACE, TransductiveAttackParams
+from seatrial.families.shared.defence_params import DefenceParams
+from seatrial.families.transductive_attack.params import MODEL_SPACE, TransductiveAttackParams
 from workers.defences.protocol import Defence, Traits
 from workers.defences.registry import find_plugin, make_defence
 

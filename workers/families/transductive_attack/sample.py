@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.contracts.families.transductive_attack import ADAPTIVE, TRANSFERS, TransductiveAttackParams, game_of
-from workers.stats.intervals import Interval
-from workers.stats.paired import score_interval
-from workers.stats.samples import Sample
+from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS, TransductiveAttackParams, game_of
+from seatrial.statistics.intervals import Interval
+from seatrial.statistics.paired import score_interval
+from seatrial.statistics.samples import Sample
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -164,9 +164,10 @@ def loss_to_static(games: Games, defence: str) -> Gap | None:
 def gap_to_lowest(name: str, reference: Outcomes, others: Mapping[str, Outcomes]) -> Gap | None:
     """Return the gap to the lowest of several others, with an interval that knows of the choice.
 
-    Guarantee: for one repeat that of :func:`workers.stats.paired.gap_to_lowest`, which this then equals: each end is
-    wrong with probability at most 2.5 %, however many of the others tie. A bootstrap that chooses the lowest again in
-    each resample does not have it: it is centred above the sample, which is above the truth already where others tie.
+    Guarantee: for one repeat that of :func:`seatrial.statistics.paired.gap_to_lowest`, which this then equals: each end
+    is wrong with probability at most 2.5 %, however many of the others tie. A bootstrap that chooses the lowest again
+    in each resample does not have it: it is centred above the sample, which is above the truth already where others
+    tie.
     For several repeats an example's difference is the mean of those; it varies no more between examples than one of -1,
     0 or 1 with that expectation, for which the interval is made, so it errs on the wide side. Failure: it is of the
     population of examples, given what these repeats drew. That a defender's luck strikes all examples of a repeat at

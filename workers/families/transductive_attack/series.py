@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from app.contracts.families.transductive_attack import ADAPTIVE, MODEL_SPACE, TransductiveAttackParams
+from seatrial.families.transductive_attack.params import ADAPTIVE, MODEL_SPACE, TransductiveAttackParams
+from seatrial.statistics.samples import Sample
 from workers.defences.urejectron import THRESHOLDS, accepted_errors, errors_among_accepted, rejection_rates
 from workers.families.protocol import Records
 from workers.families.transductive_attack.sample import (
@@ -17,7 +18,6 @@ from workers.families.transductive_attack.sample import (
     loss_to_static,
     overestimate,
 )
-from workers.stats.samples import Sample
 
 
 def make_series(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from app.contracts.families.transductive_attack import TransductiveAttackParams
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from workers.attacks.autoattack.ensemble import STANDARD, AutoAttack
 from workers.attacks.gradients import RowModel
 from workers.attacks.memory import forward

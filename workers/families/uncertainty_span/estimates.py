@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.contracts.estimates import Estimate, metric_name
-from app.contracts.families.uncertainty_span import ARMS, UncertaintySpanParams
+from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
+from seatrial.statistics.calibration import calibrate
+from seatrial.statistics.estimating import diagram, estimate, mean, proportion, seed_of
+from seatrial.statistics.intervals import bootstrap
+from seatrial.statistics.ranking import rank
+from seatrial.statistics.samples import Sample
 from workers.families.uncertainty_span.outliers import column_of, epsilons_of
-from workers.stats.calibration import calibrate
-from workers.stats.estimating import diagram, estimate, mean, proportion, seed_of
-from workers.stats.intervals import bootstrap
-from workers.stats.ranking import rank
-from workers.stats.samples import Sample
 
 Floats = NDArray[np.float64]
 Estimates = dict[str, Estimate]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 from torch import Tensor
 
-from app.contracts.estimates import Flag, Result
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from seatrial.contracts.estimates import Flag, Result
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
 from workers.families import robust_accuracy
 from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
@@ -18,7 +19,6 @@ from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered
 from workers.families.uncertainty_span.transfer import attack_transferred
-from workers.stats.samples import Sample
 
 OUTLIERS = "outliers/dataset"
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 from matplotlib.axes import Axes
 
-from app.contracts.estimates import Estimate, Result
-from app.contracts.families.uncertainty_span import ARMS, UncertaintySpanParams
-from workers.stats.drawing import draw_figure
+from seatrial.contracts.estimates import Estimate, Result
+from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
+from workers.figures.drawing import draw_figure
 
 COLOURS = {"clean": "#4d4d4d", "over": "#c8553d", "under": "#2e6f9e"}
 """Told apart also in print and by colour-blind readers; line styles differ as well."""

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from app.contracts.estimates import Flag
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from seatrial.contracts.estimates import Flag
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.statistics.estimating import seed_of
+from seatrial.statistics.intervals import paired_difference
+from seatrial.statistics.samples import Sample
 from workers.families.uncertainty_span.estimates import best_spans, classes_of, spans
-from workers.stats.estimating import seed_of
-from workers.stats.intervals import paired_difference
-from workers.stats.samples import Sample
 
 ZERO_GRADIENTS = 0.1
 """Share of iterates with an all-zero gradient away from the loss's optimum; an unmasked network has none."""

@@ -6,7 +6,7 @@ them look like inliers. The score is the predictive entropy, outliers are the po
 
 from torch import Tensor
 
-from app.contracts.families.uncertainty_span import OutlierParams, UncertaintySpanParams
+from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from workers.attacks.losses import entropy
 from workers.attacks.memory import forward
 from workers.families.protocol import Batch, RunContext

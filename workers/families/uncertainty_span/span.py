@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from app.contracts.families.uncertainty_span import UncertaintySpanParams
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD, Objective, Outcome

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from app.contracts.families.uncertainty_span import SpecificAttack, UncertaintySpanParams
+from seatrial.families.uncertainty_span.params import SpecificAttack, UncertaintySpanParams
 from workers.attacks.ace import ETA_OMEGA, eta_omega, keeps
 from workers.attacks.losses import confidence, cross_entropy
 from workers.attacks.memory import forward, halving

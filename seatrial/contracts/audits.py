@@ -1,0 +1,148 @@
+"""What is asked of an audit, and what is told about one."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from seatrial.contracts.base import Read, Real, Request
+from seatrial.contracts.estimates import Result
+from seatrial.contracts.meters import Meters
+from seatrial.contracts.policies import Judgement, PolicyReference, Verdict
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import RunState
+from seatrial.families import CheckParams
+
+
+class AuditCreate(Request):
+    """A model, a dataset and the checks to run."""
+
+    model: str = Field(min_length=1, max_length=100, description="Id of the model.", examples=["mdl_..."])
+    dataset: str = Field(min_length=1, max_length=100, description="Id of the dataset.", examples=["dat_..."])
+    checks: list[CheckParams] = Field(
+        min_length=1, max_length=16, description="What to run; each is a family and its parameters."
+    )
+    seed: int = Field(default=0, ge=0, le=2**53 - 1, description="Everything random follows from it.")
+    samples: int = Field(
+        default=500,
+        ge=2,
+        le=1_000_000,
+        description="Examples drawn, stratified by label; the whole dataset when it is smaller.",
+    )
+    policy: PolicyReference | None = Field(
+        default=None,
+        description="What it is judged by when it ends: the id of a policy, a name (its newest version), "
+        "`name@version`, a shipped one (`lenient`, `standard`, `strict`), or a policy itself. Never changes a number.",
+    )
+    baseline: str | None = Field(
+        default=None,
+        max_length=100,
+        description="Audit, or name of a baseline of the model, to compare it with then; by default the policy's.",
+    )
+    batch_size: int = Field(
+        default=64,
+        ge=1,
+        le=4096,
+        description="Examples per forward pass. Part of what makes a run repeatable: float sums follow the batch.",
+    )
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Pieces each stage is cut into, at most one per batch; by default sized to a minute each at most. "
+        "Never changes a number.",
+    )
+    max_error_rate: Annotated[Real, Field(ge=0, le=1)] = Field(
+        default=0.05, description="A check with a larger share of errored examples fails."
+    )
+
+    @field_validator("checks")
+    @classmethod
+    def _checks_differ(cls, checks: list[CheckParams]) -> list[CheckParams]:
+        seen: list[str] = []
+        for position, check in enumerate(checks):
+            said = check.model_dump_json()
+            if said in seen:
+                # `path` leads on from this field to the member at fault; see app.web.bodies.
+                raise PydanticCustomError(
+                    "repeated_check",
+                    "checks must differ from each other: this one repeats check {first}",
+                    {"first": seen.index(said), "path": [position]},
+                )
+            seen.append(said)
+        return checks
+
+
+class Progress(Read):
+    """How far a check is."""
+
+    stage: str | None = Field(description="Stage being worked on; null before the first.")
+    done: int = Field(description="Examples of that stage finished.")
+    total: int = Field(description="Examples of that stage.")
+    remaining_s: float | None = Field(
+        description="Estimated seconds until the check ends; 0 when ended, null when unknown."
+    )
+
+
+class CheckRead(Read):
+    """One check of an audit."""
+
+    id: str = Field(description="Identifier.", examples=["chk_..."])
+    kind: str = Field(description="Family.")
+    params: dict[str, Any] = Field(description="Parameters, defaults filled in.")
+    state: RunState = Field(description="State.")
+    progress: Progress = Field(description="How far it is.")
+    meters: Meters | None = Field(default=None, description="What was asked of a text model; null for others.")
+    stages: list[str] = Field(description="Stages begun so far; each has its own table of records.")
+    result: Result | None = Field(default=None, description="Numbers, once the check has succeeded.")
+    figures: list[str] = Field(default_factory=list, description="Names of its figures.")
+    error: StoredProblem | None = Field(default=None, description="Why it failed.")
+
+
+class AuditSummary(Read):
+    """An audit in a list."""
+
+    id: str = Field(description="Identifier.", examples=["aud_..."])
+    state: RunState = Field(description="State.")
+    verdict: Verdict | None = Field(
+        default=None, description="Of the policy it was submitted with; null without one and until it has been judged."
+    )
+    model: str = Field(description="Id of the model.")
+    dataset: str = Field(description="Id of the dataset.")
+    seed: int = Field(description="Seed.")
+    samples: int = Field(description="Examples asked for.")
+    kinds: list[str] = Field(description="Families of its checks.")
+    created_at: datetime = Field(description="When it was submitted (UTC).")
+    started_at: datetime | None = Field(default=None, description="When a worker first took it up.")
+    finished_at: datetime | None = Field(default=None, description="When it ended.")
+
+
+class AuditRead(AuditSummary):
+    """An audit with its checks."""
+
+    checks: list[CheckRead] = Field(description="Its checks, in the order asked.")
+    judgement: Judgement | None = Field(
+        default=None, description="What the policy it was submitted with makes of it; null before, and without one."
+    )
+    spec: dict[str, Any] = Field(description="The request as understood, defaults filled in.")
+    spec_digest: str = Field(description="SHA-256 of the specification together with the digests of model and data.")
+    estimated_s: float | None = Field(
+        default=None, description="Seconds it should take at most; null until the model has been measured."
+    )
+    error: StoredProblem | None = Field(default=None, description="Why it could not start.")
+
+
+class AuditEstimate(Read):
+    """What an audit would cost."""
+
+    examples: int = Field(description="Examples that would be audited.")
+    forward_passes: int = Field(description="Single-example forward passes, at most.")
+    backward_passes: int = Field(description="Single-example forward-backward passes, at most.")
+    queries: int = Field(description="Scores black-box attacks ask for, at most; many are answered from a cache.")
+    seconds: float | None = Field(
+        description="Seconds on one worker like the one that checked the model; null until it has."
+    )
+    checks: list[dict[str, Any]] = Field(
+        description="The same per check: kind, forward_passes, backward_passes, queries, seconds."
+    )

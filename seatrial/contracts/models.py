@@ -1,0 +1,337 @@
+"""What a model is: its manifest, as uploaded, and what a worker found out about it."""
+
+from datetime import datetime
+from itertools import pairwise
+from math import prod
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from seatrial.contracts.base import Read, Real, Request
+from seatrial.contracts.endpoints import PARTS, PLURALS, EndpointArchitecture, placeholders
+from seatrial.contracts.estimates import Flag
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import ModelState
+
+IMAGES = "image-classification"
+SINGLE_LABEL_TEXTS = ("text-classification", "text-pair-classification")
+"""Tasks in which a text, or a pair of them, has exactly one class."""
+
+MULTI_LABEL = "multi-label-classification"
+TAGGING = "token-classification"
+TEXTS = (*SINGLE_LABEL_TEXTS, MULTI_LABEL, TAGGING)
+"""Everything that is done to texts."""
+
+Task = Literal[
+    "image-classification",
+    "text-classification",
+    "text-pair-classification",
+    "multi-label-classification",
+    "token-classification",
+]
+
+# What each layer takes after its name: (smallest number of values, largest).
+LAYER_ARGUMENTS: dict[str, tuple[int, int]] = {
+    "conv": (3, 5),
+    "relu": (0, 0),
+    "flatten": (0, 0),
+    "linear": (2, 2),
+    "max_pool": (1, 3),
+    "avg_pool": (1, 3),
+    "batch_norm": (1, 1),
+    "dropout": (0, 1),
+}
+
+
+LayerPart = Annotated[str, Field(max_length=20)] | int | Real
+
+
+class LayersArchitecture(Request):
+    """A plain CNN written as a list of layers; weights are keyed as in ``torch.nn.Sequential`` (`0.weight`, ...)."""
+
+    kind: Literal["layers"] = Field(description="A plain sequence of layers.")
+    layers: list[Annotated[list[LayerPart], Field(max_length=6)]] = Field(
+        min_length=1,
+        max_length=200,
+        description='Each layer is a name and its numbers: `["conv", in, out, kernel, stride?, padding?]`, `["relu"]`, '
+        '`["flatten"]`, `["linear", in, out]`, `["max_pool", kernel, stride?, padding?]`, `["avg_pool", ...]`, '
+        '`["batch_norm", channels]`, `["dropout", p?]`.',
+    )
+
+    @field_validator("layers")
+    @classmethod
+    def _layers_are_known(cls, layers: list[list[Any]]) -> list[list[Any]]:
+        for position, layer in enumerate(layers):
+            if not layer or layer[0] not in LAYER_ARGUMENTS:
+                known = ", ".join(LAYER_ARGUMENTS)
+                raise ValueError(f"layer {position} is {layer!r}: it must begin with one of {known}")
+            low, high = LAYER_ARGUMENTS[layer[0]]
+            numbers = layer[1:]
+            if not low <= len(numbers) <= high:
+                raise ValueError(f"layer {position} ({layer[0]}) takes {low} to {high} numbers, got {len(numbers)}")
+            for number in numbers:
+                if isinstance(number, str):
+                    raise ValueError(f"layer {position} ({layer[0]}): {number!r} is not a number")
+                if layer[0] == "dropout":
+                    if not 0 <= number < 1:
+                        raise ValueError(f"layer {position}: dropout must lie in [0, 1), got {number}")
+                elif number != int(number) or not 0 <= number <= 1_000_000:
+                    raise ValueError(
+                        f"layer {position} ({layer[0]}): {number} is not a whole number of at most 1,000,000"
+                    )
+        return layers
+
+
+class CifarResNetArchitecture(Request):
+    """The CIFAR ResNet of He et al. 2016, section 4.2, with parameter-free (option A) shortcuts."""
+
+    kind: Literal["resnet_cifar"] = Field(description="CIFAR ResNet.")
+    depth: int = Field(ge=8, le=1202, description="Layers, 6n + 2: 20, 32, 44, 56, 110.", examples=[20])
+
+    @field_validator("depth")
+    @classmethod
+    def _depth_is_six_n_plus_two(cls, depth: int) -> int:
+        if (depth - 2) % 6:
+            raise ValueError(f"depth must be 6n + 2 (20, 32, 44, 56, 110), got {depth}")
+        return depth
+
+
+class PreActResNet18Architecture(Request):
+    """PreActResNet-18 for 32x32 images (He et al. 2016b; the layout of common CIFAR code)."""
+
+    kind: Literal["preact_resnet18"] = Field(description="PreActResNet-18.")
+
+
+class WideResNetArchitecture(Request):
+    """WideResNet (Zagoruyko and Komodakis 2016): WRN-depth-width."""
+
+    kind: Literal["wide_resnet"] = Field(description="WideResNet.")
+    depth: int = Field(ge=10, le=200, description="Layers, 6n + 4.", examples=[28])
+    width: int = Field(ge=1, le=20, description="Widening factor.", examples=[10])
+
+    @field_validator("depth")
+    @classmethod
+    def _depth_is_six_n_plus_four(cls, depth: int) -> int:
+        if (depth - 4) % 6:
+            raise ValueError(f"depth must be 6n + 4 (16, 28, 40, 70), got {depth}")
+        return depth
+
+
+class LeNetArchitecture(Request):
+    """LeNet for one-channel 28x28 images, as the MNIST models of the transductive literature use it."""
+
+    kind: Literal["lenet"] = Field(description="LeNet.")
+
+
+class HuggingFaceArchitecture(Request):
+    """A Hugging Face folder: its own config.json names the architecture."""
+
+    kind: Literal["huggingface"] = Field(
+        description="A folder with config.json, safetensors and a preprocessor or tokenizer."
+    )
+
+
+Architecture = Annotated[
+    LayersArchitecture
+    | CifarResNetArchitecture
+    | PreActResNet18Architecture
+    | WideResNetArchitecture
+    | LeNetArchitecture
+    | HuggingFaceArchitecture
+    | EndpointArchitecture,
+    Field(discriminator="kind"),
+]
+
+
+MAX_SIDE = 4096
+"""Largest number of channels, rows or columns of an image."""
+MAX_IMAGE_VALUES = 2**26
+"""Most values of one image (channels x height x width): 256 MiB of float32."""
+
+
+class InputSpec(Request):
+    """What the model takes: images in [0, 1] of this shape, normalised by ``(x - mean) / std`` inside the target."""
+
+    shape: list[Annotated[int, Field(ge=1, le=MAX_SIDE)]] = Field(
+        min_length=3, max_length=3, description="Channels, height, width in pixels.", examples=[[1, 28, 28]]
+    )
+    mean: list[Annotated[Real, Field(ge=-10, le=10)]] = Field(
+        max_length=MAX_SIDE, description="Channel means on the [0, 1] scale; [0.0] or zeros for none.", examples=[[0.0]]
+    )
+    std: list[Annotated[Real, Field(gt=0, le=10)]] = Field(
+        max_length=MAX_SIDE,
+        description="Channel standard deviations on the [0, 1] scale; [1.0] or ones for none.",
+        examples=[[1.0]],
+    )
+
+    @field_validator("shape")
+    @classmethod
+    def _image_fits_into_memory(cls, shape: list[int]) -> list[int]:
+        if prod(shape) > MAX_IMAGE_VALUES:
+            raise ValueError(f"an image of shape {shape} has {prod(shape):,} values: at most {MAX_IMAGE_VALUES:,}")
+        return shape
+
+    @model_validator(mode="after")
+    def _one_value_per_channel(self) -> Self:
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if len(values) not in (1, self.shape[0]):
+                raise ValueError(
+                    f"{name} has {len(values)} values for {self.shape[0]} channels: give one per channel, or one"
+                )
+        return self
+
+
+NAME = Field(
+    min_length=1,
+    max_length=100,
+    pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    description="Name, unique with its version.",
+    examples=["mnist-cnn"],
+)
+VERSION = Field(
+    min_length=1,
+    max_length=50,
+    pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
+    description="Version as its owner counts.",
+    examples=["3"],
+)
+
+
+class ModelManifest(Request):
+    """What must be said about weights before they mean anything."""
+
+    name: str = NAME
+    version: str = VERSION
+    task: Task = Field(description="What the model does.")
+    architecture: Architecture = Field(description="How the weights are wired.")
+    input: InputSpec | None = Field(
+        default=None, description="Input of an image classifier. Required unless the Hugging Face folder states it."
+    )
+    labels: list[Annotated[str, Field(max_length=200)]] | None = Field(
+        default=None, min_length=2, max_length=100_000, description="Class names in the order of the logits."
+    )
+    clean_accuracy: Real | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Accuracy its owner measured; an audit warns when its own interval excludes it.",
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _labels_differ(cls, labels: list[str] | None) -> list[str] | None:
+        if labels and len(set(labels)) != len(labels):
+            twice = next(a for a, b in pairwise(sorted(labels)) if a == b)
+            raise ValueError(f"labels must differ from each other: {twice!r} stands twice")
+        return labels
+
+    @model_validator(mode="after")
+    def _task_fits_architecture(self) -> Self:
+        kind = self.architecture.kind
+        if isinstance(self.architecture, EndpointArchitecture):
+            self._check_endpoint(self.architecture)
+        elif self.task == IMAGES and kind != "huggingface":
+            if self.input is None:
+                raise ValueError("input is required: shape, mean and std of the images")
+            if self.labels is None:
+                raise ValueError("labels is required: the class names in the order of the logits")
+        elif self.task != IMAGES and kind != "huggingface":
+            raise ValueError(f"architecture {kind} classifies images; {self.task} needs huggingface or endpoint")
+        if self.task != IMAGES and self.input is not None:
+            raise ValueError(f"input describes images; {self.task} has none: leave it out")
+        return self
+
+    def _check_endpoint(self, endpoint: EndpointArchitecture) -> None:
+        if self.task not in PARTS:
+            raise ValueError(f"an endpoint is audited for one of {', '.join(PARTS)}, not for {self.task}")
+        if self.labels is None:
+            raise ValueError("labels is required: the class names in the order of the endpoint's scores")
+        named = set(placeholders(endpoint.request))
+        # In place of a part of one text the same part of all of them may stand.
+        wanted = {part: (PLURALS[part], part) for part in PARTS[self.task]}
+        if not named <= {name for names in wanted.values() for name in names}:
+            known = ", ".join(name for names in wanted.values() for name in names)
+            raise ValueError(f"the request template of {self.task} may hold {known}")
+        for names in wanted.values():
+            if named.isdisjoint(names):
+                raise ValueError(f"the request template of {self.task} holds no {' or '.join(names)}")
+
+
+class ModelReference(Request):
+    """A model that is not uploaded: one named by a path the operator allows, or an HTTP endpoint."""
+
+    manifest: ModelManifest = Field(description="The manifest, as in an upload.")
+    path: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="Folder or .safetensors file below an allowed folder; none for an endpoint.",
+    )
+
+    @model_validator(mode="after")
+    def _weights_have_a_path(self) -> Self:
+        if isinstance(self.manifest.architecture, EndpointArchitecture):
+            if self.path is not None:
+                raise ValueError("an endpoint has no path: leave it out")
+        elif self.path is None:
+            raise ValueError("path is required, unless the architecture is an endpoint")
+        return self
+
+
+class ModelFactsSummary(Read):
+    """What the worker measured when it checked the model, as a list has it: without class names and doubts."""
+
+    parameters: int = Field(description="Number of weights; 0 where they are not known (an endpoint).")
+    classes: int = Field(description="Logits per example.")
+    device: str = Field(description="Where it was measured.", examples=["cpu", "NVIDIA H200"])
+    forward_s: float = Field(
+        description="Seconds per example of a forward pass, in a batch; of a text of `tokens` tokens, or of one text "
+        "sent to an endpoint."
+    )
+    backward_s: float | None = Field(
+        default=None,
+        description="Seconds per example of a forward and a backward pass, in a batch; null for text models, which are "
+        "attacked without gradients.",
+    )
+    tokens: int | None = Field(default=None, description="Tokens of the texts a text model was timed on.")
+    memory_bytes_per_example: int | None = Field(
+        default=None, description="Device memory per example of a backward pass, where known."
+    )
+
+
+class ModelFacts(ModelFactsSummary):
+    """What the worker measured when it checked the model."""
+
+    labels: list[str] | None = Field(default=None, description="Class names in the order of the logits.")
+    flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
+
+
+class _ModelBase(Read):
+    id: str = Field(description="Identifier.", examples=["mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+    name: str = Field(description="Name.")
+    version: str = Field(description="Version.")
+    task: Task = Field(description="What it does.")
+    digest: str = Field(description="SHA-256 of the uploaded bytes.", examples=["sha256:9f86d08..."])
+    size_bytes: int = Field(description="Size of the uploaded bytes.")
+    state: ModelState = Field(description="`checking` until a worker has loaded it once; then `ready` or `rejected`.")
+    problem: StoredProblem | None = Field(default=None, description="Why it was rejected.")
+    created_at: datetime = Field(description="When it was stored (UTC).")
+
+
+class ModelSummary(_ModelBase):
+    """A model in a list: what may be long, class names above all, is read at ``url``."""
+
+    architecture: str = Field(description="Kind of its architecture.", examples=["huggingface"])
+    label_count: int | None = Field(
+        default=None, description="Number of class names; null where neither manifest nor worker names any."
+    )
+    facts: ModelFactsSummary | None = Field(default=None, description="What the worker measured; null until `ready`.")
+    url: str = Field(description="Where all of it is.", examples=["/v1/models/mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+
+
+class ModelRead(_ModelBase):
+    """A stored model."""
+
+    facts: ModelFacts | None = Field(default=None, description="What the worker measured; null until `ready`.")
+    manifest: dict[str, Any] = Field(description="The manifest as uploaded.")

@@ -1,0 +1,31 @@
+"""What webhooks are told: the events, and the message of each."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from seatrial.contracts.base import Read
+
+AuditEvent = Literal["audit.succeeded", "audit.failed", "audit.cancelled", "audit.judged"]
+"""What may happen to an audit that somebody wants to be told of."""
+
+WebhookEvent = AuditEvent | Literal["ping"]
+"""What a message may be about."""
+
+DeliveryStatus = Literal["pending", "delivered", "failed"]
+"""`pending`: waits for its time or is being sent; `failed`: will not be tried again by itself."""
+
+
+class WebhookMessage(Read):
+    """The body of a message: the same bytes in every attempt."""
+
+    type: WebhookEvent = Field(description="What happened.", examples=["audit.judged"])
+    timestamp: datetime = Field(description="When it happened (UTC).")
+    data: dict[str, Any] = Field(
+        description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
+        "read the rest with; `audit.judged` also names the `judgement`. Of a ping: `webhook`.",
+        examples=[
+            {"audit": "aud_...", "state": "succeeded", "verdict": "passed", "model": "mdl_...", "dataset": "dat_..."}
+        ],
+    )

@@ -1,0 +1,1 @@
+"""The torch-free half of ``certified_calibration``: its parameters, and its results in plain sentences."""

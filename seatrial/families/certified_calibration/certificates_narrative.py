@@ -1,0 +1,125 @@
+"""What a result of certified_calibration holds at one radius: what is proven, and what was seen."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.reporting.numbers import percent, points
+from seatrial.reporting.numbers import radius as told_radius
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known at one radius; an estimate is None where it was not published or is undefined.
+
+    Attributes:
+        radius: l_2.
+        cce: Certified calibration error, the ceiling.
+        clean: ECE without an attack, of the same examples.
+        share: Of all examples, those that are certified.
+        attacks: ECE under attack, of the same examples, by attack.
+    """
+
+    radius: float
+    cce: Estimate | None
+    clean: Estimate | None
+    share: Estimate | None
+    attacks: dict[str, Estimate]
+
+    @property
+    def place(self) -> str:
+        """The radius, in words."""
+        return f"l_2 {told_radius(self.radius)}"
+
+    @property
+    def strongest(self) -> tuple[str, Estimate] | None:
+        """The attack that reached furthest, and the ECE it reached."""
+        return max(self.attacks.items(), key=lambda pair: number_of(pair[1]), default=None)
+
+
+def headline_radius(params: Mapping[str, Any]) -> float:
+    """Return the radius the answer is about; 0 where none above it was asked for.
+
+    That of the attacks; by default, as for them, the largest not above sigma, else the smallest.
+    """
+    if params.get("attack_radius") is not None:
+        return float(params["attack_radius"])
+    positive = sorted(float(one) for one in asked(params, "radii") if float(one) > 0)
+    within = [one for one in positive if one <= float(asked(params, "sigma"))]
+    return within[-1] if within else positive[0] if positive else 0.0
+
+
+def attacked_radii(result: Result) -> list[float]:
+    """Return the radii with an ECE under attack."""
+    return sorted({float(radius) for radius, _, _ in _under_attack(result)})
+
+
+def _under_attack(result: Result) -> Iterator[tuple[str, str, str]]:
+    """Yield radius, attack and full name of each ECE under attack."""
+    for name in result.estimates:
+        base, qualifiers = split_name(name)
+        if base == "ece" and qualifiers.keys() == {"attack", "radius"}:
+            yield qualifiers["radius"], qualifiers["attack"], name
+
+
+def known_at(result: Result, at: float) -> Known:
+    """Return what is known at a radius."""
+    attacks = {
+        attack: found
+        for radius, attack, name in _under_attack(result)
+        if radius == f"{at:g}" and (found := defined(result, name))
+    }
+    cce, clean, share = (defined(result, metric_name(one, radius=at)) for one in ("cce", "ece", "certified_share"))
+    return Known(at, cce, clean, share, attacks)
+
+
+def asked(params: Mapping[str, Any], name: str) -> Any:
+    """Return a parameter, or its default in a check that a version without it has stored."""
+    return params.get(name, CertifiedCalibrationParams.model_fields[name].get_default(call_default_factory=True))
+
+
+def defined(result: Result, name: str) -> Estimate | None:
+    """Return a number that was published and is defined on the sample."""
+    estimate = result.estimates.get(name)
+    return None if estimate is None or estimate.value is None else estimate
+
+
+def number_of(estimate: Estimate) -> float:
+    """Return the value of an estimate that is defined."""
+    if estimate.value is None:
+        raise AssertionError("unreachable: only defined estimates are kept")
+    return estimate.value
+
+
+def at_most(estimate: Estimate) -> float:
+    """Return how large a number may be; the number itself where it has no interval."""
+    return max(number_of(estimate), number_of(estimate) if estimate.high is None else estimate.high)
+
+
+def at_least(estimate: Estimate) -> float:
+    """Return how small a number may be; the number itself where it has no interval."""
+    return min(number_of(estimate), number_of(estimate) if estimate.low is None else estimate.low)
+
+
+def in_points(estimate: Estimate) -> str:
+    """Return a difference of shares and its interval in percentage points."""
+    ends = [points(max(end, 0.0)).split(" ")[0] for end in (estimate.low, estimate.high) if end is not None]
+    return points(estimate.value) + _between(ends)
+
+
+def in_percent(estimate: Estimate) -> str:
+    """Return a share and its interval in per cent."""
+    ends = [percent(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high) if end is not None]
+    return percent(estimate.value) + _between(ends)
+
+
+def in_digits(estimate: Estimate) -> str:
+    """Return a number and its interval with three decimals."""
+    ends = [f"{end:.3f}" for end in (estimate.low, estimate.high) if end is not None]
+    return f"{estimate.value:.3f}{_between(ends)}"
+
+
+def _between(ends: list[str]) -> str:
+    return f" (95% interval {ends[0]} to {ends[1]})" if len(ends) == 2 else ""

@@ -1,0 +1,316 @@
+"""Parameters and metrics of ``certified_calibration``: what can an adversary provably do to a model's confidence."""
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from seatrial.contracts.base import Real, Request
+from seatrial.contracts.estimates import Metric
+from seatrial.families.shared import robust_accuracy
+from seatrial.families.shared.costs import Passes
+from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
+from seatrial.families.shared.rules import LEAST, all_different
+
+AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
+"""The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
+
+ConfidenceBound = Literal["cdf", "standard"]
+Solver = Literal["exact", "admm", "dece", "brier"]
+
+BOUNDS: tuple[ConfidenceBound, ...] = ("cdf", "standard")
+"""Both are always computed; ``confidence_bound`` says which one the calibration bounds rest on."""
+
+ATTACKED_DRAWS = 1000
+"""Draws of noise an attacked image's smoothed confidence is measured with, at most ``n``."""
+
+
+class CertifiedCalibrationParams(Request):
+    """Bound calibration under every perturbation of an l_2 radius, by randomized smoothing (Emde et al.)."""
+
+    kind: Literal["certified_calibration"] = Field(description="This family.")
+    sigma: Real = Field(
+        default=0.25,
+        ge=1e-3,
+        le=100,
+        description="Standard deviation of the Gaussian noise, on pixels in [0, 1]; pixels are not clipped. Use what "
+        "the model was trained with.",
+    )
+    n0: int = Field(default=100, ge=1, le=100_000, description="Draws that select the class; used for nothing else.")
+    n: int = Field(
+        default=100_000,
+        ge=10,
+        le=10_000_000,
+        description="Draws that estimate; no radius above sigma Phi^-1(alpha^(1/n)) can be certified.",
+    )
+    alpha: Real = Field(
+        default=0.001,
+        ge=1e-12,
+        le=0.2,
+        description="Probability that an example's certified radius is wrong, and that its certified confidences are.",
+    )
+    radii: list[Annotated[Real, Field(ge=0, le=1e4)]] = Field(
+        default=[0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75],
+        min_length=1,
+        max_length=32,
+        description="l_2 radii to certify at, ascending, on pixels in [0, 1]. The paper goes on to 1, 1.5, 2, 2.5 for "
+        "larger sigma.",
+    )
+    bins: int = Field(default=15, ge=1, le=100, description="Equal-width confidence bins.")
+    sampling: Literal["fixed", "adaptive"] = Field(
+        default="fixed",
+        description="`fixed`: n draws each. `adaptive`: an example's draws end once a confidence sequence has settled "
+        "at which of the radii it is certified. Those intervals and cce are wider then, and radii between those asked "
+        "for cut short; half of alpha is spent on the way, so the largest radius is a little smaller.",
+    )
+    confidence_bound: ConfidenceBound = Field(
+        default="cdf", description="`cdf`: from the distribution of scores (tighter); `standard`: from their mean."
+    )
+    noise: Literal["shared", "independent"] = Field(
+        default="shared",
+        description="`shared`: all examples see the same draws, which is fastest; every example's guarantee holds, but "
+        "errors are correlated across examples. `independent`: each its own.",
+    )
+    joint: bool = Field(
+        default=False,
+        description="Let all certificates of the sample hold at once with probability 1 - alpha: each is made at "
+        "alpha / (2 samples), a union bound. The paper makes each at alpha.",
+    )
+    solvers: list[Solver] = Field(
+        default=["exact", "brier"],
+        max_length=4,
+        description="Ways to the worst-case calibration error. `exact` always; the others, which find no more than it "
+        "and certify nothing, to compare: `admm` (the paper's), `dece` (gradient ascent), `brier` (confidences of the "
+        "worst Brier score).",
+    )
+    ace_attacks: list[AceAttack] = Field(
+        default_factory=list,
+        max_length=4,
+        description="Attack the smoothed model's confidence too, to see attack <= certificate.",
+    )
+    attack_radius: Real | None = Field(
+        default=None, description="Which of the radii to attack at. Default: the largest one not above sigma."
+    )
+    attack_steps: int = Field(default=20, ge=1, le=1000, description="Gradient steps of an attack.")
+    attack_draws: int = Field(default=16, ge=1, le=1000, description="Draws of noise per gradient step.")
+    robust_accuracy: RobustAccuracyParams | None = Field(
+        default=None,
+        description="Also attack the predictions of the network alone, without noise, by AutoAttack. No certificate "
+        "covers these; it shows what smoothing has to improve on.",
+    )
+
+    @field_validator("radii")
+    @classmethod
+    def _radii_ascend(cls, radii: list[float]) -> list[float]:
+        for before, after in pairwise(radii):
+            # Metrics are named by six digits of the radius.
+            if after <= before or f"{after:g}" == f"{before:g}":
+                raise ValueError(f"radii must ascend and differ in six digits: {after!r} follows {before!r}")
+        return radii
+
+    _named_once = field_validator("solvers", "ace_attacks")(all_different)
+
+    @field_validator("solvers")
+    @classmethod
+    def _exact_always(cls, solvers: list[Solver]) -> list[Solver]:
+        return ["exact", *[solver for solver in solvers if solver != "exact"]]
+
+    @field_validator("attack_radius")
+    @classmethod
+    def _attack_radius_is_certified(cls, radius: float | None, info: ValidationInfo) -> float | None:
+        radii = info.data.get("radii")
+        if radius is not None and radii is not None and (radius <= 0 or radius not in radii):
+            told = ", ".join(f"{one:g}" for one in radii if one > 0) or "there is none"
+            raise ValueError(f"attack_radius must be one of the radii above 0 ({told}), got {radius:g}")
+        return radius
+
+    @field_validator("robust_accuracy", mode="before")
+    @classmethod
+    def _attacks_in_its_ball(cls, asked: Any, info: ValidationInfo) -> Any:
+        if not {"radii", "sigma", "attack_radius"} <= info.data.keys():
+            return in_the_check_s_ball(asked, "l2", LEAST)
+        radius = info.data["attack_radius"] or _default_radius(info.data["radii"], info.data["sigma"])
+        return in_the_check_s_ball(asked, "l2", radius)
+
+    @model_validator(mode="after")
+    def _say_the_attack_radius(self) -> Self:
+        # What is stored and reported can be run again, also by a version with another default.
+        if self.ace_attacks and self.attack_radius is None:
+            self.attack_radius = _default_radius(self.radii, self.sigma)
+            if self.attack_radius is None:
+                raise ValueError("ace_attacks need a radius above 0 among radii")
+        return self
+
+    def references(self) -> dict[str, str]:
+        """Return nothing: no further model or dataset takes part."""
+        return {}
+
+    def held_out(self) -> int:
+        """Return 0: nothing is fitted."""
+        return 0
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return how many single-example passes the check takes at most; adaptive sampling takes fewer.
+
+        Args:
+            samples: Examples audited.
+            sizes: Of no meaning here.
+            mean_words: Of no meaning here.
+        """
+        # One more without noise.
+        forward = samples * (self.n0 + self.n + 1)
+        gradients = len(self.ace_attacks) * samples * self.attack_steps * self.attack_draws
+        # A step's forward pass is done again in its backward pass, so that one draw's graph is held at a time.
+        # Where the last step leads is looked at without one.
+        forward += gradients + len(self.ace_attacks) * samples * (self.attack_draws + min(self.n, ATTACKED_DRAWS))
+        robust = Passes(0, 0) if self.robust_accuracy is None else self.robust_accuracy.passes(samples)
+        return Passes(
+            forward + robust.forward,
+            gradients + robust.backward,
+            slowdown=2.0 if self.noise == "independent" else 1.25,
+            compute_s=len(self.radii) * self._seconds_a_radius(samples),
+        )
+
+    def _seconds_a_radius(self, samples: int) -> float:
+        """Return the seconds of one core a radius takes beside the model, as measured: see benchmarks/RESULTS.md."""
+        seconds = 0.3 + 0.025 * self.bins + 0.0004 * samples
+        if "admm" in self.solvers:
+            seconds += 4 + 0.0012 * samples * self.bins
+        if "dece" in self.solvers:
+            seconds += 0.2 + 2e-5 * samples * self.bins
+        return seconds
+
+
+def _default_radius(radii: list[float], sigma: float) -> float | None:
+    """Return the largest radius above 0 and not above sigma, else the smallest; None where none is above 0."""
+    positive = [radius for radius in radii if radius > 0]
+    return max((radius for radius in positive if radius <= sigma), default=positive[0]) if positive else None
+
+
+METRICS = [
+    Metric(
+        name="certified_accuracy",
+        qualifiers=["radius"],
+        unit="1",
+        better="higher",
+        description="Share of all examples whose class is right and certified not to change within the radius; "
+        "abstentions count as wrong.",
+    ),
+    Metric(
+        name="certified_share",
+        qualifiers=["radius"],
+        unit="1",
+        better="higher",
+        description="Share of all examples whose class, right or wrong, is certified at the radius: those cce, cbs and "
+        "the comparisons at this radius are over.",
+    ),
+    Metric(
+        name="average_certified_radius",
+        unit="pixel l_2",
+        better="higher",
+        description="Mean certified radius, 0 where the class is wrong or the procedure abstains.",
+    ),
+    Metric(
+        name="cce",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="Certified calibration error: the largest ECE their certified intervals leave possible on the "
+        "examples certified at the radius, solved exactly. No perturbation within the radius can cause more.",
+    ),
+    Metric(
+        name="cce_system",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="Certified calibration error of the whole system, over all examples: those not certified at the "
+        "radius may become right or wrong, with any confidence down to 1 / classes^2.",
+    ),
+    Metric(
+        name="cbs",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="Certified Brier score: the largest top-label Brier score their certified intervals leave "
+        "possible on the examples certified at the radius.",
+    ),
+    Metric(
+        name="ece",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="ECE without an attack, on the examples certified at the radius: what cce starts from.",
+    ),
+    Metric(
+        name="acce",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="What the paper's ADMM finds of cce: no more than it, so no certificate.",
+    ),
+    Metric(
+        name="dece",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="What gradient ascent on the differentiable ECE finds of cce: no more than it, so no certificate.",
+    ),
+    Metric(
+        name="brier_ece",
+        qualifiers=["radius"],
+        unit="1",
+        better="lower",
+        description="ECE of the confidences of the worst Brier score: no more than cce, so no certificate.",
+    ),
+    Metric(
+        name="interval_width",
+        qualifiers=["bound", "radius"],
+        unit="1",
+        better="lower",
+        description="Mean width of the certified confidence interval at the radius, over the examples that are not "
+        "abstained on.",
+    ),
+    Metric(
+        name="abstention_rate",
+        unit="1",
+        better="lower",
+        description="Share of examples CERTIFY abstains on: no class is shown to have a probability of at least 1/2 "
+        "under noise.",
+    ),
+    Metric(
+        name="accuracy",
+        unit="1",
+        better="higher",
+        description="Accuracy of the smoothed classifier without an attack by PREDICT, which needs only one class to "
+        "come out ahead of every other, not to have half of the draws; its own abstentions count as wrong.",
+    ),
+    Metric(
+        name="ece",
+        unit="1",
+        better="lower",
+        description="ECE of the smoothed classifier without an attack, over the examples CERTIFY does not abstain on.",
+    ),
+    Metric(
+        name="brier",
+        unit="1",
+        better="lower",
+        description="Top-label Brier score of the smoothed classifier without an attack, over the examples CERTIFY "
+        "does not abstain on.",
+    ),
+    Metric(
+        name="ece",
+        qualifiers=["attack", "radius"],
+        unit="1",
+        better="lower",
+        description="ECE under an attack on the smoothed confidence, on the examples certified at the radius.",
+    ),
+    Metric(
+        name="brier",
+        qualifiers=["attack", "radius"],
+        unit="1",
+        better="lower",
+        description="Top-label Brier score under an attack on the smoothed confidence, on the examples certified at "
+        "the radius.",
+    ),
+    *robust_accuracy.METRICS,
+]

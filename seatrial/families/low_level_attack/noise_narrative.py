@@ -1,0 +1,103 @@
+"""What a result of low_level_attack holds: scores by attacker and level, the worst of them, who does most harm."""
+
+from collections.abc import Iterator
+
+from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
+from seatrial.reporting.numbers import percent
+
+AUROC = "macro AUROC"
+"""A score that guessing gives 0.5 of, and that is no share of anything."""
+
+
+def estimate_of(result: Result, name: str, **qualifiers: str | float) -> Estimate | None:
+    """Return a published number; None where there is none or it is undefined."""
+    found = result.estimates.get(metric_name(name, **qualifiers))
+    return None if found is None or found.value is None else found
+
+
+def value_of(result: Result, name: str, **qualifiers: str | float) -> float | None:
+    """Return the value of a published number; None where there is none."""
+    found = estimate_of(result, name, **qualifiers)
+    return None if found is None else found.value
+
+
+def levels_of(result: Result) -> list[float]:
+    """Return the levels of noise, ascending, without 0."""
+    told = {split_name(name)[1].get("level") for name in result.estimates if name.startswith("worst_case_score[")}
+    return sorted(float(level) for level in told if level is not None)
+
+
+def attackers_of(result: Result) -> list[str]:
+    """Return the attackers that were run, the most harmful first."""
+    ranks = {
+        split_name(name)[1]["attacker"]: estimate.value
+        for name, estimate in result.estimates.items()
+        if name.startswith("rank[") and estimate.value is not None
+    }
+    return sorted(ranks, key=lambda attacker: ranks[attacker] or 0.0)
+
+
+def first_of(result: Result) -> list[str]:
+    """Return the attacker that does most harm in the sample, and all whose ranks' intervals overlap with that one's.
+
+    Ranks without intervals overlap where they tie.
+    """
+    ends: dict[str, tuple[float, float]] = {}
+    for attacker in attackers_of(result):
+        rank = estimate_of(result, "rank", attacker=attacker)
+        if rank is not None and rank.value is not None:
+            low, high = (rank.value if end is None else end for end in (rank.low, rank.high))
+            ends[attacker] = low, high
+    reach = next((high for _, high in ends.values()), 0.0)
+    return [attacker for attacker, (low, _) in ends.items() if low <= reach]
+
+
+def score_name(result: Result) -> str:
+    """Return what the score is: accuracy, token accuracy or macro AUROC."""
+    return str(result.series.get("score", "accuracy"))
+
+
+def things(result: Result) -> str:
+    """Return what examples are."""
+    of_task = {"token-classification": "sentences", "text-pair-classification": "pairs"}
+    return of_task.get(str(result.series.get("task")), "texts")
+
+
+def chance_of(result: Result) -> float:
+    """Return the score of guessing; 0 where it is not known."""
+    return float(result.series.get("chance") or 0.0)
+
+
+def kept(score: float, clean: float, result: Result) -> float:
+    """Return which share of a score is left; of macro AUROC of what it has above guessing.
+
+    The accuracy under the worst of many attackers is not measured from guessing: who guesses anew for each of them is
+    hardly ever right on all.
+    """
+    floor = 0.5 if score_name(result) == AUROC else 0.0
+    return (score - floor) / (clean - floor) if clean > floor else 0.0
+
+
+def scored(value: float | None, result: Result) -> str:
+    """Return a score as people read it: a share in per cent, an area with three decimals."""
+    if score_name(result) != AUROC or value is None:
+        return percent(value)
+    return f"{value:.3f}"
+
+
+def with_interval(estimate: Estimate, result: Result, of: str = "") -> str:
+    """Return a score with what is behind it and its interval."""
+    if estimate.low is None or estimate.high is None:
+        return scored(estimate.value, result) + of
+    low, high = (scored(min(max(end, 0.0), 1.0), result) for end in (estimate.low, estimate.high))
+    return f"{scored(estimate.value, result)}{of} (95% interval {low} to {high})"
+
+
+def shares_of_worst(result: Result, level: float) -> Iterator[tuple[str, float]]:
+    """Yield attackers and the share of examples they did most harm to at a level, the largest first."""
+    rows = result.series.get("worst_attackers") or []
+    found = {str(row["attacker"]): int(row["examples"]) for row in rows if float(row["level"]) == level}
+    total = sum(found.values())
+    for attacker, examples in sorted(found.items(), key=lambda pair: -pair[1]):
+        if examples:
+            yield attacker, examples / total

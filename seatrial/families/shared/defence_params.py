@@ -1,0 +1,294 @@
+"""Defences a check may name: those shipped with their hyper-parameters, and those operators register.
+
+Of a shipped defence everything is checked when the audit is submitted. The API does not know what workers have
+registered beside: such a defence's preset and hyper-parameters are checked by the worker, before anything is attacked.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
+from pydantic_core import PydanticCustomError
+
+from seatrial.contracts.base import Real, Request
+
+NAME = r"^[a-z][a-z0-9_]*$"
+
+Preset = Literal["small", "mnist", "cifar10"]
+Variant = Literal["official", "paper"]
+
+Count = Annotated[int, Field(ge=1, le=100_000)]
+SeveralExamples = Annotated[int, Field(ge=2, le=100_000)]
+Epochs = Annotated[int, Field(ge=1, le=10_000)]
+Steps = Annotated[int, Field(ge=0, le=10_000)]
+Rate = Annotated[Real, Field(gt=0, le=1000)]
+Weight = Annotated[Real, Field(ge=0, le=1000)]
+Decay = Annotated[Real, Field(ge=0, lt=1)]
+Share = Annotated[Real, Field(gt=0, lt=1)]
+Unit = Annotated[Real, Field(ge=0, le=1)]
+StepSize = Annotated[Real, Field(gt=0, le=1)]
+
+
+class Changes(Request):
+    """Hyper-parameters that differ from the preset's; what is left out or null is as the preset has it."""
+
+    @model_serializer(mode="wrap")
+    def _given(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A check is stored and compared as it was meant, whatever hyper-parameters a later version may add.
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
+class IdentityChanges(Changes):
+    """Of no defence."""
+
+    batch_size: Count | None = Field(default=None, description="Test points of a round.")
+
+
+class TentChanges(Changes):
+    """Of TENT."""
+
+    batch_size: Count | None = Field(default=None, description="Test points of a round.")
+    steps: Epochs | None = Field(default=None, description="Updates per round.")
+    learning_rate: Rate | None = Field(default=None, description="Of Adam.")
+    is_episodic: bool | None = Field(default=None, description="Every round starts from the base.")
+
+
+class DentChanges(Changes):
+    """Of DENT."""
+
+    batch_size: Count | None = Field(default=None, description="Test points of a round.")
+    steps: Epochs | None = Field(default=None, description="Updates per round.")
+    learning_rate: Rate | None = Field(default=None, description="Of AdaMod.")
+    beta1: Decay | None = Field(default=None, description="Of AdaMod: decay of the first moment.")
+    beta2: Decay | None = Field(default=None, description="Of AdaMod: decay of the second moment.")
+    beta3: Decay | None = Field(default=None, description="Of AdaMod: decay of the step sizes.")
+    weight_decay: Weight | None = Field(default=None, description="Of AdaMod.")
+    variant: Variant | None = Field(default=None, description="The objective of the code or of the paper's text.")
+
+
+class RmcChanges(Changes):
+    """Of RMC."""
+
+    adversarial_passes: int | None = Field(
+        default=None, ge=0, le=100, description="Attacked copies of every training example."
+    )
+    epsilon: Unit | None = Field(default=None, description="Of those attacks, l_inf.")
+    step_size: StepSize | None = Field(default=None, description="Of those attacks.")
+    attack_steps: Steps | None = Field(default=None, description="Of those attacks.")
+    is_augmented: bool | None = Field(default=None, description="The training images are cropped and flipped.")
+    pool_seed: int | None = Field(default=None, ge=0, lt=2**31, description="Of the attacked copies.")
+    neighbours: SeveralExamples | None = Field(default=None, description="K, training examples found for a point.")
+    nearest_share: Share | None = Field(default=None, description="Of the neighbours, the nearest.")
+    held_out_share: Share | None = Field(default=None, description="Of the nearest, those that say when to stop.")
+    calibration_held_out_share: Share | None = Field(default=None, description="The same of a calibration.")
+    learning_rate: Rate | None = Field(default=None, description="Of Adam.")
+    batch_size: Count | None = Field(default=None, description="Examples of a training step.")
+    epochs: Epochs | None = Field(default=None, description="At most, for a point and for a calibration.")
+    patience: Count | None = Field(default=None, description="Epochs without a new least loss before it may stop.")
+    stop_below: Weight | None = Field(default=None, description="Training loss above which it does not stop early.")
+    variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
+
+
+class DannChanges(Changes):
+    """Of DANN."""
+
+    network: Literal["convolutional", "resnet18", "small"] | None = Field(default=None, description="What is trained.")
+    epochs: Epochs | None = Field(default=None, description="Passes over the smaller of the two samples.")
+    batch_size: SeveralExamples | None = Field(default=None, description="Examples of either domain in a step.")
+    alpha: Weight | None = Field(default=None, description="Largest weight of the reversed gradient.")
+    optimizer: Literal["adam", "sgd"] | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
+    learning_rate: Rate | None = Field(default=None, description="At the first step.")
+    weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
+
+
+class TadvChanges(Changes):
+    """Of TADV."""
+
+    network: Literal["lenet", "resnet20", "small"] | None = Field(default=None, description="What is trained.")
+    epsilon: Unit | None = Field(default=None, description="Of the attacks trained against, l_inf.")
+    step_size: StepSize | None = Field(default=None, description="Of those attacks.")
+    attack_steps: Steps | None = Field(default=None, description="Of those attacks.")
+    epochs: Epochs | None = Field(default=None, description="Passes over the training data.")
+    batch_size: SeveralExamples | None = Field(default=None, description="Examples of a step, half of them attacked.")
+    is_augmented: bool | None = Field(default=None, description="The training images are cropped and flipped.")
+    optimizer: Literal["adam", "sgd"] | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
+    learning_rate: Rate | None = Field(default=None, description="At the first step.")
+    weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
+    variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
+
+
+class URejectronChanges(Changes):
+    """Of URejectron."""
+
+    network: Literal["resnet18", "small"] | None = Field(default=None, description="The discriminator.")
+    epochs: Epochs | None = Field(default=None, description="Passes over training data and test points together.")
+    batch_size: SeveralExamples | None = Field(default=None, description="Examples of a step.")
+    learning_rate: Rate | None = Field(default=None, description="Of Adam.")
+    threshold: Unit | None = Field(default=None, description="Score above which a point is rejected.")
+
+
+RMC_NEIGHBOURS: dict[Preset, int] = {"small": 200, "mnist": 1024, "cifar10": 1024}
+RMC_ADVERSARIAL_PASSES: dict[Preset, int] = {"small": 1, "mnist": 1, "cifar10": 4}
+RMC_NEAREST_SHARE = 0.2
+"""What RMC's presets have, which a test holds these to."""
+
+
+class ShippedDefence(Request):
+    """A defence that comes with the service."""
+
+    preset: Preset = Field(
+        default="small",
+        description="`mnist` and `cifar10`: the paper's hyper-parameters; `small`: minutes on a CPU.",
+    )
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Hyper-parameters that differ from the preset's."""
+        # Each subclass has `changes` of its own.
+        changed: dict[str, Any] = self.model_dump(include={"changes"})["changes"]
+        return changed
+
+    @property
+    def least_training(self) -> int:
+        """Labelled examples it needs to learn from at least."""
+        return 0
+
+
+_CHANGES = "Hyper-parameters that differ from the preset's."
+
+
+class Identity(ShippedDefence):
+    """The static model as a defence."""
+
+    name: Literal["identity"] = Field(description="No defence.")
+    changes: IdentityChanges = Field(default_factory=IdentityChanges, description=_CHANGES)
+
+
+class Tent(ShippedDefence):
+    """Entropy minimisation over batch norm (Wang et al.)."""
+
+    name: Literal["tent"] = Field(description="TENT.")
+    changes: TentChanges = Field(default_factory=TentChanges, description=_CHANGES)
+
+
+class Dent(ShippedDefence):
+    """Batch-norm parameters per example."""
+
+    name: Literal["dent"] = Field(description="DENT.", examples=["dent"])
+    changes: DentChanges = Field(default_factory=DentChanges, description=_CHANGES)
+
+
+class Rmc(ShippedDefence):
+    """Runtime masking and cleansing (Wu et al.)."""
+
+    name: Literal["rmc"] = Field(description="RMC.")
+    changes: RmcChanges = Field(default_factory=RmcChanges, description=_CHANGES)
+
+    @model_validator(mode="after")
+    def _nearest_are_several(self) -> "Rmc":
+        asked, neighbours = self.changes, self.neighbours
+        share = RMC_NEAREST_SHARE if asked.nearest_share is None else asked.nearest_share
+        if int(neighbours * share) < 2:
+            at = "nearest_share" if asked.neighbours is None else "neighbours"
+            raise PydanticCustomError(
+                "too_few_nearest",
+                "RMC holds some of the nearest neighbours out and trains on the others, so they are at least two: of "
+                "{neighbours} neighbours a share of {share} is less",
+                {"neighbours": neighbours, "share": share, "path": ["changes", at]},
+            )
+        return self
+
+    @property
+    def neighbours(self) -> int:
+        """K, training examples found for a point."""
+        asked = self.changes.neighbours
+        return RMC_NEIGHBOURS[self.preset] if asked is None else asked
+
+    @property
+    def least_training(self) -> int:
+        """With their attacked copies these are as many as it looks for."""
+        asked = self.changes.adversarial_passes
+        passes = RMC_ADVERSARIAL_PASSES[self.preset] if asked is None else asked
+        return -(-self.neighbours // (1 + passes))
+
+
+class Dann(ShippedDefence):
+    """Domain-adversarial training on the test points (Ganin et al.)."""
+
+    name: Literal["dann"] = Field(description="DANN.")
+    changes: DannChanges = Field(default_factory=DannChanges, description=_CHANGES)
+
+    @property
+    def least_training(self) -> int:
+        """What batch norm takes."""
+        return 2
+
+
+class Tadv(ShippedDefence):
+    """Adversarial training anew (Chen et al.)."""
+
+    name: Literal["tadv"] = Field(description="TADV.")
+    changes: TadvChanges = Field(default_factory=TadvChanges, description=_CHANGES)
+
+    @property
+    def least_training(self) -> int:
+        """What batch norm takes."""
+        return 2
+
+
+class URejectron(ShippedDefence):
+    """Refusing what a discriminator tells from the training data (Goldwasser et al.)."""
+
+    name: Literal["urejectron"] = Field(description="URejectron.")
+    changes: URejectronChanges = Field(default_factory=URejectronChanges, description=_CHANGES)
+
+    @property
+    def least_training(self) -> int:
+        """What batch norm takes."""
+        return 2
+
+
+class RegisteredDefence(Request):
+    """A defence an operator registered with the workers, who check what is asked of it."""
+
+    name: str = Field(min_length=1, max_length=64, pattern=NAME, description="As it is registered.")
+    preset: str = Field(default="small", max_length=64, pattern=NAME, description="One of its own.")
+    changes: dict[str, bool | int | float | str] = Field(default_factory=dict, max_length=32, description=_CHANGES)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Hyper-parameters that differ from the preset's."""
+        return self.changes
+
+
+SHIPPED: dict[str, type[ShippedDefence]] = {
+    "identity": Identity,
+    "tent": Tent,
+    "dent": Dent,
+    "rmc": Rmc,
+    "dann": Dann,
+    "tadv": Tadv,
+    "urejectron": URejectron,
+}
+"""Defences that come with the service; operators register more by entry point."""
+
+_REGISTERED = "registered"
+
+
+def _whose(value: Any) -> str:
+    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+    return name if isinstance(name, str) and name in SHIPPED else _REGISTERED
+
+
+DefenceParams = Annotated[
+    Annotated[Identity, Tag("identity")]
+    | Annotated[Tent, Tag("tent")]
+    | Annotated[Dent, Tag("dent")]
+    | Annotated[Rmc, Tag("rmc")]
+    | Annotated[Dann, Tag("dann")]
+    | Annotated[Tadv, Tag("tadv")]
+    | Annotated[URejectron, Tag("urejectron")]
+    | Annotated[RegisteredDefence, Tag(_REGISTERED)],
+    Discriminator(_whose),
+]
+"""A defence: a named preset and what is to differ from it."""

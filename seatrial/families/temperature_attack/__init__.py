@@ -1,0 +1,1 @@
+"""The torch-free half of ``temperature_attack``: its parameters, and its results in plain sentences."""

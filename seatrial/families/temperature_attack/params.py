@@ -1,0 +1,293 @@
+"""Parameters and metrics of ``temperature_attack``: is a text classifier's robustness an illusion."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from seatrial.contracts.base import Real, Request
+from seatrial.contracts.estimates import Metric
+from seatrial.families.shared.costs import Passes
+from seatrial.families.shared.rules import all_different
+
+Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
+"""TextAttack's attack recipes, by its own short names."""
+
+Arm = Literal["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix", "transfer"]
+"""Ways to look at the model beside as served: what an attacker could do to get its search signal back."""
+
+AS_SERVED = "as_served"
+
+FITTED: frozenset[str] = frozenset({"calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"})
+"""Arms that are fitted on validation examples."""
+
+QUERIES_PER_WORD: dict[str, float] = {
+    "deepwordbug": 3.0,
+    "pwws": 10.0,
+    "textfooler": 10.0,
+    "bae": 10.0,
+    "textbugger": 8.0,
+    "pruthi": 30.0,
+    "input_reduction": 3.0,
+    "iga": 100.0,
+}
+"""Queries an attack that finds nothing makes per word of a text, for estimates before anything is spent. Measured on
+film reviews of 21 words, with and without saturation; an attack that succeeds makes fewer."""
+
+FURTHER_ARM = 0.2
+"""Forward passes of a further arm relative to the first: the rest is answered from the cache of logits (measured: 0.05
+without, 0.18 with saturation)."""
+
+FURTHER_EVALUATION = 0.05
+"""The same for a further temperature of the adversarial temperature search (measured: 0.03)."""
+
+ASSUMED_WORDS = 25.0
+
+
+class TemperatureAttackParams(Request):
+    """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
+
+    kind: Literal["temperature_attack"] = Field(description="This family.")
+    recipes: list[Recipe] = Field(
+        default=["deepwordbug"],
+        min_length=1,
+        max_length=8,
+        description="TextAttack recipes. deepwordbug, pruthi and input_reduction need nothing; pwws needs WordNet, "
+        "iga word vectors; textfooler, bae and textbugger need more: `seatrial resources` says what is there.",
+    )
+    arms: list[Arm] = Field(
+        default=["calibrated", "optimized"],
+        max_length=6,
+        description="What `as_served`, which is always there, is compared with. `calibrated`: temperature by exact "
+        "maximum likelihood on validation examples; `calibrated_paper`: by the paper's LBFGS; `optimized`: the "
+        "temperature at which DeepWordBug does most harm to validation examples; `platt_vector`, `platt_matrix`: Platt "
+        "scaling; `transfer`: texts found on source_model.",
+    )
+    design_temperature: Real = Field(
+        default=1.0,
+        ge=1e-9,
+        le=1e9,
+        description="The model is audited as if it were served with logits divided by this: below 1 over-confident, "
+        "above 1 under-confident. The paper's demonstrations correspond to about 0.01 and 1e6.",
+    )
+    validation_samples: int = Field(
+        default=200, ge=2, le=100_000, description="Examples temperatures are fitted on, never attacked themselves."
+    )
+    validation_dataset: str | None = Field(
+        default=None,
+        pattern=r"^dat_",
+        description="Where validation examples come from; by default the audit's dataset, apart from those attacked.",
+    )
+    source_model: str | None = Field(
+        default=None, pattern=r"^mdl_", description="Model the texts of arm `transfer` are found on."
+    )
+    query_budget: int | None = Field(
+        default=None,
+        ge=2,
+        le=10**7,
+        description="Most queries of one attack on one example, the text as it is included; null for no limit.",
+    )
+    time_budget_s: Real | None = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="Most CPU seconds one attack on one example may compute beside the model, which long texts reach; "
+        "beyond it the example is errored. Null for no limit.",
+    )
+    temperature_evaluations: int = Field(
+        default=20, ge=3, le=200, description="Temperatures tried by arm `optimized`, at most."
+    )
+    temperature_search: Literal["bounded", "paper_bracket"] = Field(
+        default="bounded",
+        description="`bounded`: over log10 T in [-10, 6], the best temperature seen kept; `paper_bracket`: the paper's "
+        "own code (Brent in T itself), which fails on most models and then says so.",
+    )
+    bins: int = Field(default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE and MCE.")
+
+    # Rules between fields stand at the later one, so that a refusal points at a field.
+    @field_validator("arms", mode="before")
+    @classmethod
+    def _leaves_out_what_is_always_there(cls, names: Any) -> Any:
+        if isinstance(names, list) and AS_SERVED in names:
+            raise ValueError(f"{AS_SERVED} is always run: leave it out, arms are what it is compared with")
+        return names
+
+    _names_differ = field_validator("recipes", "arms")(all_different)
+
+    @model_validator(mode="after")
+    def _transfer_has_a_source(self) -> Self:
+        if ("transfer" in self.arms) != (self.source_model is not None):
+            raise ValueError("arm transfer and source_model go together: give both or neither")
+        return self
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether any arm is fitted on validation examples."""
+        return bool(FITTED & set(self.arms))
+
+    def references(self) -> dict[str, str]:
+        """Return ids of further models and datasets by the parameter that names them."""
+        named = {}
+        if self.validation_dataset is not None:
+            named["validation_dataset"] = self.validation_dataset
+        if self.source_model is not None:
+            named["source_model"] = self.source_model
+        return named
+
+    def held_out(self) -> int:
+        """Return how many examples of the audit's dataset are needed beside those attacked."""
+        return self.validation_samples if self.is_fitted and self.validation_dataset is None else 0
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return what the check takes, nearly always an upper bound: attacks stop when they succeed.
+
+        Args:
+            samples: Examples attacked.
+            sizes: Examples of each further dataset of :meth:`references`, by the same keys.
+            mean_words: Mean words of a text; 25 when not known.
+        """
+        words = mean_words or ASSUMED_WORDS
+        further = len(self.arms)
+        forward = queries = float(samples)
+        for recipe in self.recipes:
+            attack = self._queries(recipe, words) * samples
+            queries += (1 + further) * attack
+            forward += (1 + FURTHER_ARM * further) * attack
+            if "transfer" in self.arms:
+                # The source model answers for itself.
+                forward += (1 - FURTHER_ARM) * attack
+        if self.is_fitted:
+            validation = min(self.validation_samples, sizes.get("validation_dataset", self.validation_samples))
+            queries += validation
+            forward += validation
+            if "optimized" in self.arms:
+                attack = self._queries("deepwordbug", words) * validation
+                queries += self.temperature_evaluations * attack
+                forward += (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
+        return Passes(forward=round(forward), backward=0, queries=round(queries))
+
+    def _queries(self, recipe: str, words: float) -> float:
+        most = 2 + QUERIES_PER_WORD[recipe] * words
+        return most if self.query_budget is None else min(most, self.query_budget)
+
+
+METRICS = [
+    Metric(name="clean_accuracy", unit="1", better="higher", description="Accuracy before any attack."),
+    Metric(
+        name="adversarial_accuracy",
+        qualifiers=["arm", "recipe"],
+        unit="1",
+        better="higher",
+        description="Accuracy of the unmodified model on all texts after a recipe run against the arm; examples wrong "
+        "before the attack count as errors (eq. 9).",
+    ),
+    Metric(
+        name="adversarial_accuracy",
+        qualifiers=["arm"],
+        unit="1",
+        better="higher",
+        description="Accuracy of the unmodified model on all texts when each is met by the worst of the recipes for "
+        "it, run against the arm; examples wrong before the attack count as errors.",
+    ),
+    Metric(
+        name="attack_success_rate",
+        qualifiers=["arm", "recipe"],
+        unit="1",
+        better="lower",
+        description="Share of the examples right before the attack that the unmodified model gets wrong after it.",
+    ),
+    Metric(
+        name="search_success_rate",
+        qualifiers=["arm", "recipe"],
+        unit="1",
+        better="neither",
+        description="Share of the examples right before the attack that it flips on the arm's own scores, as "
+        "TextAttack counts it: floating-point ties may set it apart from attack_success_rate.",
+    ),
+    Metric(
+        name="mean_queries",
+        qualifiers=["arm", "recipe"],
+        unit="queries",
+        better="higher",
+        description="Mean number of queries per attacked example, as TextAttack counts them (before any cache).",
+    ),
+    Metric(
+        name="mean_perturbed_share",
+        qualifiers=["arm", "recipe"],
+        unit="1",
+        better="higher",
+        description="Mean share of words changed, over successful attacks.",
+    ),
+    Metric(
+        name="mean_confidence",
+        qualifiers=["arm"],
+        unit="1",
+        better="neither",
+        description="Mean top-label confidence of the arm's model on the clean texts.",
+    ),
+    Metric(
+        name="mean_adversarial_confidence",
+        qualifiers=["arm", "recipe"],
+        unit="1",
+        better="neither",
+        description="Mean top-label confidence of the arm's model on the texts the attack ended with.",
+    ),
+    Metric(
+        name="ece",
+        qualifiers=["arm"],
+        unit="1",
+        better="lower",
+        description="Expected calibration error on the clean texts, mean-confidence form, at the arm's temperature.",
+    ),
+    Metric(
+        name="mce",
+        qualifiers=["arm"],
+        unit="1",
+        better="lower",
+        description="Largest calibration error of any bin on the clean texts, at the arm's temperature.",
+    ),
+    Metric(
+        name="temperature",
+        qualifiers=["arm"],
+        unit="1",
+        better="neither",
+        description="Temperature the logits are divided by in the arm, on top of the design temperature; `as_served` "
+        "is the design temperature itself.",
+    ),
+    Metric(
+        name="illusion_gap",
+        qualifiers=["recipe"],
+        unit="1",
+        better="lower",
+        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples: the "
+        "robustness that was an illusion.",
+    ),
+    Metric(
+        name="illusion_gap",
+        unit="1",
+        better="lower",
+        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples, each "
+        "met by the worst of the recipes for it: the number to gate on.",
+    ),
+    Metric(
+        name="mcnemar_p",
+        qualifiers=["recipe"],
+        unit="1",
+        better="neither",
+        description="Exact two-sided McNemar p of as served against the arm the gap is taken to.",
+    ),
+    Metric(
+        name="mcnemar_p",
+        unit="1",
+        better="neither",
+        description="Exact two-sided McNemar p of as served against the arm the gap is taken to, each example met by "
+        "the worst of the recipes for it.",
+    ),
+    Metric(
+        name="importance_correlation",
+        qualifiers=["recipe"],
+        unit="1",
+        better="neither",
+        description="Mean Spearman correlation, over texts, of the recipe's token importances as served and calibrated "
+        "(appendix E.7).",
+    ),
+]

@@ -1,0 +1,221 @@
+"""Parameters and metrics of ``transductive_attack``: does a test-time defence hold."""
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from seatrial.contracts.base import Real, Request
+from seatrial.contracts.estimates import Metric
+from seatrial.families.shared import defence_params
+from seatrial.families.shared.costs import Passes
+from seatrial.families.shared.defence_costs import RUNS, is_module, passes_to_adapt, passes_to_begin
+from seatrial.families.shared.defence_params import DefenceParams
+from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
+from seatrial.families.shared.rules import all_different, fits_its_norm
+
+AttackName = Literal["transfer_autoattack", "transfer_pgd", "defence_autoattack", "fpa", "gmsa_avg", "gmsa_min"]
+
+TRANSFERS: tuple[AttackName, ...] = ("transfer_autoattack", "transfer_pgd")
+"""Made on the static model, whatever the defence."""
+MODEL_SPACE: tuple[AttackName, ...] = ("fpa", "gmsa_avg", "gmsa_min")
+"""They simulate the defence."""
+ADAPTIVE: tuple[AttackName, ...] = (*MODEL_SPACE, "defence_autoattack")
+"""They know the defence; the lowest of them says what it is worth."""
+
+SHIPPED = tuple(defence_params.SHIPPED)
+"""Defences that come with the service; operators register more by entry point."""
+
+NEEDS_TRAINING = ("rmc", "dann", "tadv", "urejectron")
+"""Shipped defences that learn from labelled examples."""
+
+WHOLE_SAMPLE = ("dann", "tadv", "urejectron")
+"""Shipped defences that adapt to the whole sample at once and train a network for it."""
+
+LEAST = 1e-6
+"""Least radius: pixels are float32, and what is much smaller does not change them."""
+
+
+class TransductiveAttackParams(Request):
+    """Attack defences that adapt at test time, by what is made without and with knowledge of them (Chen et al.)."""
+
+    kind: Literal["transductive_attack"] = Field(description="This family.")
+    defences: list[DefenceParams] = Field(min_length=1, max_length=8, description="Defences of the audited model.")
+    attacks: list[AttackName] = Field(
+        default=["transfer_autoattack", "transfer_pgd", "fpa", "gmsa_avg", "gmsa_min"],
+        min_length=1,
+        max_length=6,
+        description="`transfer_`: made on the static model; `defence_autoattack`: on the defence where it can be "
+        "differentiated; `fpa`, `gmsa_avg`, `gmsa_min`: simulating it.",
+    )
+    norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation, on pixels in [0, 1].")
+    epsilon: Real = Field(default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.")
+    step_size: Real = Field(default=1 / 255, ge=LEAST / 16, le=2.5e6, description="Length of a step of PGD.")
+    steps: int = Field(default=40, ge=1, le=10_000, description="Steps of PGD against one model.")
+    iterations: int = Field(default=9, ge=0, le=100, description="T: the defence is simulated T + 1 times an attack.")
+    order: Literal["natural", "adversarial"] = Field(
+        default="natural", description="`adversarial`: examples come sorted by label within windows of two batches."
+    )
+    state: Literal["private", "leaking"] = Field(
+        default="private",
+        description="`leaking`: before each round the attacker sees the state a defender with memory is in.",
+    )
+    repeats: int = Field(default=1, ge=1, le=20, description="Games with other private randomness, each a number.")
+    autoattack_queries: int = Field(
+        default=5000, ge=0, le=100_000, description="Of its Square attack; 0 leaves it out."
+    )
+    round_timeout_s: Real = Field(
+        default=3600.0, ge=1, le=86_400, description="Seconds an iteration or a round may take; beyond, a game fails."
+    )
+    training_dataset: str | None = Field(
+        default=None,
+        pattern=r"^dat_",
+        validate_default=True,
+        description="Labelled examples defences may learn from, of the model's shape; not the audited ones.",
+    )
+
+    _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
+    _attacks_differ = field_validator("attacks")(all_different)
+
+    @field_validator("defences")
+    @classmethod
+    def _defences_differ(cls, defences: list[DefenceParams]) -> list[DefenceParams]:
+        names = [defence.name for defence in defences]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} stands twice: submit one check for each way to set it")
+        return defences
+
+    @field_validator("training_dataset")
+    @classmethod
+    def _training_is_there(cls, training_dataset: str | None, info: ValidationInfo) -> str | None:
+        wanting = [one.name for one in info.data.get("defences", []) if one.name in NEEDS_TRAINING]
+        if training_dataset is None and wanting:
+            # By this kind a refusal points at the field that is not there.
+            told = "needed to learn from by {names}: name a training_dataset"
+            raise PydanticCustomError("missing", told, {"names": ", ".join(wanting)})
+        return training_dataset
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return how many single-example passes the check takes at most, those of training defences among them.
+
+        Args:
+            samples: Examples audited.
+            sizes: Examples of the training dataset, by the parameter that names it.
+            mean_words: Of no meaning here.
+        """
+        ball = {"norm": self.norm, "epsilon": self.epsilon}
+        auto = RobustAccuracyParams.model_validate({**ball, "queries": self.autoattack_queries}).passes(samples)
+        forward, backward = 3 * samples, 0
+        if "transfer_autoattack" in self.attacks:
+            forward, backward = forward + auto.forward, backward + auto.backward
+        if "transfer_pgd" in self.attacks:
+            backward += samples * self.steps
+        training = sizes.get("training_dataset", 0)
+        for defence in self.defences:
+            settings = (defence.name, defence.preset, defence.settings)
+            adapting = passes_to_adapt(*settings, samples, training)
+            beginning = passes_to_begin(*settings, training)
+            games = (beginning + adapting) * (1 + sum(attack not in MODEL_SPACE for attack in self.attacks))
+            forward += self.repeats * 2 * samples * (1 + len(self.attacks))
+            for attack in self.attacks:
+                if attack in MODEL_SPACE:
+                    # To clean points, T + 1 times to attacked ones, to those chosen, and the defender's own.
+                    games += beginning + (self.iterations + 4) * adapting
+                    runs = RUNS.get(defence.name, 1)
+                    games += runs * self._passes_of_attack(attack, samples)
+                    # Where a run begins and ends, on each model, and for the least of them a look at all.
+                    looks = 2 + (self.steps if attack == "gmsa_min" else 0)
+                    forward += self.repeats * runs * samples * looks * sum(range(1, self.iterations + 2))
+                elif attack == "defence_autoattack" and is_module(defence.name, defence.settings):
+                    forward, games = forward + self.repeats * auto.forward, games + auto.backward
+                    # It adapts anew at every pass.
+                    games += (auto.forward + auto.backward) * adapting // samples
+            backward += self.repeats * games
+        return Passes(forward, backward)
+
+    def _passes_of_attack(self, attack: AttackName, samples: int) -> int:
+        """Return the passes of the iterations of one attack in model space, each one run."""
+        # Iteration i is on i + 1 models; the minimum takes i + 1 times the steps on top.
+        models = range(1, self.iterations + 2)
+        counts = {"fpa": len(models), "gmsa_avg": sum(models), "gmsa_min": sum(count * count for count in models)}
+        return samples * self.steps * counts[attack]
+
+    def references(self) -> dict[str, str]:
+        """Return the id of the training dataset by the parameter that names it."""
+        return {} if self.training_dataset is None else {"training_dataset": self.training_dataset}
+
+    def held_out(self) -> int:
+        """Return 0: nothing of the audited dataset is set apart."""
+        return 0
+
+
+def game_of(defence: str, attack: str, repeat: int) -> str:
+    """Return the name of the stage in which a defence answers an attack; ``clean`` is no attack.
+
+    >>> game_of("dent", "gmsa_min", 0)
+    'dent.gmsa_min.0'
+    """
+    return f"{defence}.{attack}.{repeat}"
+
+
+METRICS = [
+    Metric(
+        name="static_accuracy",
+        unit="1",
+        better="higher",
+        description="Accuracy of the static model, without defence or attack.",
+    ),
+    Metric(
+        name="static_robustness",
+        unit="1",
+        better="higher",
+        description="Robust accuracy of the static model under AutoAttack, or PGD where that was not asked for: what a "
+        "defence has to improve on.",
+    ),
+    Metric(
+        name="clean_accuracy",
+        qualifiers=["defence"],
+        unit="1",
+        better="higher",
+        description="Accuracy of the defended model on unperturbed examples.",
+    ),
+    Metric(
+        name="robustness",
+        qualifiers=["defence", "attack"],
+        unit="1",
+        better="higher",
+        description="Share of examples the defended model answers rightly, perturbed by an attack; the mean over "
+        "repeats.",
+    ),
+    Metric(
+        name="robustness_std",
+        qualifiers=["defence", "attack"],
+        unit="1",
+        better="neither",
+        description="Standard deviation (n - 1) of the robustness over repeats; published for two and more.",
+    ),
+    Metric(
+        name="overestimate",
+        qualifiers=["defence"],
+        unit="1",
+        better="lower",
+        description="Robustness under attacks made on the static model (AutoAttack, else PGD) less the lowest under an "
+        "attack that knows the defence, on the same examples: what an evaluation without such attacks makes up.",
+    ),
+    Metric(
+        name="gain_over_static",
+        qualifiers=["defence"],
+        unit="1",
+        better="higher",
+        description="Lowest robustness of the defended model under any attack less that of the static model, on the "
+        "same examples: what the defence is worth.",
+    ),
+    Metric(
+        name="rejection_rate",
+        qualifiers=["defence", "attack"],
+        unit="1",
+        better="neither",
+        description="Share of examples a defence that may reject did reject; they count as answered wrongly.",
+    ),
+]

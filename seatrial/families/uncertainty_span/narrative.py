@@ -1,0 +1,239 @@
+"""What an uncertainty span says about a model, in sentences.
+
+The order of judgement: numbers in doubt prove nothing good; a large span is bad news even as the lower bound that a
+hampered attack gives; only a small span without a doubt reads as real.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seatrial.contracts.estimates import Estimate, Flag, Result
+from seatrial.families.shared.figures import describe
+from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
+from seatrial.reporting.numbers import radius
+from seatrial.reporting.schemas import Answer, Scale
+
+SMALL_SHARE, LARGE_SHARE = 0.1, 1 / 3
+"""Mean span as a share of log C, below which uncertainty holds and from which it means little under attack. Ours. For
+scale: adversarially trained CIFAR-10 models of the paper's Table IV lie between 0.06 and 0.25; making a sure answer a
+coin toss between two of ten classes takes 0.30."""
+
+WHOLE_SHARE = 0.9
+"""Mean span as a share of log C from which an attacker sets the uncertainty of nearly every example at will."""
+
+NOTABLE = 0.05
+"""Nats by which another attack must reach further than the plain one to be told apart (the flags use the same)."""
+
+POOR_ECE = 0.1
+"""Expected calibration error from which (by the lower end of its interval) confidence is wrong without any attack."""
+
+_FIGURES = {
+    "reliability": "Reliability diagram: accuracy against mean confidence in each bin, unattacked and under both "
+    "attacks. Below the diagonal the model claims more than it achieves.",
+    "entropy": "Histograms of predictive entropy, unattacked and under both attacks. The further the attacked ones lie "
+    "apart, the less the model's uncertainty means.",
+    "span_by_epsilon": "Mean uncertainty span against the attack radius. It grows unless gradients are masked.",
+    "outlier": "How well entropy tells outliers from ordinary data (AUROC, and FPR at 95% TPR) as the attack on the "
+    "outliers grows.",
+    "attack": "Calibration error under each label-preserving attack.",
+}
+
+
+def title(kind: str) -> str:
+    """Return what the family measures."""
+    return "Uncertainty span"
+
+
+def subject() -> str:
+    """Return what a check doubts."""
+    return "confidence"
+
+
+def question(params: Mapping[str, Any]) -> str:
+    """Return what a check asks."""
+    return f"How far can {_attacker(params)} push the model's uncertainty, up and down?"
+
+
+def describe_figure(name: str) -> str:
+    """Return what a figure shows, for those who do not see it."""
+    return describe(name, _FIGURES)
+
+
+def terms(params: Mapping[str, Any]) -> list[str]:
+    """Return the glossary entries the family uses."""
+    return [
+        *("adversarial accuracy", "attack radius (epsilon)", "clean", "confidence", "confidence interval", "entropy"),
+        *("ECE", "s-ECE", "MCE", "Brier score", "MUS", "MSUS", "NUD", "over-confidence attack"),
+        *("under-confidence attack", "label-preserving attack", "masked gradients", "saturated softmax"),
+        *("AUROC", "AUPR-in, AUPR-out", "FPR95", "flag"),
+        *robust_terms(params),
+    ]
+
+
+def scale(result: Result, classes: int | None) -> Scale | None:
+    """Return the range of mean entropy an attacker controls; none where the plain attack misses most of it."""
+    return None if _is_hidden(result) else _range(result, classes)
+
+
+def _range(result: Result, classes: int | None) -> Scale | None:
+    low, mark, high = (_value(result, f"entropy[arm={arm}]") for arm in ("over", "clean", "under"))
+    if low is None or mark is None or high is None or not classes:
+        return None
+    return Scale(label="Mean entropy", unit="nat", low=low, mark=mark, high=high, maximum=math.log(classes))
+
+
+def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> Answer:
+    """Return whether the confidence is real, and why."""
+    span = _worst_span(result)
+    doubts = [flag for flag in result.flags if flag.severity != "info"]
+    findings = [*_findings(result, params, classes)]
+    if span is None or span.value is None or not classes:
+        return Answer(
+            standing="unproven", headline="Not shown: the span is undefined on this sample.", findings=findings
+        )
+    share = span.value / math.log(classes)
+    cautious = (span.value if span.high is None else span.high) / math.log(classes)
+    if share >= LARGE_SHARE:
+        worse = " The flags below mean that the true span may be larger still." if doubts else ""
+        done = (
+            "can make the model about as sure or as unsure as they please"
+            if share >= WHOLE_SHARE
+            else f"moves this model's uncertainty over {share:.0%} of its whole range"
+        )
+        headline = f"No: {_attacker(params)} {done}.{worse}"
+        return Answer(standing="not_real", headline=headline, findings=findings)
+    ece = result.estimates.get("ece[arm=clean]")
+    if ece is not None and ece.value is not None and (ece.low or 0.0) >= POOR_ECE:
+        headline = f"No: even unattacked, its confidence differs from its accuracy by {100 * ece.value:.0f} points."
+        return Answer(standing="not_real", headline=headline, findings=findings)
+    if doubts:
+        return Answer(standing="unproven", headline=_doubt(doubts), findings=findings)
+    if _is_blind_to_attacked_outliers(result):
+        headline = "In part: it holds on the data it knows, but attacked outliers look more certain than those."
+        return Answer(standing="partly", headline=headline, findings=findings)
+    if cautious <= SMALL_SHARE:
+        headline = f"Yes, against this attack: {_attacker(params)} hardly moves the model's uncertainty."
+        return Answer(standing="real", headline=headline, findings=findings)
+    headline = f"In part: {_attacker(params)} can shift the model's uncertainty, but not at will."
+    return Answer(standing="partly", headline=headline, findings=findings)
+
+
+def _worst_span(result: Result) -> Estimate | None:
+    """Return the span to trust: that of all attacks together where a hampered one had to be helped."""
+    worst, span = result.estimates.get("mus_worst"), result.estimates.get("mus")
+    return worst if worst is not None and worst.value is not None else span
+
+
+def _is_hidden(result: Result) -> bool:
+    """Return whether another attack reached notably further than the plain one, whose numbers then mislead."""
+    worst, plain = _value(result, "mus_worst"), _value(result, "mus")
+    return worst is not None and plain is not None and worst > plain + NOTABLE
+
+
+def _doubt(doubts: list[Flag]) -> str:
+    codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
+    return (
+        f"Not shown: the small span is not evidence of real confidence ({codes}). The attack may have failed for "
+        "reasons that would not stop another; do not trust this model's confidence until the flags are resolved."
+    )
+
+
+def _attacker(params: Mapping[str, Any]) -> str:
+    norm = {"linf": "l_inf", "l2": "l_2"}.get(str(params.get("norm")), str(params.get("norm")))
+    return f"an attacker within {norm} {radius(params.get('epsilon'))}"
+
+
+def _value(result: Result, name: str) -> float | None:
+    estimate = result.estimates.get(name)
+    return None if estimate is None else estimate.value
+
+
+def _interval(estimate: Estimate, *, scale: float = 1.0, digits: int = 2) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f" (95% interval {estimate.low * scale:.{digits}f} to {estimate.high * scale:.{digits}f})"
+
+
+def _findings(result: Result, params: Mapping[str, Any], classes: int | None) -> Iterator[str]:
+    bar = _range(result, classes)
+    if bar is not None:
+        share = (bar.high - bar.low) / bar.maximum
+        yield (
+            f"{_attacker(params).capitalize()} moves the mean entropy between {bar.low:.2f} and {bar.high:.2f} nat "
+            f"(clean {bar.mark:.2f}): {share:.0%} of the whole range from 0 to log {classes} = {bar.maximum:.2f} nat."
+        )
+    span, worst = result.estimates.get("mus"), _worst_span(result)
+    if span is not None and span.value is not None:
+        yield f"One example's span is {span.value:.2f} nat on average{_interval(span)}, over {span.n:,} examples."
+    if worst is not None and _is_hidden(result):
+        yield (
+            f"That is not all: counting the attacks that get around saturation or masked gradients, the span is "
+            f"{worst.value:.2f} nat{_interval(worst)}. The larger number is the one to trust."
+        )
+    yield from _calibration(result)
+    yield from _outliers(result)
+    yield from _label_preserving(result)
+    yield from robust_findings(result, params)
+    if errored := result.counts.get("errored", 0):
+        yield (
+            f"{errored:,} of {result.counts.get('n', errored):,} examples gave no finite output; they are in no "
+            "estimate and never count as robust."
+        )
+
+
+def _calibration(result: Result) -> Iterator[str]:
+    accuracy = result.estimates.get("clean_accuracy")
+    signed = {arm: _value(result, f"s_ece[arm={arm}]") for arm in ("clean", "over", "under")}
+    clean = signed["clean"]
+    if accuracy is not None and accuracy.value is not None:
+        claim = "" if clean is None else f", and claims {100 * (accuracy.value - clean):.1f}% on average"
+        yield (
+            f"Unattacked, it is right on {accuracy.value:.1%} of the examples"
+            f"{_interval(accuracy, scale=100, digits=1)}{claim}."
+        )
+    for arm, value in signed.items():
+        if arm == "clean" or value is None:
+            continue
+        side = "above" if value < 0 else "below"
+        ece = _value(result, f"ece[arm={arm}]")
+        yield (
+            f"Under the {arm}-confidence attack its confidence is on average {abs(100 * value):.1f} points {side} its "
+            f"accuracy" + ("." if ece is None else f" (ECE {ece:.3f}).")
+        )
+
+
+def _qualified(result: Result, name: str, key: str) -> dict[str, float]:
+    """Return the values of ``name[key=...]`` by what stands after the equals sign."""
+    start = f"{name}[{key}="
+    return {
+        full.removeprefix(start).removesuffix("]"): estimate.value
+        for full, estimate in result.estimates.items()
+        if full.startswith(start) and estimate.value is not None
+    }
+
+
+def _is_blind_to_attacked_outliers(result: Result) -> bool:
+    return any(value < 0.5 for value in _qualified(result, "auroc", "epsilon").values())
+
+
+def _outliers(result: Result) -> Iterator[str]:
+    found = _qualified(result, "auroc", "epsilon")
+    clean = found.pop("0", None)
+    if clean is not None:
+        yield f"Its entropy tells clean outliers from ordinary data with AUROC {clean:.2f} (0.5 is chance)."
+    if found:
+        epsilon, worst = min(found.items(), key=lambda pair: pair[1])
+        after = "Attacked outliers look more certain than ordinary data" if worst < 0.5 else "It remains above chance"
+        yield f"With outliers attacked at {radius(epsilon)}, AUROC is {worst:.2f}. {after}."
+
+
+def _label_preserving(result: Result) -> Iterator[str]:
+    found = _qualified(result, "ece", "attack")
+    clean = _value(result, "ece[arm=clean]")
+    if found and clean is not None:
+        name, worst = max(found.items(), key=lambda pair: pair[1])
+        yield (
+            f"Without changing one prediction, the {name.replace('_', ' ')} attack takes the ECE from {clean:.3f} to "
+            f"{worst:.3f}."
+        )

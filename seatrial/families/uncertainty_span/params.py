@@ -1,0 +1,310 @@
+"""Parameters and metrics of ``uncertainty_span``: how far can an attacker push a model's uncertainty."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from seatrial.contracts.base import Real, Request
+from seatrial.contracts.estimates import Metric
+from seatrial.families.shared import robust_accuracy
+from seatrial.families.shared.costs import Passes
+from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
+from seatrial.families.shared.rules import LEAST, all_different, fits_its_norm
+
+SpecificAttack = Literal[
+    "ace",
+    "ace_lower_true",
+    "ace_raise_true",
+    "ace_lower_predicted",
+    "ace_raise_predicted",
+    "max_miscalibration",
+    "random_confidence",
+]
+"""`ace` is Galil and El-Yaniv's; `ace_{lower,raise}_{true,predicted}` are the four (eta, omega)-ACE attacks: confidence
+in the true or the predicted class is lowered (eta = +1) or raised (eta = -1)."""
+
+
+class OutlierParams(Request):
+    """The outlier protocol, which asks whether attacked outliers still look uncertain."""
+
+    dataset: str = Field(
+        pattern=r"^dat_", description="Dataset of outliers (labels are not used).", examples=["dat_..."]
+    )
+    kind: Literal["ood", "open_set"] = Field(
+        default="ood", description="`ood`: another kind of image; `open_set`: novel classes of the same kind."
+    )
+    epsilons: list[Annotated[Real, Field(ge=0, le=1e6)]] = Field(
+        default=[4 / 255, 8 / 255],
+        min_length=1,
+        max_length=16,
+        description="Over-confidence attack radii on the outliers, in the check's norm; 0 (clean) is always added.",
+    )
+
+    @field_validator("epsilons")
+    @classmethod
+    def _radii_change_a_pixel(cls, epsilons: list[float]) -> list[float]:
+        for epsilon in epsilons:
+            if 0 < epsilon < LEAST:
+                raise ValueError(f"a radius is 0 or at least {LEAST:g}, got {epsilon:g}")
+        return epsilons
+
+
+class UncertaintySpanParams(Request):
+    """Attack a classifier's predictive entropy both ways and report the span between (Ledda et al.)."""
+
+    kind: Literal["uncertainty_span"] = Field(description="This family.")
+    norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation, on pixels in [0, 1].")
+    epsilon: Real = Field(
+        default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.", examples=[0.031]
+    )
+    steps: int = Field(default=150, ge=1, le=10_000, description="Gradient steps per attack.")
+    step_size: Real | None = Field(
+        default=None,
+        ge=LEAST / 16,
+        le=2.5e6,
+        description="Length of one step in that norm. Default: the larger of epsilon / 16 (the authors' 2e-3 at 8/255) "
+        "and 2.5 epsilon / steps (so that few steps still cross the ball).",
+    )
+    random_start: bool = Field(default=False, description="Start from a random point of the ball (the authors do not).")
+    restarts: int = Field(
+        default=1, ge=1, le=100, description="Runs per attack, best kept; more than one needs random_start."
+    )
+    selection: Literal["best_entropy", "final_or_clean"] = Field(
+        default="best_entropy",
+        description="`best_entropy`: the best iterate of all, clean included; `final_or_clean`: the authors' rule.",
+    )
+    bins: int = Field(
+        default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE, s-ECE, MCE and diagrams."
+    )
+    outliers: OutlierParams | None = Field(
+        default=None, description="Also run the outlier protocol on a second dataset."
+    )
+    attacks: list[SpecificAttack] = Field(
+        default_factory=list,
+        max_length=7,
+        description="Further label-preserving attacks, each with its ECE and accuracy.",
+    )
+    transfer_model: str | None = Field(
+        default=None,
+        pattern=r"^mdl_",
+        description="A second model: if its attacks, transferred, beat the white-box ones, gradients are masked.",
+    )
+    robust_accuracy: RobustAccuracyParams | None = Field(
+        default=None, description="Also attack the predictions, by AutoAttack; in the check's ball unless it says so."
+    )
+
+    # Rules between fields stand at the later one, so that a refusal points at a field. `info.data` lacks a field that
+    # was refused itself.
+    _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
+    _attacks_differ = field_validator("attacks")(all_different)
+
+    @field_validator("restarts")
+    @classmethod
+    def _restarts_differ(cls, restarts: int, info: ValidationInfo) -> int:
+        if restarts > 1 and not info.data.get("random_start", True):
+            raise ValueError("restarts above 1 repeat the same attack unless random_start is true")
+        return restarts
+
+    @field_validator("robust_accuracy", mode="before")
+    @classmethod
+    def _attacks_in_its_ball(cls, asked: Any, info: ValidationInfo) -> Any:
+        return in_the_check_s_ball(asked, info.data.get("norm", "linf"), info.data.get("epsilon", LEAST))
+
+    @model_validator(mode="after")
+    def _say_the_step_size(self) -> Self:
+        # What is stored and reported can be run again, also by a version with another default.
+        self.step_size = self.resolved_step_size
+        return self
+
+    @property
+    def resolved_step_size(self) -> float:
+        """Length of one step, the default worked out."""
+        return self.step_size if self.step_size is not None else max(self.epsilon / 16, 2.5 * self.epsilon / self.steps)
+
+    def references(self) -> dict[str, str]:
+        """Return ids of further models and datasets by the parameter that names them."""
+        named = {}
+        if self.outliers is not None:
+            named["outliers/dataset"] = self.outliers.dataset
+        if self.transfer_model is not None:
+            named["transfer_model"] = self.transfer_model
+        return named
+
+    def held_out(self) -> int:
+        """Return 0: nothing is fitted."""
+        return 0
+
+    def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
+        """Return how many single-example passes the check takes at most.
+
+        Args:
+            samples: Examples audited.
+            sizes: Examples of each further dataset of :meth:`references`, by the same keys.
+            mean_words: Of no meaning here.
+        """
+        attack = self.steps * self.restarts
+        backward = 2 * attack * samples
+        forward = 4 * samples
+        # Should the softmax prove saturated: both attacks again, one across the decision boundary, and 40 points of the
+        # way back.
+        backward += 3 * attack * samples
+        forward += 44 * samples
+        # The masked-gradient check repeats both attacks at twice the radius on at most 100 examples.
+        backward += 2 * attack * min(samples, 100)
+        for name in self.attacks:
+            backward += samples if name == "ace" else attack * samples
+            forward += 15 * samples if name == "ace" else samples
+        if self.outliers is not None:
+            outliers = min(samples, sizes.get("outliers/dataset", samples))
+            backward += len({e for e in self.outliers.epsilons if e > 0}) * attack * outliers
+            forward += 2 * outliers
+        if self.transfer_model is not None:
+            backward += 2 * attack * samples
+            forward += 7 * samples
+        if self.robust_accuracy is not None:
+            robust = self.robust_accuracy.passes(samples)
+            forward, backward = forward + robust.forward, backward + robust.backward
+        return Passes(forward, backward)
+
+
+ARMS = ("clean", "over", "under")
+
+METRICS = [
+    Metric(name="mus", unit="nat", better="lower", description="Mean uncertainty span: mean of H_under - H_over."),
+    Metric(
+        name="mus",
+        qualifiers=["attack"],
+        unit="nat",
+        better="lower",
+        description="Mean span of another attack on the unmodified model: `tempered` (through scaled logits, "
+        "when the softmax is saturated) or `transfer` (made on the transfer model).",
+    ),
+    Metric(
+        name="mus_worst",
+        unit="nat",
+        better="lower",
+        description="Mean over examples of the widest span any of the attacks reached: the number to gate on.",
+    ),
+    Metric(
+        name="mus_scaled",
+        unit="nat",
+        better="lower",
+        description="Mean span of the softmax of temperature-scaled logits, clean margins brought to 2 nats at most.",
+    ),
+    Metric(name="mus_std", unit="nat", better="neither", description="Standard deviation of the span (n - 1)."),
+    Metric(name="msus", unit="nat^2", better="lower", description="Mean squared uncertainty span."),
+    Metric(name="msus_std", unit="nat^2", better="neither", description="Standard deviation of squared spans (n - 1)."),
+    Metric(
+        name="span_growth",
+        unit="nat",
+        better="neither",
+        description="Mean span at twice epsilon less that at epsilon, on the first 100 examples; near 0 is suspect.",
+    ),
+    Metric(name="nud", unit="1", better="lower", description="Mean |H_under - H_clean| / (log C - H_clean)."),
+    Metric(
+        name="nud",
+        qualifiers=["arm"],
+        unit="1",
+        better="lower",
+        description="Mean |H_arm - H_clean| / (log C - H_clean).",
+    ),
+    Metric(name="clean_accuracy", unit="1", better="higher", description="Accuracy before any attack."),
+    Metric(
+        name="accuracy",
+        qualifiers=["arm"],
+        unit="1",
+        better="higher",
+        description="Accuracy in an arm; the under-confidence attack may change predictions.",
+    ),
+    Metric(name="entropy", qualifiers=["arm"], unit="nat", better="neither", description="Mean predictive entropy."),
+    Metric(name="confidence", qualifiers=["arm"], unit="1", better="neither", description="Mean top-label confidence."),
+    Metric(
+        name="ece",
+        qualifiers=["arm"],
+        unit="1",
+        better="lower",
+        description="Expected calibration error, mean-confidence form.",
+    ),
+    Metric(
+        name="ece_centre",
+        qualifiers=["arm"],
+        unit="1",
+        better="lower",
+        description="ECE against bin centres (the paper's eq. 4).",
+    ),
+    Metric(
+        name="s_ece",
+        qualifiers=["arm"],
+        unit="1",
+        better="neither",
+        description="Signed ECE, accuracy minus confidence: negative is over-confident.",
+    ),
+    Metric(
+        name="mce", qualifiers=["arm"], unit="1", better="lower", description="Largest calibration error of any bin."
+    ),
+    Metric(name="brier", qualifiers=["arm"], unit="1", better="lower", description="Top-label Brier score."),
+    Metric(
+        name="ece",
+        qualifiers=["attack"],
+        unit="1",
+        better="lower",
+        description="ECE under a label-preserving attack, mean-confidence form.",
+    ),
+    Metric(
+        name="s_ece",
+        qualifiers=["attack"],
+        unit="1",
+        better="neither",
+        description="Signed ECE under a label-preserving attack: negative is over-confident.",
+    ),
+    Metric(
+        name="confidence",
+        qualifiers=["attack"],
+        unit="1",
+        better="neither",
+        description="Mean top-label confidence under a label-preserving attack.",
+    ),
+    Metric(
+        name="accuracy",
+        qualifiers=["attack"],
+        unit="1",
+        better="higher",
+        description="Accuracy under a label-preserving attack (unchanged by design).",
+    ),
+    Metric(
+        name="auroc",
+        qualifiers=["epsilon"],
+        unit="1",
+        better="higher",
+        description="AUROC of entropy, outliers positive.",
+    ),
+    Metric(
+        name="aupr_in",
+        qualifiers=["epsilon"],
+        unit="1",
+        better="higher",
+        description="Area under precision-recall by trapezoid, inliers positive.",
+    ),
+    Metric(
+        name="aupr_out",
+        qualifiers=["epsilon"],
+        unit="1",
+        better="higher",
+        description="Area under precision-recall by trapezoid, outliers positive.",
+    ),
+    Metric(
+        name="fpr95",
+        qualifiers=["epsilon"],
+        unit="1",
+        better="lower",
+        description="Share of inliers flagged at the first threshold that flags 95 % of the outliers.",
+    ),
+    Metric(
+        name="outlier_entropy",
+        qualifiers=["epsilon"],
+        unit="nat",
+        better="higher",
+        description="Mean entropy of the outliers under the over-confidence attack.",
+    ),
+    *robust_accuracy.METRICS,
+]

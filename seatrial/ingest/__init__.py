@@ -1,0 +1,1 @@
+"""Files that people hand in: read and inspected without running anything that is in them."""

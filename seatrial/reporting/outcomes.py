@@ -1,0 +1,138 @@
+"""What every output says of a judgement, in one place.
+
+HTML, Markdown, JUnit and SARIF print the verdict of :mod:`app.gates`; none of them makes one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from seatrial.contracts.policies import Judgement, RuleOutcome
+from seatrial.reporting.numbers import interval, number, told
+
+Weight = Literal["none", "note", "warning", "error"]
+"""What an outcome is to a pipeline. `error`: it keeps the model from passing; `warning` and `note` are only told."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A judgement and the policy it is of.
+
+    Attributes:
+        judgement: The verdict with all it rests on.
+        document: The policy as it was stored; one of an older version may hold what this version no longer reads.
+    """
+
+    judgement: Judgement
+    document: Mapping[str, Any]
+
+    def rule(self, outcome: RuleOutcome) -> Mapping[str, Any]:
+        """Return the policy's rule an outcome is of."""
+        rules = self.document.get("rules") or []
+        return rules[outcome.rule] if outcome.rule < len(rules) else {}
+
+
+def weight(outcome: RuleOutcome) -> Weight:
+    """Return what an outcome is to a pipeline: anything but `error` leaves the verdict passed."""
+    if outcome.counts_as == "passed":
+        return "none" if outcome.outcome == "passed" else "note"
+    # What is skipped and required counts as errored.
+    if outcome.counts_as == "skipped":
+        return "none"
+    if outcome.severity == "block":
+        return "error"
+    return "note" if outcome.counts_as == "inconclusive" else "warning"
+
+
+def is_silent(judgement: Judgement) -> bool:
+    """Return whether the verdict is not passed though no outcome keeps it from passing: nothing was tested."""
+    return judgement.verdict != "passed" and all(weight(outcome) != "error" for outcome in judgement.rules)
+
+
+def measured(outcome: RuleOutcome) -> str:
+    """Return what was measured and what was judged, each with its interval.
+
+    The judged interval may be wider than the measured one; for a regression it is that of the loss.
+
+    >>> from seatrial.contracts.estimates import Estimate
+    >>> mus = Estimate(value=0.41, low=0.38, high=0.44, n=500, method="bootstrap")
+    >>> said = {"rule": 0, "label": "span", "metric": "uncertainty_span.mus", "severity": "block", "bound": 0.3}
+    >>> said |= {"requirement": "at most 0.3", "outcome": "failed", "counts_as": "failed", "reason": "Too large."}
+    >>> measured(RuleOutcome(**said, estimate=mus, judged=mus))
+    '0.4100 [0.3800, 0.4400], n = 500'
+    >>> measured(RuleOutcome(**said, estimate=None, judged=None))
+    'not measured'
+    """
+    if outcome.estimate is None:
+        return "not measured"
+    text = f"{told(outcome.estimate)} {interval(outcome.estimate)}".rstrip()
+    text += f", n = {outcome.estimate.n:,}" if outcome.estimate.n else ""
+    if outcome.baseline is not None:
+        text += f"; baseline {told(outcome.baseline)} {interval(outcome.baseline)}".rstrip()
+        if outcome.judged is not None:
+            text += f"; worse by {told(outcome.judged)} {interval(outcome.judged)}".rstrip()
+    elif outcome.judged is not None and interval(outcome.judged) != interval(outcome.estimate):
+        text += f"; judged by {interval(outcome.judged) or 'no interval'}"
+    return text
+
+
+def counted(outcome: RuleOutcome) -> str:
+    """Return the outcome, and what it counts as where that is something else."""
+    if outcome.outcome == outcome.counts_as:
+        return outcome.outcome
+    return f"{outcome.outcome}, counted as {outcome.counts_as}"
+
+
+def policy_name(judgement: Judgement) -> str:
+    """Return the name of the policy, with its version if it has one."""
+    version = judgement.policy.version
+    return judgement.policy.name if version is None else f"{judgement.policy.name}@{version}"
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """An interval and a bound on a line, in per cent of its length.
+
+    Attributes:
+        left: Where the interval begins.
+        width: How long it is.
+        mark: Where the value is.
+        bound: Where the bound is.
+        label: The same in words.
+    """
+
+    left: float
+    width: float
+    mark: float
+    bound: float
+    label: str
+
+
+def gauge(outcome: RuleOutcome) -> Gauge | None:
+    """Return what was judged beside its bound, to be drawn; None where there is no interval.
+
+    >>> from seatrial.contracts.estimates import Estimate
+    >>> mus = Estimate(value=0.4, low=0.3, high=0.5, n=500, method="bootstrap")
+    >>> said = {"rule": 0, "label": "span", "metric": "uncertainty_span.mus", "severity": "block", "bound": 0.1}
+    >>> said |= {"requirement": "at most 0.1", "outcome": "failed", "counts_as": "failed", "reason": "Too large."}
+    >>> gauge(RuleOutcome(**said, estimate=mus, judged=mus)).label
+    '0.3000 to 0.5000, around 0.4000; the bound is 0.1000'
+    """
+    judged = outcome.judged
+    if judged is None or judged.value is None or judged.low is None or judged.high is None:
+        return None
+    lowest, highest = min(judged.low, outcome.bound), max(judged.high, outcome.bound)
+    margin = 0.1 * (highest - lowest) or 1.0
+    start, length = lowest - margin, highest - lowest + 2 * margin
+
+    def place(value: float) -> float:
+        return 100 * (value - start) / length
+
+    label = f"{number(judged.low)} to {number(judged.high)}, around {number(judged.value)}"
+    return Gauge(
+        left=place(judged.low),
+        width=place(judged.high) - place(judged.low),
+        mark=place(judged.value),
+        bound=place(outcome.bound),
+        label=f"{label}; the bound is {number(outcome.bound)}",
+    )

@@ -1,0 +1,147 @@
+"""How well a score tells two groups apart: AUROC, AUPR, FPR at a TPR, in the OpenOOD convention.
+
+The score is an uncertainty: high means outlier. Inliers are in-distribution examples. Computed from cumulative counts
+over the pooled, sorted scores, so that one sort serves every metric and every bootstrap resample.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from seatrial.statistics.intervals import Interval, bootstrap
+
+Floats = NDArray[np.float64]
+
+METRICS = ("auroc", "aupr_in", "aupr_out", "fpr95")
+
+
+def auroc(inliers: ArrayLike, outliers: ArrayLike) -> float | None:
+    """Return the probability that an outlier scores above an inlier, ties counting half.
+
+    >>> auroc([0.1, 0.2, 0.3], [0.2, 0.9])
+    0.75
+    """
+    return _single(inliers, outliers, "auroc")
+
+
+def aupr_in(inliers: ArrayLike, outliers: ArrayLike) -> float | None:
+    """Return the area under precision-recall with inliers positive and the negated score, by the trapezoidal rule.
+
+    >>> aupr_in([0.1, 0.2], [0.8, 0.9])
+    1.0
+    """
+    return _single(inliers, outliers, "aupr_in")
+
+
+def aupr_out(inliers: ArrayLike, outliers: ArrayLike) -> float | None:
+    """Return the area under precision-recall with outliers positive, by the trapezoidal rule (not average precision).
+
+    >>> aupr_out([0.1, 0.2], [0.8, 0.9])
+    1.0
+    """
+    return _single(inliers, outliers, "aupr_out")
+
+
+def fpr95(inliers: ArrayLike, outliers: ArrayLike) -> float | None:
+    """Return the share of inliers flagged at the first threshold that flags at least 95 % of the outliers.
+
+    Outliers are the positive class, as in OpenOOD; papers that take inliers as positive get another number.
+
+    >>> fpr95([0.1, 0.2, 0.3, 0.4], [0.35, 0.9])
+    0.25
+    """
+    return _single(inliers, outliers, "fpr95")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All four metrics with bootstrap intervals, by the names of ``METRICS``."""
+
+    values: dict[str, float | None]
+    intervals: dict[str, Interval | None]
+
+
+def rank(inliers: ArrayLike, outliers: ArrayLike, *, seed: int | list[int]) -> Ranking:
+    """Return all four metrics; inliers and outliers are resampled independently of each other."""
+    pooled = _Pooled(inliers, outliers)
+    if not (pooled.inliers and pooled.outliers):
+        return Ranking(dict.fromkeys(METRICS), dict.fromkeys(METRICS))
+    values = pooled.metrics(np.ones((1, pooled.inliers)), np.ones((1, pooled.outliers)))[0]
+    intervals = bootstrap(pooled.metrics, [pooled.inliers, pooled.outliers], seed=seed)
+    return Ranking(
+        {name: float(value) for name, value in zip(METRICS, values, strict=True)},
+        dict(zip(METRICS, intervals, strict=True)),
+    )
+
+
+class _Pooled:
+    """Both groups sorted together, highest score first."""
+
+    def __init__(self, inliers: ArrayLike, outliers: ArrayLike) -> None:
+        low, high = np.asarray(inliers, dtype=np.float64), np.asarray(outliers, dtype=np.float64)
+        scores = np.concatenate([low, high])
+        if low.ndim != 1 or high.ndim != 1 or np.isnan(scores).any():
+            raise ValueError("scores must be two vectors without NaN")
+        self.inliers, self.outliers = len(low), len(high)
+        self._order = np.argsort(-scores, kind="stable")
+        ordered = scores[self._order]
+        # Equal scores cannot be told apart: only the last of each run of ties is a threshold.
+        self._thresholds = (
+            np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) if len(scores) else np.array([], int)
+        )
+
+    def metrics(self, inlier_weights: Floats, outlier_weights: Floats) -> Floats:
+        """Return (resamples, 4), columns as in ``METRICS``, for weights (resamples, inliers) and (..., outliers)."""
+        none = np.zeros_like
+        flagged_out = self._cumulate(np.concatenate([none(inlier_weights), outlier_weights], axis=1))
+        flagged_in = self._cumulate(np.concatenate([inlier_weights, none(outlier_weights)], axis=1))
+        tpr, fpr = flagged_out / flagged_out[:, -1:], flagged_in / flagged_in[:, -1:]
+        first = np.argmax(tpr >= 0.95, axis=1)
+        return np.stack(
+            [
+                _trapezoid(fpr, tpr),
+                # From the low end the same curve ranks inliers: what is not flagged.
+                _precision_recall(
+                    _rest(flagged_in),
+                    _rest(flagged_out),
+                ),
+                _precision_recall(flagged_out[:, 1:], flagged_in[:, 1:]),
+                np.take_along_axis(fpr, first[:, None], axis=1)[:, 0],
+            ],
+            axis=1,
+        )
+
+    def _cumulate(self, weights: Floats) -> Floats:
+        """Return how many are at or above each threshold (resamples, thresholds + 1), starting from none."""
+        counts = np.cumsum(weights[:, self._order], axis=1)[:, self._thresholds]
+        return np.concatenate([np.zeros((len(counts), 1)), counts], axis=1)
+
+
+def _rest(flagged: Floats) -> Floats:
+    """Return how many are below each threshold, the lowest scores first, leaving out "none"."""
+    return (flagged[:, -1:] - flagged)[:, ::-1][:, 1:]
+
+
+def _precision_recall(true_positives: Floats, false_positives: Floats) -> Floats:
+    """Return the area under precision over recall, from (recall 0, precision 1) on."""
+    flagged = true_positives + false_positives
+    precision = true_positives / np.where(flagged > 0, flagged, 1)
+    # A resample may leave the first thresholds empty: there the curve is still at its start.
+    precision = np.where(flagged > 0, precision, 1.0)
+    recall = true_positives / true_positives[:, -1:]
+    start = np.zeros((len(recall), 1))
+    return _trapezoid(np.concatenate([start, recall], axis=1), np.concatenate([start + 1, precision], axis=1))
+
+
+def _trapezoid(x: Floats, y: Floats) -> Floats:
+    area: Floats = np.sum(np.diff(x, axis=1) * (y[:, 1:] + y[:, :-1]) / 2, axis=1)
+    return area
+
+
+def _single(inliers: ArrayLike, outliers: ArrayLike, name: str) -> float | None:
+    pooled = _Pooled(inliers, outliers)
+    if not (pooled.inliers and pooled.outliers):
+        return None
+    values = pooled.metrics(np.ones((1, pooled.inliers)), np.ones((1, pooled.outliers)))[0]
+    return float(values[METRICS.index(name)])

@@ -1,0 +1,1 @@
+"""Settings, the database with its state machine, and artifacts: what the service and its workers share."""

@@ -1,0 +1,117 @@
+"""Engines and sessions, on SQLite and on Postgres."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import Float
+
+from seatrial.store.private_files import private_file, private_folder
+from seatrial.store.settings import Settings
+
+# Errors repeat the statement in logs and tracebacks; the values of its parameters may be secrets of webhooks.
+_QUIET: dict[str, Any] = {"hide_parameters": True}
+
+
+class epoch_now(FunctionElement[float]):
+    """Seconds since the epoch by the database's clock, so hosts with drifting clocks agree on leases."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(epoch_now, "postgresql")
+def _epoch_now_postgresql(element: epoch_now, compiler: SQLCompiler, **kw: object) -> str:
+    # clock_timestamp, not now(): a transaction may have begun long ago.
+    return "extract(epoch from clock_timestamp())"
+
+
+@compiles(epoch_now, "sqlite")
+def _epoch_now_sqlite(element: epoch_now, compiler: SQLCompiler, **kw: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+class Database:
+    """One engine and its sessions.
+
+    Sessions are synchronous: the API runs its routes in threads, the worker is one loop, and both call the same code.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._sessions = sessionmaker(engine, expire_on_commit=False)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is SQLite, where one writer at a time is the rule."""
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """Yield a session for reading; nothing is committed."""
+        with self._sessions() as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """Yield a session in one transaction: committed at the end, rolled back on any exception.
+
+        On SQLite the transaction is IMMEDIATE, so a compare-and-set never meets a lock it cannot wait for.
+        """
+        with self._sessions() as session:
+            if self.is_sqlite:
+                session.connection(execution_options={"begin_immediate": True})
+            try:
+                yield session
+                session.commit()
+            except BaseException:
+                session.rollback()
+                raise
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def connect(settings: Settings, *, pool_size: int = 10) -> Database:
+    """Return the database of the settings; for SQLite its folder and file are made, for this user only.
+
+    Args:
+        settings: Where the database is.
+        pool_size: Connections kept open; an API process wants as many as it has threads at work, a worker two.
+    """
+    url = settings.resolved_database_url
+    if not url.startswith("sqlite"):
+        return Database(
+            create_engine(
+                url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_recycle=1800, **_QUIET
+            )
+        )
+    if (match := re.match(r"sqlite:///([^?]+)", url)) and match[1] != ":memory:":
+        private_folder(Path(match[1]).parent)
+        # SQLite gives its -wal and -shm the mode of this file.
+        private_file(Path(match[1]))
+    engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size, connect_args={"timeout": 30}, **_QUIET)
+
+    @event.listens_for(engine, "connect")
+    def _pragmas(connection: Any, _record: object) -> None:
+        # The driver's own implicit BEGIN is switched off; we emit BEGIN ourselves below.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=30000"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        immediate = connection.get_execution_options().get("begin_immediate")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+    return Database(engine)

@@ -1,0 +1,416 @@
+"""What happens to an audit between its states: shards close, checks settle, audits end; cancel, retry, reap.
+
+Locking: a transaction that changes an audit, its checks or its shards locks the audit's row first, so two of them on
+one audit queue up instead of deadlocking. Claims and heartbeats touch one row only and lock nothing else.
+"""
+
+from typing import Any
+
+from sqlalchemy import Select, func, select, update
+from sqlalchemy.orm import Session
+
+from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.states import TERMINAL, ModelState, RunState
+from seatrial.contracts.webhooks import AuditEvent
+from seatrial.store.checkpoints import drop_saves
+from seatrial.store.database import Database, epoch_now
+from seatrial.store.events import record_event
+from seatrial.store.outbox import announce
+from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow, WorkerRow
+from seatrial.store.tables.base import utc_now
+from seatrial.store.transitions import claim, heartbeat, holds, is_free, lock, move
+
+ACTIVE = (RunState.QUEUED, RunState.RUNNING)
+ENDS: dict[RunState, AuditEvent] = {
+    RunState.SUCCEEDED: "audit.succeeded",
+    RunState.FAILED: "audit.failed",
+    RunState.CANCELLED: "audit.cancelled",
+}
+
+
+def claim_model(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
+    """Take a model that waits for its checks."""
+    waiting = select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)).order_by(ModelRow.id)
+    return claim(session, ModelRow, waiting, lease_s=lease_s, worker=worker)
+
+
+def advanceable() -> Select[Any]:
+    """Select the checks whose present stage is over and whose model has been checked."""
+    return (
+        select(CheckRow.id)
+        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+        .join(ModelRow, ModelRow.id == AuditRow.model_id)
+        .where(
+            CheckRow.state.in_(ACTIVE),
+            CheckRow.open_shards == 0,
+            is_free(CheckRow),
+            ModelRow.state != ModelState.CHECKING,
+        )
+        .order_by(CheckRow.id)
+    )
+
+
+def claim_check(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
+    """Take a check that can be advanced to its next stage or to its result."""
+    return claim(session, CheckRow, advanceable(), lease_s=lease_s, worker=worker)
+
+
+def claim_shard(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
+    """Take the oldest queued shard."""
+    queued = select(ShardRow.id).where(ShardRow.state == RunState.QUEUED).order_by(ShardRow.id)
+    return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
+
+
+def count_work(session: Session, *, most: int = 1000) -> int:
+    """Count what could be claimed now, up to ``most``."""
+    claimable = (
+        select(ShardRow.id).where(ShardRow.state == RunState.QUEUED),
+        select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)),
+        advanceable(),
+    )
+    counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
+    return min(most, sum(count or 0 for count in counts))
+
+
+def count_workers(session: Session) -> int:
+    """Count the workers in the table, at least 1: one that has just started may not have told."""
+    return max(1, session.scalar(select(func.count()).select_from(WorkerRow)) or 0)
+
+
+def audit_of_check(session: Session, check_id: str) -> str | None:
+    """Return the audit a check belongs to."""
+    return session.scalar(select(CheckRow.audit_id).where(CheckRow.id == check_id))
+
+
+def open_stage(
+    session: Session,
+    check_id: str,
+    token: str,
+    *,
+    name: str,
+    source: str,
+    examples: int,
+    shards: list[ShardRow],
+    estimated_s: float | None = None,
+) -> bool:
+    """Begin a stage: its row, its shards, the check running on them; False when the claim was lost or cancelled."""
+    audit_id = audit_of_check(session, check_id)
+    if audit_id is None or lock(session, AuditRow, audit_id) is None:
+        return False
+    moved = move(
+        session,
+        CheckRow,
+        RunState.RUNNING,
+        *holds(CheckRow, check_id, token),
+        sources={RunState.QUEUED},
+        started_at=utc_now(),
+    )
+    still_ours = session.scalar(
+        select(CheckRow.id).where(*holds(CheckRow, check_id, token), CheckRow.state == RunState.RUNNING)
+    )
+    if still_ours is None:
+        return False
+    ordinal = session.scalar(select(func.count()).select_from(StageRow).where(StageRow.check_id == check_id)) or 0
+    session.add(
+        StageRow(check_id=check_id, name=name, ordinal=ordinal, source=source, examples=examples, shards=len(shards))
+    )
+    session.add_all(shards)
+    session.execute(
+        update(CheckRow)
+        .where(CheckRow.id == check_id)
+        .values(stage=name, open_shards=len(shards), token=None, lease_until=None, attempts=0, estimated_s=estimated_s)
+        .execution_options(synchronize_session=False)
+    )
+    _sum_estimates(session, audit_id)
+    if move(
+        session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.QUEUED}, started_at=utc_now()
+    ):
+        record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
+    if moved:
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
+    record_event(session, audit_id, "progress", {"check": check_id, "stage": name, "done": 0, "total": examples})
+    return True
+
+
+def _sum_estimates(session: Session, audit_id: str) -> None:
+    """Give the audit the sum of its checks' estimates, once all of them have one."""
+    estimates = session.scalars(select(CheckRow.estimated_s).where(CheckRow.audit_id == audit_id)).all()
+    known = [seconds for seconds in estimates if seconds is not None]
+    if len(known) == len(estimates):
+        session.execute(
+            update(AuditRow)
+            .where(AuditRow.id == audit_id, AuditRow.estimated_s.is_(None))
+            .values(estimated_s=sum(known))
+            .execution_options(synchronize_session=False)
+        )
+
+
+def close_shard(session: Session, shard_id: str, token: str | None, state: RunState, **values: Any) -> bool:
+    """End a shard once; False when it is no longer the caller's, and then nothing is written.
+
+    Args:
+        session: An open write transaction.
+        shard_id: Which shard.
+        token: The worker's claim; None for the reaper, which ends what nobody holds any more.
+        state: A terminal state.
+        values: Result columns, stored in the same statement.
+    """
+    owner = _lock_owner(session, shard_id)
+    if owner is None:
+        return False
+    mine = holds(ShardRow, shard_id, token) if token else (ShardRow.id == shard_id, ShardRow.lease_until < epoch_now())
+    if not move(session, ShardRow, state, *mine, token=None, lease_until=None, **values):
+        return False
+    audit_id, check_id = owner
+    drop_saves(session, ShardRow.id == shard_id)
+    _count_closed(session, check_id, 1)
+    _record_progress(session, audit_id, check_id)
+    _settle_cancelled(session, audit_id)
+    return True
+
+
+def _lock_owner(session: Session, shard_id: str) -> tuple[str, str] | None:
+    """Lock a shard's audit and return the ids of audit and check; None when they are gone."""
+    owner = session.execute(
+        select(CheckRow.audit_id, CheckRow.id)
+        .join(ShardRow, ShardRow.check_id == CheckRow.id)
+        .where(ShardRow.id == shard_id)
+    ).one_or_none()
+    if owner is None or lock(session, AuditRow, owner.audit_id) is None:
+        return None
+    return owner.audit_id, owner.id
+
+
+def _count_closed(session: Session, check_id: str, closed: int) -> None:
+    session.execute(
+        update(CheckRow)
+        .where(CheckRow.id == check_id)
+        .values(open_shards=CheckRow.open_shards - closed)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _record_progress(session: Session, audit_id: str, check_id: str) -> None:
+    stage = session.scalar(select(CheckRow.stage).where(CheckRow.id == check_id))
+    done, total = session.execute(
+        select(
+            func.coalesce(func.sum(ShardRow.done), 0), func.coalesce(func.sum(ShardRow.stop - ShardRow.start), 0)
+        ).where(ShardRow.check_id == check_id, ShardRow.stage == stage)
+    ).one()
+    record_event(
+        session, audit_id, "progress", {"check": check_id, "stage": stage, "done": int(done), "total": int(total)}
+    )
+
+
+def report_progress(session: Session, shard_id: str, token: str, done: int, *, lease_s: float) -> bool:
+    """Store how far a shard is and prolong its lease; False when it is no longer the caller's."""
+    owner = _lock_owner(session, shard_id)
+    if owner is None:
+        return False
+    if not heartbeat(session, ShardRow, shard_id, token, lease_s=lease_s, done=done):
+        return False
+    _record_progress(session, *owner)
+    return True
+
+
+def close_check(session: Session, check_id: str, token: str | None, state: RunState, **values: Any) -> bool:
+    """End a check that has no open shards; False when it is no longer the caller's."""
+    audit_id = audit_of_check(session, check_id)
+    if audit_id is None or lock(session, AuditRow, audit_id) is None:
+        return False
+    mine = holds(CheckRow, check_id, token) if token else (CheckRow.id == check_id, CheckRow.lease_until < epoch_now())
+    if not move(session, CheckRow, state, *mine, CheckRow.open_shards == 0, token=None, lease_until=None, **values):
+        return False
+    record_event(session, audit_id, "check", {"check": check_id, "state": state})
+    settle_audit(session, audit_id)
+    return True
+
+
+def settle_audit(session: Session, audit_id: str) -> None:
+    """End an audit whose checks have all ended, and tell its project's webhooks. The caller holds the audit's row."""
+    states = set(session.scalars(select(CheckRow.state).where(CheckRow.audit_id == audit_id)))
+    if not states <= TERMINAL:
+        return
+    audit_state = session.scalar(select(AuditRow.state).where(AuditRow.id == audit_id))
+    if RunState.FAILED in states:
+        end = RunState.FAILED
+    elif audit_state == RunState.CANCELLING or RunState.CANCELLED in states:
+        end = RunState.CANCELLED
+    else:
+        end = RunState.SUCCEEDED
+    if move(session, AuditRow, end, AuditRow.id == audit_id):
+        record_event(session, audit_id, "audit", {"state": end})
+        announce(session, audit_id, ENDS[end])
+
+
+def cancel_audit(session: Session, audit_id: str) -> bool:
+    """Ask an audit to stop: what waits is cancelled now, what runs stops at its next batch. False when it has ended."""
+    if lock(session, AuditRow, audit_id) is None:
+        return False
+    if not move(session, AuditRow, RunState.CANCELLING, AuditRow.id == audit_id):
+        return session.scalar(select(AuditRow.state).where(AuditRow.id == audit_id)) == RunState.CANCELLING
+    record_event(session, audit_id, "audit", {"state": RunState.CANCELLING})
+    checks = session.scalars(select(CheckRow.id).where(CheckRow.audit_id == audit_id, CheckRow.state.in_(ACTIVE))).all()
+    for check_id in checks:
+        move(session, CheckRow, RunState.CANCELLING, CheckRow.id == check_id)
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.CANCELLING})
+        waiting = move(session, ShardRow, RunState.CANCELLED, ShardRow.check_id == check_id, sources={RunState.QUEUED})
+        drop_saves(session, ShardRow.check_id == check_id)
+        _count_closed(session, check_id, waiting)
+    _settle_cancelled(session, audit_id)
+    return True
+
+
+def _settle_cancelled(session: Session, audit_id: str) -> None:
+    """End the checks that were being cancelled and have nothing running any more."""
+    idle = select(CheckRow.id).where(
+        CheckRow.audit_id == audit_id, CheckRow.state == RunState.CANCELLING, CheckRow.open_shards == 0
+    )
+    for check_id in session.scalars(idle).all():
+        # Whoever was advancing it loses the claim here and writes nothing.
+        move(session, CheckRow, RunState.CANCELLED, CheckRow.id == check_id, token=None, lease_until=None)
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.CANCELLED})
+    settle_audit(session, audit_id)
+
+
+def retry_audit(session: Session, audit_id: str) -> bool:
+    """Queue a failed audit's failed shards again, from their beginning; those that succeeded keep their records.
+
+    False when the audit has not failed.
+    """
+    if lock(session, AuditRow, audit_id) is None:
+        return False
+    again = {"error": None, "verdict": None}
+    if not move(session, AuditRow, RunState.RUNNING, AuditRow.id == audit_id, sources={RunState.FAILED}, **again):
+        return False
+    record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
+    failed = select(CheckRow.id).where(CheckRow.audit_id == audit_id, CheckRow.state == RunState.FAILED)
+    for check_id in session.scalars(failed).all():
+        queued = move(
+            session,
+            ShardRow,
+            RunState.QUEUED,
+            ShardRow.check_id == check_id,
+            sources={RunState.FAILED},
+            attempts=0,
+            error=None,
+            done=0,
+            finished_at=None,
+        )
+        move(
+            session,
+            CheckRow,
+            RunState.RUNNING,
+            CheckRow.id == check_id,
+            sources={RunState.FAILED},
+            open_shards=CheckRow.open_shards + queued,
+            attempts=0,
+            error=None,
+        )
+        record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
+    return True
+
+
+def give_back(session: Session, shard_id: str, token: str, *, counts: bool, **values: Any) -> bool:
+    """Queue a shard again with what it saved: its worker stops (the attempt does not count) or stumbled (it does)."""
+    if not counts:
+        values["attempts"] = ShardRow.attempts - 1
+    return bool(
+        move(
+            session,
+            ShardRow,
+            RunState.QUEUED,
+            *holds(ShardRow, shard_id, token),
+            token=None,
+            lease_until=None,
+            done=0,
+            **values,
+        )
+    )
+
+
+def reap(database: Database, *, max_attempts: int) -> int:
+    """Take back everything whose lease has run out; what was tried too often ends with a reason. Return how much.
+
+    One transaction per row, so that two sweeps never wait for each other's locks in a circle.
+    """
+    taken = 0
+    sweeps = ((_expired_shards, _reap_shard), (_expired_checks, _reap_check), (_expired_models, _reap_model))
+    for find, take_back in sweeps:
+        with database.read() as session:
+            expired = session.scalars(find()).all()
+        for row_id in expired:
+            with database.write() as session:
+                taken += take_back(session, row_id, max_attempts)
+    return taken
+
+
+def _expired_shards() -> Select[Any]:
+    return select(ShardRow.id).where(ShardRow.state == RunState.RUNNING, ShardRow.lease_until < epoch_now())
+
+
+def _expired_checks() -> Select[Any]:
+    return select(CheckRow.id).where(CheckRow.token.is_not(None), CheckRow.lease_until < epoch_now())
+
+
+def _expired_models() -> Select[Any]:
+    return select(ModelRow.id).where(ModelRow.token.is_not(None), ModelRow.lease_until < epoch_now())
+
+
+def _reap_shard(session: Session, shard_id: str, max_attempts: int) -> bool:
+    shard = session.get_one(ShardRow, shard_id)
+    check = session.get_one(CheckRow, shard.check_id)
+    if check.state == RunState.CANCELLING:
+        return close_shard(session, shard_id, None, RunState.CANCELLED)
+    if shard.attempts >= max_attempts:
+        problem = _died(f"its worker ({shard.worker}) died or hung {shard.attempts} times while running it")
+        return close_shard(session, shard_id, None, RunState.FAILED, error=problem)
+    return bool(
+        move(
+            session,
+            ShardRow,
+            RunState.QUEUED,
+            ShardRow.id == shard_id,
+            ShardRow.lease_until < epoch_now(),
+            sources={RunState.RUNNING},
+            token=None,
+            lease_until=None,
+            done=0,
+        )
+    )
+
+
+def _reap_check(session: Session, check_id: str, max_attempts: int) -> bool:
+    check = session.get_one(CheckRow, check_id)
+    if check.attempts >= max_attempts and check.state in ACTIVE:
+        problem = _died(f"its worker ({check.worker}) died or hung {check.attempts} times between two stages")
+        return close_check(session, check_id, None, RunState.FAILED, error=problem)
+    return _free(session, CheckRow, check_id)
+
+
+def _reap_model(session: Session, model_id: str, max_attempts: int) -> bool:
+    model = session.get_one(ModelRow, model_id)
+    if model.attempts < max_attempts:
+        return _free(session, ModelRow, model_id)
+    return bool(
+        move(
+            session,
+            ModelRow,
+            ModelState.REJECTED,
+            ModelRow.id == model_id,
+            ModelRow.lease_until < epoch_now(),
+            token=None,
+            lease_until=None,
+            problem=_died("every worker that loaded the model died; it may need more memory than the workers have"),
+        )
+    )
+
+
+def _free(session: Session, table: type[ModelRow | CheckRow], row_id: str) -> bool:
+    statement = update(table).where(table.id == row_id, table.token.is_not(None), table.lease_until < epoch_now())
+    freed = session.execute(statement.values(token=None, lease_until=None).execution_options(synchronize_session=False))
+    return bool(freed.rowcount)  # type: ignore[attr-defined]
+
+
+def _died(detail: str) -> dict[str, Any]:
+    return StoredProblem(code="worker-died", title="The work killed its worker", detail=detail).model_dump()

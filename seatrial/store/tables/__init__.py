@@ -1,0 +1,32 @@
+"""The rows. ``state`` columns are written by :mod:`seatrial.store.transitions` alone."""
+
+from seatrial.store.tables.access import IdempotencyRow, KeyRow, ProjectRow, SessionRow
+from seatrial.store.tables.audits import AuditRow, CheckRow, EventRow, ShardRow, StageRow
+from seatrial.store.tables.base import Base
+from seatrial.store.tables.files import DiscardRow
+from seatrial.store.tables.gates import BaselineRow, JudgementRow, PolicyRow
+from seatrial.store.tables.resources import DatasetRow, ModelRow
+from seatrial.store.tables.webhooks import DeliveryRow, WebhookRow
+from seatrial.store.tables.workers import WorkerRow
+
+__all__ = [
+    "AuditRow",
+    "Base",
+    "BaselineRow",
+    "CheckRow",
+    "DatasetRow",
+    "DeliveryRow",
+    "DiscardRow",
+    "EventRow",
+    "IdempotencyRow",
+    "JudgementRow",
+    "KeyRow",
+    "ModelRow",
+    "PolicyRow",
+    "ProjectRow",
+    "SessionRow",
+    "ShardRow",
+    "StageRow",
+    "WebhookRow",
+    "WorkerRow",
+]

@@ -1,0 +1,132 @@
+"""Audit -> check -> stage -> shard, and the events of an audit."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from seatrial.store.tables.base import Base, Leased, utc_now
+
+
+class AuditRow(Base):
+    """What was asked, and how it stands."""
+
+    __tablename__ = "audits"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"))
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    samples: Mapped[int]
+    spec: Mapped[dict[str, Any]]
+    spec_digest: Mapped[str]
+    state: Mapped[str] = mapped_column(default="queued")
+    policy: Mapped[dict[str, Any] | None]
+    """What it is to be judged by when it has ended: ``source`` and ``document``; null without a gate."""
+    baseline: Mapped[str | None]
+    """Id of an audit, or name of a baseline, to compare it with then; null for the policy's."""
+    verdict: Mapped[str | None]
+    error: Mapped[dict[str, Any] | None]
+    estimated_s: Mapped[float | None] = mapped_column(Float)
+    event_seq: Mapped[int] = mapped_column(default=0, server_default="0")
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    __table_args__ = (
+        Index("ix_audits_project_id_id", "project_id", "id"),
+        Index("ix_audits_project_id_state_id", "project_id", "state", "id"),
+        Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
+        Index("ix_audits_state", "state"),
+        # The audits still to be judged: few, and looked for often.
+        Index(
+            "ix_audits_unjudged",
+            "state",
+            sqlite_where=text("policy IS NOT NULL AND verdict IS NULL"),
+            postgresql_where=text("policy IS NOT NULL AND verdict IS NULL"),
+        ),
+    )
+
+
+class CheckRow(Leased, Base):
+    """One family run on the audit's model and data. Leased while it is advanced from stage to stage."""
+
+    __tablename__ = "checks"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    audit_id: Mapped[str] = mapped_column(ForeignKey("audits.id", ondelete="CASCADE"), index=True)
+    ordinal: Mapped[int]
+    kind: Mapped[str]
+    params: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(default="queued")
+    stage: Mapped[str | None]
+    open_shards: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Shards of the present stage that are not terminal; at 0 the check may be advanced."""
+    result: Mapped[dict[str, Any] | None]
+    figures: Mapped[dict[str, Any] | None]
+    """Artifact digest by figure name."""
+    error: Mapped[dict[str, Any] | None]
+    estimated_s: Mapped[float | None] = mapped_column(Float)
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    __table_args__ = (Index("ix_checks_state_open_shards", "state", "open_shards"),)
+
+
+class StageRow(Base):
+    """One stage of a check: what it runs over and how it was cut."""
+
+    __tablename__ = "stages"
+
+    check_id: Mapped[str] = mapped_column(ForeignKey("checks.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    ordinal: Mapped[int]
+    source: Mapped[str]
+    examples: Mapped[int]
+    shards: Mapped[int]
+
+
+class ShardRow(Leased, Base):
+    """A run of whole batches of one stage: positions ``start`` to ``stop`` of the stage's source."""
+
+    __tablename__ = "shards"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    check_id: Mapped[str] = mapped_column(ForeignKey("checks.id", ondelete="CASCADE"))
+    stage: Mapped[str]
+    ordinal: Mapped[int]
+    start: Mapped[int]
+    stop: Mapped[int]
+    state: Mapped[str] = mapped_column(default="queued")
+    done: Mapped[int] = mapped_column(default=0, server_default="0")
+    records_digest: Mapped[str | None]
+    flags: Mapped[list[Any] | None]
+    error: Mapped[dict[str, Any] | None]
+    seconds: Mapped[float | None] = mapped_column(Float)
+    queries: Mapped[int | None] = mapped_column(BigInteger)
+    forward_passes: Mapped[int | None] = mapped_column(BigInteger)
+    """Scores asked for, and those the model computed: the rest came from a cache. Null where nothing was asked."""
+    saved_digest: Mapped[str | None]
+    saved_attempt: Mapped[int | None]
+    """The state its family saved last, and in which attempt; null in a shard that has ended."""
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    __table_args__ = (
+        UniqueConstraint("check_id", "stage", "ordinal", name="uq_shards_check_id_stage_ordinal"),
+        Index("ix_shards_state_id", "state", "id"),
+    )
+
+
+class EventRow(Base):
+    """One thing that happened to an audit; ``seq`` counts per audit, without gaps."""
+
+    __tablename__ = "events"
+
+    audit_id: Mapped[str] = mapped_column(ForeignKey("audits.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    data: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)

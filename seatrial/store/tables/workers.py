@@ -1,0 +1,19 @@
+"""Workers seen alive."""
+
+from datetime import datetime
+
+from sqlalchemy.orm import Mapped, mapped_column
+
+from seatrial.store.tables.base import Base, utc_now
+
+
+class WorkerRow(Base):
+    """A worker process: told by itself at every sweep, so the API can say when nobody works."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    device: Mapped[str]
+    pid: Mapped[int]
+    started_at: Mapped[datetime] = mapped_column(default=utc_now)
+    last_seen_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,0 +1,24 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seatrial.noise.edits import levenshtein
+
+
+def by_rows(before: str, after: str) -> int:
+    """Wagner and Fischer's dynamic programme."""
+    row = list(range(len(after) + 1))
+    for i, one in enumerate(before, 1):
+        above, row = row, [i]
+        for j, other in enumerate(after, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (one != other)))
+    return row[-1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("ab é🧑\u0301"), max_size=12), st.text(st.sampled_from("ab é🧑\u0301"), max_size=12))
+def test_agrees_with_a_dynamic_programme(before: str, after: str) -> None:
+    assert levenshtein(before, after) == by_rows(before, after)
+
+
+def test_counts_characters_not_bytes() -> None:
+    assert levenshtein("naïve 🧑", "naive 🧒") == 2

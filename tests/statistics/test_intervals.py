@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from seatrial.statistics import intervals
+from seatrial.statistics.estimating import mean
+from seatrial.statistics.intervals import (
+    bias_corrected,
+    bootstrap,
+    bootstrap_means,
+    clopper_pearson,
+    paired_difference,
+    resample,
+)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20), (499, 500)])
+@pytest.mark.parametrize("alpha", [0.05, 0.001])
+def test_proportions_agree_with_scipy(successes, trials, alpha) -> None:
+    test = stats.binomtest(successes, trials)
+    exact = test.proportion_ci(1 - alpha, "exact")
+    assert clopper_pearson(successes, trials, alpha=alpha) == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("sample", [(2, 1), (-1, 5), (0, 0)])
+def test_refuses_what_is_no_sample(sample) -> None:
+    with pytest.raises(ValueError, match="not a valid sample"):
+        clopper_pearson(*sample)
+
+
+def test_bootstrap_of_a_mean_agrees_with_scipy() -> None:
+    values = np.random.default_rng(1).exponential(size=300)
+    theirs = stats.bootstrap((values,), np.mean, method="BCa", rng=np.random.default_rng(2)).confidence_interval
+    (ours,) = bootstrap_means(values[:, None], seed=3)
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+def test_bootstrap_covers_the_truth_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(4)
+    covered = 0
+    for trial in range(200):
+        (interval,) = bootstrap_means(rng.normal(1.0, 2.0, (60, 1)), seed=trial)
+        covered += interval[0] <= 1.0 <= interval[1]
+    assert 0.9 <= covered / 200 <= 0.98
+
+
+def test_bootstrap_is_seeded_and_does_not_depend_on_the_memory_it_is_given(monkeypatch) -> None:
+    values = np.random.default_rng(5).normal(size=(50, 2))
+    first = bootstrap_means(values, seed=6)
+    assert bootstrap_means(values, seed=6) == first
+    assert bootstrap_means(values, seed=7) != first
+    monkeypatch.setattr(intervals, "CELLS", 200)
+    assert bootstrap_means(values, seed=6) == [pytest.approx(interval) for interval in first]
+
+
+def test_resampling_draws_as_many_examples_as_there_are() -> None:
+    sums = []
+    bootstrap(lambda weights: sums.append(weights.sum(1)) or weights[:, :1], [17], seed=0)
+    assert set(np.concatenate(sums)) == {17.0}
+
+
+def test_undefined_statistics_have_no_interval() -> None:
+    assert bootstrap_means([[1.0]], seed=0) == [None]
+    assert bootstrap(lambda weights: np.full((len(weights), 1), np.nan), [9], seed=0) == [None]
+
+
+def test_a_constant_has_an_interval_of_no_width() -> None:
+    assert bootstrap_means([[2.0]] * 9, seed=0) == [(2.0, 2.0)]
+
+
+@pytest.mark.parametrize("value", [0.1, 0.2, 0.3, 0.7])
+def test_the_interval_of_a_constant_holds_it_however_it_is_summed(value) -> None:
+    for n in range(2, 60):
+        found = mean(np.full(n, value), [0])
+        assert found.low <= found.value <= found.high
+        assert found.high - found.low < 1e-14
+
+
+@pytest.mark.parametrize("n", [10, 31, 100])
+def test_rounding_does_not_decide_which_resamples_are_ties(n) -> None:
+    values = np.random.default_rng(n).integers(1, 4, n) / 10
+    drawn = resample(lambda weights: weights @ values[:, None] / n, [n], seed=0)[:, 0]
+    expected = bias_corrected(values.mean(), drawn)
+    for factor in (1 - 3e-16, 1 + 3e-16):
+        assert bias_corrected(values.mean(), drawn * factor) == pytest.approx(expected, abs=1e-12)
+
+
+def test_pairing_removes_what_the_arms_share() -> None:
+    rng = np.random.default_rng(8)
+    shared = rng.normal(0, 10, 100)
+    low, high = paired_difference(shared + 1 + rng.normal(0, 0.1, 100), shared, seed=0)
+    assert 0.9 < low < 1 < high < 1.1
+    with pytest.raises(ValueError, match="one length"):
+        paired_difference([1.0], [1.0, 2.0], seed=0)

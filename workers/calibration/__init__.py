@@ -1,0 +1,1 @@
+"""Scalings of logits, fitted with torch."""

@@ -1,0 +1,211 @@
+"""What only running the model can show: at upload (:func:`check_target`) and before an audit (:func:`preflight`)."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seatrial.contracts.models import ModelFacts, ModelManifest
+from workers.data import ImageDataset
+from workers.errors import PreflightError, TargetError, log_fault
+from workers.models.image_classifier import ImageClassifier
+from workers.models.timing import measure
+from workers.models.validating import (
+    ERRORED,
+    PreflightReport,
+    TargetReport,
+    Wording,
+    chance_flags,
+    check_constant,
+    check_labels,
+    check_logits,
+    claim_flags,
+    clean_accuracy,
+    constant_flags,
+    device_name,
+    is_out_of_memory,
+    name_flags,
+    probability_flags,
+    repeat_flags,
+)
+
+__all__ = ["ERRORED", "PreflightReport", "TargetReport", "check_target", "preflight"]
+
+IMAGE_WORDS = Wording(
+    thing="image",
+    probes="random images in [0, 1]",
+    weights="mean and std, and the weights",
+    input="input range, mean and std",
+    guessing="mean and std, the image range, the architecture",
+    claim="Mean, std, image range",
+)
+
+PROBE_EXAMPLES = 8
+PROBE_VALUES = {"cuda": 2**30, "cpu": 2**28}
+"""Values the probe may compute (4 and 1 GiB of float32): larger models are probed with fewer images, at least two."""
+RANGE_TOLERANCE = 1e-6
+
+
+def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> TargetReport:
+    """Run the model on synthetic images and return what was measured.
+
+    Raises:
+        TargetError: The outputs are not one finite logit per label and example, or do not depend on the image; or the
+            worker's memory does not suffice.
+    """
+    fitting = _fitting_examples(classifier)
+    count = min(PROBE_EXAMPLES, fitting)
+    try:
+        images = _probe_images(classifier.input_shape, count).to(classifier.device)
+        with torch.no_grad():
+            first, second = classifier.logits(images), classifier.logits(images)
+        check_logits(first, classifier.classes, count, IMAGE_WORDS)
+        flags = [*repeat_flags(first, second), *probability_flags(first)]
+        forward_s, backward_s, memory = measure(classifier, images, most=fitting)
+    except (RuntimeError, MemoryError) as error:
+        raise _failure(error, (count, *classifier.input_shape)) from error
+    facts = ModelFacts(
+        parameters=classifier.parameters,
+        classes=classifier.classes,
+        device=device_name(classifier.device),
+        forward_s=forward_s,
+        backward_s=backward_s,
+        memory_bytes_per_example=memory,
+    )
+    return TargetReport(facts, flags)
+
+
+def preflight(
+    classifier: ImageClassifier,
+    dataset: ImageDataset,
+    positions: Sequence[int] | NDArray[np.int64],
+    *,
+    manifest: ModelManifest,
+    batch_size: int = 64,
+    tick: Callable[[], None] = lambda: None,
+) -> PreflightReport:
+    """Run the sample through the model once, its first batch twice, and refuse what cannot be audited.
+
+    Args:
+        classifier: The model under audit.
+        dataset: The dataset under audit.
+        positions: The sample.
+        manifest: The model's, for the accuracy its owner states.
+        batch_size: Examples per forward pass.
+        tick: Called before every batch; may raise to cancel.
+
+    Raises:
+        PreflightError: Image shape or range, label numbers or label order do not fit the model; outputs are not finite
+            or do not depend on the image; accuracy is at chance.
+        DataError: An image does not decode.
+    """
+    chosen = [int(position) for position in positions]
+    if not chosen:
+        raise PreflightError(
+            "empty-sample", "There is nothing to audit", "the sample has no examples", field="/dataset"
+        )
+    labels = dataset.labels[np.asarray(chosen)]
+    check_labels(labels, dataset.label_names, classifier.labels)
+    flags = name_flags(dataset.label_names, classifier.labels)
+    predictions = np.empty(len(chosen), dtype=np.int64)
+    variety = _Variety()
+    for start in range(0, len(chosen), batch_size):
+        tick()
+        images = dataset.images(chosen[start : start + batch_size])
+        _check_images(images, classifier.input_shape)
+        images = images.to(classifier.device)
+        with torch.no_grad():
+            logits = classifier.logits(images)
+            finite = torch.isfinite(logits).all(1)
+            if start == 0 and finite.any():
+                flags += repeat_flags(logits[finite], classifier.logits(images)[finite])
+                flags += probability_flags(logits[finite])
+        variety.see(images[finite], logits[finite])
+        predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()
+    if (predictions == ERRORED).all():
+        raise PreflightError(
+            "outputs-not-finite",
+            "The model gives NaN or infinity",
+            f"on every one of {len(predictions)} examples: check mean and std, and the image range",
+            field="/model",
+        )
+    check_constant(len(chosen), has_inputs=variety.has_images, has_outputs=variety.has_logits, words=IMAGE_WORDS)
+    flags += constant_flags(predictions, labels, IMAGE_WORDS)
+    accuracy = clean_accuracy(predictions, labels)
+    flags += chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, IMAGE_WORDS)
+    flags += claim_flags(accuracy, manifest.clean_accuracy, IMAGE_WORDS)
+    return PreflightReport(predictions, accuracy, flags)
+
+
+def _fitting_examples(classifier: ImageClassifier) -> int:
+    per_image = max(classifier.values_per_image or 0, prod(classifier.input_shape))
+    most = PROBE_VALUES["cuda" if classifier.device.type == "cuda" else "cpu"]
+    return max(2, most // per_image)
+
+
+def _probe_images(shape: tuple[int, int, int], count: int) -> Tensor:
+    """Return varied images in [0, 1]: white, black, noise at several contrasts; the first ``count`` of them."""
+    draw = torch.Generator().manual_seed(0)
+    images = torch.rand((count, *shape), generator=draw)
+    images *= torch.linspace(1.0, 0.1, count).view(-1, 1, 1, 1)
+    images[-1] = 1.0
+    if count > 2:
+        images[-2] = 0.0
+    return images
+
+
+def _failure(error: RuntimeError | MemoryError, shape: tuple[int, ...]) -> TargetError:
+    if is_out_of_memory(error):
+        return TargetError(
+            "out-of-memory",
+            "The worker has too little memory for the model",
+            f"a batch of shape {shape}, forward and backward, does not fit: the model needs a worker with more memory, "
+            "or smaller images",
+            field="/file",
+        )
+    return TargetError(
+        "forward-failed",
+        "The model does not take its own input",
+        f"a batch of shape {shape} fails ({log_fault(error)})",
+        field="/manifest/input/shape",
+    )
+
+
+def _check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
+    if tuple(images.shape[1:]) != input_shape:
+        raise PreflightError(
+            "image-shape-mismatch",
+            "The images have another shape than the model takes",
+            f"images are {tuple(images.shape[1:])} (channels, height, width), the model takes {input_shape}",
+            field="/dataset",
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= -RANGE_TOLERANCE and high <= 1 + RANGE_TOLERANCE):
+        raise PreflightError(
+            "image-range",
+            "The images are not in [0, 1]",
+            f"values go from {low:g} to {high:g}: normalisation belongs into the model's manifest",
+            field="/dataset",
+        )
+
+
+class _Variety:
+    """Whether images, and logits, have differed from the first ones seen."""
+
+    def __init__(self) -> None:
+        self._first: tuple[Tensor, Tensor] | None = None
+        self.has_images = False
+        self.has_logits = False
+
+    def see(self, images: Tensor, logits: Tensor) -> None:
+        """Look at a batch of images (batch, ...) and their logits (batch, classes)."""
+        if not len(images) or (self.has_images and self.has_logits):
+            return
+        if self._first is None:
+            self._first = images[:1].clone(), logits[:1].clone()
+        image, row = self._first
+        self.has_images = self.has_images or bool((images != image).any())
+        self.has_logits = self.has_logits or bool((logits != row).any())

@@ -1,0 +1,96 @@
+"""From a stored file to a classifier: the one way in."""
+
+from pathlib import Path
+
+import torch
+
+from seatrial.contracts.models import IMAGES, TAGGING, ModelManifest
+from seatrial.store.settings import Settings, get_settings
+from workers.errors import TargetError
+from workers.models import TextClassifier
+from workers.models.hf_image import load_huggingface_image
+from workers.models.hf_text import load_huggingface_text
+from workers.models.hf_tokens import load_huggingface_tokens
+from workers.models.image_classifier import ImageClassifier
+from workers.models.torch_image import load_torch_image
+from workers.models.unpacking import unpacked_folder, unpacked_weights
+
+
+def load_image_classifier(
+    manifest: ModelManifest,
+    path: Path,
+    format: str,
+    device: torch.device,
+    *,
+    limits: Settings | None = None,
+    scratch: Path | None = None,
+) -> ImageClassifier:
+    """Return the image classifier an uploaded file and its manifest describe, on ``device``, frozen, in eval mode.
+
+    Args:
+        manifest: As uploaded.
+        path: The stored file.
+        format: ``safetensors`` or ``archive``, as the API found it.
+        device: Where to compute.
+        limits: What an archive may unpack to and a model may compute; the process's settings by default.
+        scratch: Where an archive is unpacked while it is loaded; the system's folder for temporary files by default.
+
+    Raises:
+        TargetError: The file and its manifest make no image classifier; the problem says why.
+    """
+    if manifest.task != IMAGES:
+        raise _wrong_task(manifest, "classifies texts, and images are to be classified")
+    if format == "safetensors":
+        return load_torch_image(manifest, path, device, limits=limits)
+    bounds = limits or get_settings()
+    kind = manifest.architecture.kind
+    if kind == "huggingface":
+        with unpacked_folder(path, manifest, bounds, scratch=scratch) as folder:
+            return load_huggingface_image(manifest, folder, device, limits=limits)
+    with unpacked_weights(path, kind, bounds, scratch=scratch) as weights:
+        return load_torch_image(manifest, weights, device, limits=limits)
+
+
+def load_text_classifier(
+    manifest: ModelManifest,
+    path: Path,
+    format: str,
+    device: torch.device,
+    *,
+    limits: Settings | None = None,
+    scratch: Path | None = None,
+) -> TextClassifier:
+    """Return the classifier of texts, of pairs of them, or of tokens, an uploaded Hugging Face folder makes.
+
+    Args:
+        manifest: As uploaded; its architecture is ``huggingface``.
+        path: The stored archive.
+        format: ``archive``, as the API found it.
+        device: Where to compute.
+        limits: What an archive may unpack to; the process's settings by default.
+        scratch: Where an archive is unpacked while it is loaded; the system's folder for temporary files by default.
+
+    Raises:
+        TargetError: The file and its manifest make no text classifier; the problem says why.
+    """
+    if manifest.task == IMAGES:
+        raise _wrong_task(manifest, "and texts are to be classified")
+    kind = manifest.architecture.kind
+    if format != "archive" or kind != "huggingface":
+        raise TargetError(
+            "folder-needed",
+            "A text model is a Hugging Face folder",
+            f"architecture {kind}, a {format} file: {manifest.task} takes an archive of a folder with config.json, "
+            "safetensors and a tokenizer",
+            field="/file",
+        )
+    with unpacked_folder(path, manifest, limits or get_settings(), scratch=scratch) as folder:
+        if manifest.task == TAGGING:
+            return load_huggingface_tokens(manifest, folder, device)
+        return load_huggingface_text(manifest, folder, device)
+
+
+def _wrong_task(manifest: ModelManifest, why: str) -> TargetError:
+    return TargetError(
+        "task-mismatch", "The model is for another task", f"task is {manifest.task}, {why}", field="/manifest/task"
+    )

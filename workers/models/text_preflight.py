@@ -1,0 +1,268 @@
+"""What only running a text model on the data can show, before an audit; the counterpart of ``checks`` for images."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seatrial.contracts.estimates import Flag
+from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelManifest
+from workers.data import TaggedDataset, TextDataset
+from workers.data.texts import of_classes
+from workers.errors import PreflightError
+from workers.models import Text, TextClassifier, UnansweredError
+from workers.models.hf_text import HuggingFaceTextClassifier
+from workers.models.hf_tokens import HuggingFaceTokenClassifier
+from workers.models.text_checks import PAIRS, REPEATED, wording_of
+from workers.models.text_validating import DOUBTFUL_SHARE, Answer, Truths, is_finite, judge, rows_of
+from workers.models.validating import (
+    PreflightReport,
+    check_constant,
+    check_labels,
+    name_flags,
+    probability_flags,
+    repeat_flags,
+)
+
+MOST_UNKNOWN = 0.5
+"""Share of unknown tokens above which the tokenizer cannot be the one for these texts."""
+DOUBTFUL_UNKNOWN = 0.1
+"""Share of unknown tokens from which on it is worth saying."""
+
+Ask = Callable[[Sequence[Text]], Sequence[Answer]]
+
+
+def preflight_texts(
+    classifier: TextClassifier,
+    dataset: TextDataset,
+    positions: Sequence[int] | NDArray[np.int64],
+    *,
+    manifest: ModelManifest,
+    batch_size: int = 64,
+    tick: Callable[[], None] = lambda: None,
+    ask: Ask | None = None,
+) -> PreflightReport:
+    """Run the sample through the model once, its first texts twice, and refuse what cannot be audited.
+
+    Args:
+        classifier: The model under audit.
+        dataset: Texts with one class each, or with several labels where the model gives several.
+        positions: The sample.
+        manifest: The model's, for its task and the accuracy its owner states. Of multi-label texts that is the share
+            whose every label is right, as scikit-learn's ``accuracy_score`` has it.
+        batch_size: Texts asked for at once, at least; more where the model prefers that.
+        tick: Called before every batch; may raise to cancel.
+        ask: Answers the sample in the model's place and may remember it, so that an attack need not ask again.
+
+    Raises:
+        PreflightError: Texts, label numbers or label order do not fit the model; its tokenizer does not know the
+            texts; nothing is answered; outputs are not finite or do not depend on the text; accuracy is at chance.
+        DataError: A text cannot be read.
+    """
+    chosen = _chosen(positions)
+    labels = dataset.labels
+    _check_several(labels, manifest)
+    # Of every text: those beyond the sample may be attacked, or set apart for validation.
+    if labels.ndim == 1:
+        check_labels(labels, dataset.label_names, classifier.labels)
+        truths = labels[chosen, None]
+    else:
+        check_labels(np.flatnonzero(labels.any(axis=0)), dataset.label_names, classifier.labels)
+        truths = of_classes(labels[chosen], classifier.classes)
+    flags = name_flags(dataset.label_names, classifier.labels)
+    if labels.ndim == 2:
+        flags += _unnamed_flags(dataset.label_names, classifier.labels)
+    texts = dataset.texts(chosen)
+    _check_form(texts[0], manifest)
+    known = [tuple(row) for row in truths.tolist()]
+    return _run(classifier, texts, known, flags, manifest, batch_size, tick, ask or classifier.logits)
+
+
+def preflight_tags(
+    classifier: TextClassifier,
+    dataset: TaggedDataset,
+    positions: Sequence[int] | NDArray[np.int64],
+    *,
+    manifest: ModelManifest,
+    batch_size: int = 64,
+    tick: Callable[[], None] = lambda: None,
+    ask: Ask | None = None,
+) -> PreflightReport:
+    """Run a sample of tagged sentences through a tagger, as :func:`preflight_texts` does with texts.
+
+    The accuracy its owner states is token accuracy. Arguments and errors are those of texts; what is compared with
+    guessing is token accuracy, with giving every token the most frequent tag.
+    """
+    chosen = _chosen(positions)
+    check_labels(dataset.tags, dataset.label_names, classifier.labels)
+    flags = name_flags(dataset.label_names, classifier.labels)
+    sentences = [dataset.sentence(position) for position in chosen]
+    texts: list[Text] = [tuple(tokens) for tokens, _ in sentences]
+    truths = [tuple(tags) for _, tags in sentences]
+    return _run(classifier, texts, truths, flags, manifest, batch_size, tick, ask or classifier.logits)
+
+
+def _run(
+    classifier: TextClassifier,
+    texts: list[Text],
+    truths: Truths,
+    flags: list[Flag],
+    manifest: ModelManifest,
+    batch_size: int,
+    tick: Callable[[], None],
+    ask: Ask,
+) -> PreflightReport:
+    words = wording_of(manifest)
+    flags = flags + _reading_flags(classifier, texts, "sentences" if manifest.task == TAGGING else "texts")
+    answers: list[Answer] = []
+    size = max(batch_size, classifier.preferred_texts)
+    for start in range(0, len(texts), size):
+        tick()
+        answers += ask(texts[start : start + size])
+    tick()
+    flags += _repeated_flags(answers, classifier.logits(texts[:REPEATED]))
+    flags += _unanswered_flags(answers)
+    answered = [number for number, answer in enumerate(answers) if isinstance(answer, Tensor)]
+    if not any(is_finite(answer) for answer in answers):
+        raise PreflightError(
+            "outputs-not-finite",
+            "The model gives NaN or infinity",
+            f"on every one of {len(answered)} texts: training has diverged, or the weights are damaged",
+            field="/model",
+        )
+    finite = [rows_of(answer) for answer in answers if isinstance(answer, Tensor) and is_finite(answer)]
+    flags += probability_flags(torch.cat(finite), several=manifest.task == MULTI_LABEL)
+    rows = torch.cat([rows_of(answer) for answer in answers if isinstance(answer, Tensor)])
+    inputs = {part for number in answered for part in ([texts[number]] if manifest.task != TAGGING else texts[number])}
+    check_constant(len(rows), has_inputs=len(inputs) > 1, has_outputs=not bool((rows == rows[:1]).all()), words=words)
+    report = judge(answers, truths, classifier.labels, task=manifest.task, stated=manifest.clean_accuracy, words=words)
+    return PreflightReport(report.predictions, report.clean_accuracy, flags + report.flags, report.several)
+
+
+def _chosen(positions: Sequence[int] | NDArray[np.int64]) -> list[int]:
+    if not len(positions):
+        raise PreflightError(
+            "empty-sample", "There is nothing to audit", "the sample has no examples", field="/dataset"
+        )
+    return [int(position) for position in positions]
+
+
+def _check_several(labels: NDArray[np.int64], manifest: ModelManifest) -> None:
+    if manifest.task == MULTI_LABEL:
+        if labels.ndim == 1:
+            raise PreflightError(
+                "task-mismatch",
+                "Model and dataset are for different tasks",
+                f"the dataset's texts have one class each, the model does {manifest.task}",
+                field="/dataset",
+            )
+    elif labels.ndim != 1:
+        raise PreflightError(
+            "several-labels",
+            "The texts have several labels each",
+            "this audit takes texts with exactly one class each",
+            field="/dataset",
+        )
+
+
+def _check_form(text: Text, manifest: ModelManifest) -> None:
+    is_pair = not isinstance(text, str)
+    if is_pair != (manifest.task == PAIRS):
+        raise PreflightError(
+            "task-mismatch",
+            "Model and dataset are for different tasks",
+            f"the dataset holds {'pairs of texts' if is_pair else 'single texts'}, the model does {manifest.task}",
+            field="/dataset",
+        )
+
+
+def _unnamed_flags(names: list[str] | None, labels: Sequence[str]) -> list[Flag]:
+    """Doubt a dataset that names fewer labels than the model gives: to the audit, no text has the others."""
+    missing = labels[len(names) :] if names is not None else []
+    if not missing:
+        return []
+    called = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+    return [
+        Flag(
+            code="labels_not_annotated",
+            severity="warning",
+            message=f"The dataset names {len(names or [])} labels, the model gives {len(labels)}: {called} count as "
+            "absent from every text. They have no AUROC; wherever decisions are counted, giving one is a mistake.",
+        )
+    ]
+
+
+def _reading_flags(classifier: TextClassifier, texts: Sequence[Text], called: str) -> list[Flag]:
+    """Doubt, or refuse, a tokenizer that does not know the texts or cuts them off."""
+    if not isinstance(classifier, (HuggingFaceTextClassifier, HuggingFaceTokenClassifier)):
+        return []
+    readings = classifier.read(texts)
+    pieces = sum(reading.pieces for reading in readings)
+    share = sum(reading.unknown for reading in readings) / max(1, pieces)
+    if share > MOST_UNKNOWN:
+        raise PreflightError(
+            "tokenizer-mismatch",
+            "The model's tokenizer does not know these texts",
+            f"{share:.0%} of {pieces} tokens are the token for the unknown: the folder holds another model's "
+            "tokenizer, or the texts are in a language it was not made for",
+            field="/model",
+        )
+    flags = []
+    if share >= DOUBTFUL_UNKNOWN:
+        flags.append(
+            Flag(
+                code="unknown_tokens",
+                severity="warning",
+                message=f"{share:.0%} of {pieces} tokens are unknown to the model's tokenizer: it sees no difference "
+                "between them, so attacks that write unknown words change little. Check that the tokenizer is the one "
+                "the model was trained with.",
+            )
+        )
+    cut = sum(reading.is_truncated for reading in readings)
+    if cut:
+        flags.append(
+            Flag(
+                code="texts_truncated",
+                severity="warning" if cut / len(readings) >= DOUBTFUL_SHARE else "info",
+                message=f"{cut} of {len(readings)} {called} ({cut / len(readings):.1%}) are longer than the "
+                f"{classifier.longest} tokens the model takes: it does not see their end, and words changed there "
+                "change nothing.",
+            )
+        )
+    return flags
+
+
+def _repeated_flags(answers: Sequence[Answer], again: Sequence[Answer]) -> list[Flag]:
+    pairs = [
+        (rows_of(first), rows_of(second))
+        for first, second in zip(answers, again, strict=False)
+        if isinstance(first, Tensor) and isinstance(second, Tensor) and is_finite(first)
+    ]
+    # A random model may tag other tokens the second time; those it tags both times tell.
+    alike = [(first, second) for first, second in pairs if first.shape == second.shape and first.numel()]
+    if not alike:
+        return []
+    return repeat_flags(torch.cat([first for first, _ in alike]), torch.cat([second for _, second in alike]))
+
+
+def _unanswered_flags(answers: Sequence[Answer]) -> list[Flag]:
+    errors = [answer for answer in answers if isinstance(answer, UnansweredError)]
+    if not errors:
+        return []
+    if len(errors) == len(answers):
+        raise PreflightError(
+            "texts-unanswered",
+            "The model answers none of the texts",
+            f"none of {len(answers)} texts has scores: {errors[0]}",
+            field="/model",
+        )
+    return [
+        Flag(
+            code="unanswered_texts",
+            severity="warning",
+            message=f"{len(errors)} of {len(answers)} texts have no scores, the first because: {errors[0]}. They are "
+            "wrong here and errored where they are attacked, never robust.",
+        )
+    ]

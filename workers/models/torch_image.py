@@ -1,0 +1,50 @@
+"""Loading safetensors weights into a built-in architecture."""
+
+from pathlib import Path
+from typing import cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from seatrial.contracts.models import InputSpec, ModelManifest
+from seatrial.store.settings import Settings
+from workers.errors import TargetError, log_fault
+from workers.models.architectures import build_architecture, check_shapes
+from workers.models.image_classifier import ImageClassifier
+from workers.models.state_dicts import fit_state, strip_prefixes
+
+
+def load_torch_image(
+    manifest: ModelManifest, path: Path, device: torch.device, *, limits: Settings | None = None
+) -> ImageClassifier:
+    """Return the classifier a safetensors file and its manifest describe.
+
+    Raises:
+        TargetError: The weights do not fit the architecture, the input or the labels.
+    """
+    try:
+        state = strip_prefixes(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise TargetError(
+            "weights-unreadable",
+            "The weights cannot be read",
+            f"not a safetensors file ({log_fault(error)})",
+            field="/file",
+        ) from error
+    with torch.device("meta"):
+        module = build_architecture(manifest, set(state))
+    values_per_image = check_shapes(module, manifest, limits=limits)
+    fit_state(module, state, manifest.architecture.kind)
+    # build_architecture has refused a manifest without them.
+    spec, labels = cast(InputSpec, manifest.input), cast(list[str], manifest.labels)
+    channels, height, width = spec.shape
+    return ImageClassifier(
+        module,
+        labels=labels,
+        input_shape=(channels, height, width),
+        mean=spec.mean,
+        std=spec.std,
+        device=device,
+        values_per_image=values_per_image,
+    )
