@@ -6,8 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 
+from app.access.authenticator import Authenticator
 from app.access.routes import router as access
+from app.access.schemas import KeyCreate
 from app.audits.routes import router as audits
+from app.audits.streams import EventStreams
 from app.console import routes as console
 from app.datasets.routes import router as datasets
 from app.gates.routes import router as gates
@@ -16,17 +19,19 @@ from app.health.metrics import Metrics
 from app.health.routes import router as health
 from app.models.routes import router as models
 from app.perturb.routes import router as perturb
+from app.policies.routes import router as policies
 from app.reports.routes import router as reports
 from app.web import docs, openapi, problems
 from app.web.heads import HeadAsGet
 from app.web.housekeeping import Housekeeping
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
-from app.web.periodic import Clerk
+from app.web.periodic import PeriodicRunner
 from app.web.queries import KnownQueryOnly
 from app.web.services import open_services
-from app.webhooks.delivery import deliver_due
+from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.routes import router as webhooks
+from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
 from seatrial.store.settings import Settings, get_settings
 
 
@@ -46,22 +51,25 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or get_settings()
     configure_logs(settings)
     services = open_services(settings)
+    services.add(Authenticator(settings, services.database))
+    services.add(Deliverer(settings, services.database))
+    services.add(EventStreams(settings))
     metrics = Metrics(services.database, settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        clerk = Clerk(
+        periodic = PeriodicRunner(
             {
                 "judging": lambda: judge_ended(services),
                 "webhooks": lambda: deliver_due(services),
                 "housekeeping": Housekeeping(services),
             }
         )
-        clerk.start()
+        periodic.start()
         yield
-        clerk.stop()
+        periodic.stop()
         # Sent and not recorded would be sent again by the next process.
-        services.deliverer.settle(2.0)
+        services.of(Deliverer).settle(2.0)
         services.database.dispose()
 
     app = FastAPI(
@@ -69,12 +77,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, gates, reports, perturb, webhooks, access):
+    for router in (models, datasets, audits, policies, gates, reports, perturb, webhooks, access):
         app.include_router(router, dependencies=[KnownQueryOnly])
     app.include_router(health)
     docs.install(app)
     console.install(app)
-    openapi.install(app)
+    openapi.install(app, bodies=(KeyCreate, SecretRotation, WebhookChange, WebhookCreate))
     problems.install(app)
     # The last one added is the first to see a request.
     app.add_middleware(HeadAsGet)

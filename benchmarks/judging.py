@@ -173,7 +173,7 @@ def judge_all(services: Services, audits: list[str], rules: list[dict[str, Any]]
     policy = Policy.model_validate({"name": "release", "correction": "holm", "rules": rules})
     request = JudgementRequest(policy=policy)
     began, worked = time.perf_counter(), time.process_time()
-    verdicts = Counter(judge_audit(services, project, audit, request).verdict for audit in audits)
+    verdicts = Counter(judge_audit(services, project, audit, request).judgement.verdict for audit in audits)
     return time.perf_counter() - began, time.process_time() - worked, verdicts
 
 

@@ -15,7 +15,7 @@ from seatrial.store.artifacts import open_store
 from seatrial.store.checkpoints import has_due_discards
 from seatrial.store.database import Database, connect
 from seatrial.store.lifecycle import count_work, count_workers, reap
-from seatrial.store.queue import Bell
+from seatrial.store.queue import WakeupNotifier
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import get_settings
 from workers.celery_app import app
@@ -47,8 +47,8 @@ def _worker() -> "Worker":
         from workers.runtime.worker import Worker
 
     settings = get_settings()
-    ring = Bell(settings).ring
-    return Worker(_database(), open_store(settings), settings, is_stopping=_stopping.is_set, ring=ring)
+    notify = WakeupNotifier(settings).notify
+    return Worker(_database(), open_store(settings), settings, is_stopping=_stopping.is_set, notify=notify)
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
@@ -61,7 +61,7 @@ def _prepare(**_: Any) -> None:
         _worker().sweep()
     except SQLAlchemyError as error:
         log.warning("the database does not answer; the next wake-up tries again: %s", error)
-    Bell(get_settings()).ring()
+    WakeupNotifier(get_settings()).notify()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
@@ -85,7 +85,7 @@ def wake() -> None:
 
 @app.task(name=HOUSEKEEP)  # type: ignore[untyped-decorator]
 def housekeep() -> None:
-    """Take back expired leases, drop what is too old, and ring when there is something to claim."""
+    """Take back expired leases, drop what is too old, and wake workers when there is something to claim."""
     settings = get_settings()
     try:
         reap(_database(), max_attempts=settings.max_attempts)
@@ -96,4 +96,4 @@ def housekeep() -> None:
     except SQLAlchemyError as error:
         log.warning("the database does not answer; the next sweep tries again: %s", error)
         return
-    Bell(settings).ring(wanted)
+    WakeupNotifier(settings).notify(wanted)

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
+from app.access.authenticator import Authenticator
 from app.access.schemas import Principal, ScopeName
 from app.web.problems import ForbiddenError, UnauthorizedError
 from app.web.services import Service, Services
@@ -25,7 +26,7 @@ def _refusal(services: Services, secret: str | None) -> str:
     if secret is None:
         return "Send a key as `Authorization: Bearer <key>`."
     # Whoever holds the secret may know what became of it.
-    expired_at = services.authenticator.expired_at(secret)
+    expired_at = services.of(Authenticator).expired_at(secret)
     if expired_at is not None:
         return f"This key expired on {expired_at:%Y-%m-%d at %H:%M:%S} UTC: ask an admin of the project for another."
     return "This key is not valid (any more)."
@@ -36,8 +37,8 @@ def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Princip
 
     async def identify(request: Request, services: Service) -> Principal:
         secret = _secret(request)
-        known = services.authenticator.recall(secret)
-        principal = known or await run_in_threadpool(services.authenticator.identify, secret)
+        known = services.of(Authenticator).recall(secret)
+        principal = known or await run_in_threadpool(services.of(Authenticator).identify, secret)
         if principal is None:
             raise UnauthorizedError(await run_in_threadpool(_refusal, services, secret))
         if not principal.may(scope):

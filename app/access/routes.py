@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Row
 
 from app.access import repository
+from app.access.authenticator import Authenticator
 from app.access.principal import Admin
 from app.access.schemas import KeyCreate, KeyCreated, KeyRead
 from app.access.service import create_key
@@ -75,7 +76,7 @@ def revoke_key(key_id: KeyId, principal: Admin, services: Service) -> Response:
         if found is None:
             raise NotFoundError(f"There is no key {key_id} in this project.")
         repository.revoke(session, key_id)
-    services.authenticator.forget(found[0].digest)
+    services.of(Authenticator).forget(found[0].digest)
     return Response(status_code=204)
 
 

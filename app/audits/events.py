@@ -8,11 +8,10 @@ from typing import get_args
 
 from app.audits import repository
 from app.audits.reading import moment, not_found
-from app.audits.repository import AnyRow
 from app.web.problems import NotFoundError
 from seatrial.contracts.events import EventKind
 from seatrial.contracts.states import TERMINAL
-from seatrial.store.database import Database
+from seatrial.store.database import AnyRow, Database
 
 POLL_S = 0.5
 HEARTBEAT_S = 15.0

@@ -9,13 +9,14 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits import repository
-from app.audits.repository import AnyRow, AuditParts, RunningShard, StageWork
-from app.gates.repository import find_own_judgement
+from app.audits.repository import AuditParts, RunningShard, StageWork
+from app.policies.repository import find_own_judgement
 from app.web.problems import NotFoundError
 from seatrial.contracts.meters import meters_of
 from seatrial.contracts.states import PREFLIGHT, TERMINAL
 from seatrial.families import STAGE_SHARES
 from seatrial.families.shared.costs import StageShares
+from seatrial.store.database import AnyRow
 
 
 def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: float | None = None) -> dict[str, Any]:

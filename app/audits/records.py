@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from app.audits import repository
 from app.audits.reading import not_found
-from app.audits.repository import AnyRow
 from app.web.heads import Stream
 from app.web.problems import NotAcceptableError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.states import PREFLIGHT
+from seatrial.store.database import AnyRow
 from seatrial.store.records import read_parquet, to_parquet
 from seatrial.store.tables import StageRow
 

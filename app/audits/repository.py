@@ -3,19 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, Row, bindparam, func, select
+from sqlalchemy import BindParameter, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
 from seatrial.contracts.models import IMAGES
 from seatrial.contracts.states import PREFLIGHT, RunState
 from seatrial.families import TASKS
+from seatrial.store.database import AnyRow
 from seatrial.store.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
-
-AnyRow: TypeAlias = Row[*tuple[Any, ...]]
-"""Some columns, by name."""
 
 _SUMMARY = (
     AuditRow.id,

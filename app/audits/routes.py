@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.responses import JSONResponse
 
+from app.access.authenticator import Authenticator
 from app.access.principal import Reader, Runner
 from app.audits import repository, service
 from app.audits.events import EVENT_SCHEMA
@@ -19,7 +20,7 @@ from app.audits.records import (
     records_response,
 )
 from app.audits.schemas import AUDIT_EXAMPLES
-from app.audits.streams import EventStream, Follower
+from app.audits.streams import EventStream, EventStreams, Follower
 from app.audits.submitting import estimate, plan
 from app.web.bodies import accepts, json_body
 from app.web.files import StoredFile
@@ -164,8 +165,10 @@ async def follow_audit(
     a 429.
     """
     since = after if after is not None else last_event_id or 0
-    follower = Follower(principal.project_id, principal.key_digest, lambda: services.authenticator.is_known(principal))
-    return EventStream(services.streams, services.database, follower, audit_id, since)
+    follower = Follower(
+        principal.project_id, principal.key_digest, lambda: services.of(Authenticator).is_known(principal)
+    )
+    return EventStream(services.of(EventStreams), services.database, follower, audit_id, since)
 
 
 @router.get(

@@ -33,7 +33,7 @@ def submit(services: Services, project_id: str, request: AuditCreate, key: str |
     asked = fingerprint("POST", "/v1/audits", request)
     answer, is_replay = once(services.database, project_id, key, asked, work)
     if not is_replay:
-        services.bell.ring()
+        services.notifier.notify()
     return answer, is_replay
 
 
@@ -67,5 +67,5 @@ def retry(services: Services, project_id: str, audit_id: str) -> dict[str, Any]:
             state = read_audit(session, project_id, audit_id)["state"]
             raise ConflictError(f"Audit {audit_id} is {state}: only a failed audit can be retried.")
         told = read_audit(session, project_id, audit_id)
-    services.bell.ring()
+    services.notifier.notify()
     return told

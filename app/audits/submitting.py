@@ -18,9 +18,9 @@ from app.audits.compatibility import (
     check_training_memory,
 )
 from app.datasets import repository as datasets
-from app.gates.baselines import check_baseline
-from app.gates.policies import Chosen, choose_policy, parsed
 from app.models import repository as models
+from app.policies.baselines import check_baseline
+from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import InvalidRequestError, StoredProblemError
 from seatrial.contracts.audits import AuditCreate, AuditEstimate
 from seatrial.contracts.problems import StoredProblem

@@ -22,7 +22,7 @@ from app.cli.showing import echo_line
 from seatrial.store.database import connect
 from seatrial.store.migrations import is_current
 from seatrial.store.private_files import open_to_others
-from seatrial.store.queue import Bell
+from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
 from seatrial.store.settings_errors import InvalidSettingsError
 
@@ -219,7 +219,7 @@ def database(settings: Settings) -> Finding:
 
 def broker(settings: Settings) -> Finding:
     """Look whether the broker answers."""
-    if Bell(settings).is_reachable():
+    if WakeupNotifier(settings).is_reachable():
         return Finding("broker", "answers")
     return Finding("broker", "does not answer", "start it, or set SEATRIAL_BROKER_URL to where it is")
 

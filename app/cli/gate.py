@@ -20,7 +20,7 @@ from app.cli.serve import require_worker_extra
 from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model, telling_where
 from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
-from app.gates import presets
+from app.policies import presets
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.policies import GateFile, Policy

@@ -10,8 +10,8 @@ from pydantic_core import ErrorDetails
 
 from app.cli.exits import BadRequestError
 from app.cli.files import read_limited, shorten
-from app.gates import presets
-from app.gates.documents import YamlError, yaml_to_json
+from app.policies import presets
+from app.policies.documents import YamlError, yaml_to_json
 from seatrial.contracts.policies import GateFile, Policy, Rule, parse_metric
 from seatrial.families import TASKS, CheckParams, params_contract
 from seatrial.ingest.strict_json import strict_json

@@ -6,7 +6,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.cli.showing import echo_line
 from seatrial.store.database import connect
 from seatrial.store.migrations import is_current
-from seatrial.store.queue import Bell
+from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
 
 
@@ -24,6 +24,6 @@ def health() -> None:
         database.dispose()
     if not is_migrated:
         raise click.ClickException("the database has another schema: run `seatrial migrate`")
-    if Bell(settings).is_reachable() is False:
+    if WakeupNotifier(settings).is_reachable() is False:
         raise click.ClickException("the broker does not answer")
     echo_line("ok")

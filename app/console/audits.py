@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 from app.audits import service as audits
 from app.audits.records import RecordsFormat, read_records, records_response
 from app.audits.routes import read_figure
-from app.audits.streams import EventStream, Follower
+from app.audits.streams import EventStream, EventStreams, Follower
 from app.console import repository, service
 from app.console.pages import fragment, page
 from app.console.viewer import (
@@ -24,8 +24,8 @@ from app.console.viewer import (
     principal_of,
     requires,
 )
-from app.gates.baselines import promote
 from app.gates.service import judge_audit as judge
+from app.policies.baselines import promote
 from app.reports.negotiation import MEDIA_TYPES
 from app.reports.routes import read_bundle, read_report
 from app.web.bodies import parse_json
@@ -145,7 +145,7 @@ async def follow_audit(request: Request, audit_id: AuditId, services: Service) -
     follower = Follower(
         viewer.project_id, viewer.principal.key_digest, lambda: principal_of(request, services) is not None
     )
-    return EventStream(services.streams, services.database, follower, audit_id, since)
+    return EventStream(services.of(EventStreams), services.database, follower, audit_id, since)
 
 
 @router.get("/audits/{audit_id}/report")

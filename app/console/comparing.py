@@ -6,17 +6,17 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from app.audits.repository import AnyRow
 from app.console import repository
-from app.gates import repository as gates
 from app.gates.comparability import differences, in_words
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.regression import Refusal, compare
 from app.gates.stored import pair, read_measured
+from app.policies import repository as policies
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import better_of
+from seatrial.store.database import AnyRow
 
 Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]
 """What a difference says: `undecided` when its interval holds 0; `changed` where no way is better."""
@@ -63,7 +63,7 @@ class SideBySide:
 def side_by_side(services: Services, project_id: str, first: AuditRead, second: AuditRead) -> SideBySide:
     """Return what two audits of the project measured."""
     with services.database.read() as session:
-        rows = [gates.find_audit(session, project_id, one.id) for one in (first, second)]
+        rows = [policies.find_audit(session, project_id, one.id) for one in (first, second)]
         before, after = (read_measured(session, one.id) for one in (first, second))
     then, now = rows
     paired = pair(services, now, then) if then is not None and now is not None else None

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse
 
+from app.access.authenticator import Authenticator
 from app.console import sessions
 from app.console.pages import page
 from app.console.viewer import ConsoleRoute, Posted, find_viewer, first
@@ -24,7 +25,7 @@ def ask(request: Request, services: Service, next: str = "/") -> Response:
 async def enter(request: Request, services: Service, form: Posted) -> Response:
     """Begin a session, and say nothing about a key that begins none."""
     target = local(first(form, "next"))
-    if services.authenticator.is_keyless:
+    if services.of(Authenticator).is_keyless:
         return RedirectResponse(target, status_code=303)
     token = await run_in_threadpool(sessions.log_in, services, first(form, "key"))
     if token is None:

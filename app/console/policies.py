@@ -9,10 +9,10 @@ from starlette.responses import RedirectResponse
 from app.console.forms import Form, flat
 from app.console.pages import page
 from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
-from app.gates import repository
-from app.gates.documents import YamlError, yaml_to_json
-from app.gates.policies import find_policy, parse_policy, shipped_policies, store_policy
 from app.gates.wording import requirement
+from app.policies import repository
+from app.policies.documents import YamlError, yaml_to_json
+from app.policies.service import find_policy, parse_policy, shipped_policies, store_policy
 from app.web.identifiers import PolicyReference
 from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import MalformedBodyError, NotFoundError, ProblemError

@@ -6,8 +6,8 @@ from datetime import datetime
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session, defer
 
-from app.audits.repository import AnyRow
 from seatrial.contracts.states import RunState
+from seatrial.store.database import AnyRow
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, SessionRow
 
 # What a list to choose from shows.

@@ -93,10 +93,10 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
             reference=ModelReference,
             max_bytes=services.settings.max_model_bytes,
             compose=compose,
-        ) as arrival:
-            if arrival.is_manifest and arrival.manifest.architecture.kind != "endpoint":
+        ) as upload:
+            if upload.is_manifest and upload.manifest.architecture.kind != "endpoint":
                 raise InvalidRequestError("Choose the file with the weights.", pointer="/file")
-            await store_model(request, services, viewer.project_id, arrival)
+            await store_model(request, services, viewer.project_id, upload)
     except (ProblemError, InspectionError) as error:
         form.refuse_all(error, field_of)
         return await run_in_threadpool(_models, request, viewer, services, form, status=error.status)
@@ -148,10 +148,10 @@ async def upload_dataset(request: Request, viewer: Runner, services: Service) ->
             reference=DatasetReference,
             max_bytes=services.settings.max_dataset_bytes,
             compose=compose,
-        ) as arrival:
-            if arrival.is_manifest:
+        ) as upload:
+            if upload.is_manifest:
                 raise InvalidRequestError("Choose the file with the examples.", pointer="/file")
-            await store_dataset(request, services, viewer.project_id, arrival)
+            await store_dataset(request, services, viewer.project_id, upload)
     except (ProblemError, InspectionError) as error:
         form.refuse_all(error, field_of)
         return await run_in_threadpool(_datasets, request, viewer, services, form, status=error.status)

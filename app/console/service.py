@@ -10,8 +10,9 @@ from app.audits.repository import list_audits
 from app.console import repository
 from app.console.pages import duration
 from app.gates import repository as gates
-from app.gates.policies import shipped_policies
 from app.gates.service import judgement_of
+from app.policies import repository as stored
+from app.policies.service import shipped_policies
 from app.reports.service import compose_report
 from app.web.pagination import PageRequest
 from app.web.services import Services
@@ -134,7 +135,7 @@ def progress_of(session: Session, project_id: str, audit_id: str, *, lease_s: fl
 
 
 def _has_policy(session: Session, project_id: str, audit_id: str) -> bool:
-    found = gates.find_audit(session, project_id, audit_id)
+    found = stored.find_audit(session, project_id, audit_id)
     return found is not None and found.policy is not None
 
 
@@ -159,7 +160,7 @@ def _remaining(audit: AuditRead) -> str:
 
 def policy_names(session: Session, project_id: str) -> list[str]:
     """Return the names of policies to judge by: those that ship, then the project's own."""
-    rows = gates.list_policies(session, project_id, name=None, before=None, limit=repository.MOST_CHOICES)
+    rows = stored.list_policies(session, project_id, name=None, before=None, limit=repository.MOST_CHOICES)
     shipped = [policy.name for policy in shipped_policies()]
     return [*shipped, *sorted({row.name for row in rows}.difference(shipped))]
 
@@ -172,7 +173,7 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
     """
     with services.database.read() as session:
         progress = progress_of(session, project_id, audit_id, lease_s=services.settings.lease_s)
-        found = gates.find_audit(session, project_id, audit_id)
+        found = stored.find_audit(session, project_id, audit_id)
         assert found is not None  # noqa: S101 - read in the same transaction as the audit
         audit = progress.audit
         names = repository.names_of(session, project_id, {audit.model, audit.dataset})

@@ -10,6 +10,7 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.access.authenticator import Authenticator
 from app.access.schemas import Principal
 from app.access.service import digest_of_secret
 from app.console import repository
@@ -24,7 +25,7 @@ _MAX_SECRET = 1000
 
 def log_in(services: Services, secret: str) -> str | None:
     """Return the token of a new session for the holder of a key; None for a key that is not valid (any more)."""
-    if not secret or len(secret) > _MAX_SECRET or services.authenticator.identify(secret) is None:
+    if not secret or len(secret) > _MAX_SECRET or services.of(Authenticator).identify(secret) is None:
         return None
     token = secrets.token_urlsafe(32)
     row = SessionRow(
@@ -47,7 +48,7 @@ def principal_of(services: Services, token: str | None) -> Principal | None:
         return None
     with services.database.read() as session:
         key_digest = repository.find_session(session, digest_of_secret(token), now=utc_now())
-    return None if key_digest is None else services.authenticator.identify_digest(key_digest)
+    return None if key_digest is None else services.of(Authenticator).identify_digest(key_digest)
 
 
 def token_of(request: Request) -> str | None:

@@ -38,7 +38,7 @@ def ask(request: Request, viewer: Runner, services: Service, model: str = "", da
 
 
 @router.post("/submit")
-def weigh(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
+def estimate_cost(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
     """Show what an audit would cost, and spend nothing."""
     form, kinds = Form(flat(posted)), posted.get("checks", [])
     try:

@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app.access import repository as keys
+from app.access.authenticator import Authenticator
 from app.access.schemas import Principal, ScopeName
 from app.console import sessions
 from app.console.pages import page
@@ -78,13 +79,13 @@ def find_viewer(request: Request, services: Services) -> Viewer | None:
         return None
     with services.database.read() as session:
         project = keys.get_project_name(session, principal.project_id)
-    return Viewer(principal, project, services.authenticator.is_keyless)
+    return Viewer(principal, project, services.of(Authenticator).is_keyless)
 
 
 def principal_of(request: Request, services: Services) -> Principal | None:
     """Return who is logged in; None when nobody is, or no longer."""
-    if services.authenticator.is_keyless:
-        return services.authenticator.identify(None)
+    if services.of(Authenticator).is_keyless:
+        return services.of(Authenticator).identify(None)
     return sessions.principal_of(services, sessions.token_of(request))
 
 

@@ -48,8 +48,8 @@ async def upload_dataset(request: Request, principal: Runner, services: Service)
         manifest=DatasetManifest,
         reference=DatasetReference,
         max_bytes=services.settings.max_dataset_bytes,
-    ) as arrival:
-        row = await store_dataset(request, services, principal.project_id, arrival)
+    ) as upload:
+        row = await store_dataset(request, services, principal.project_id, upload)
     return JSONResponse(render_dataset(row), status_code=201, headers={"Location": f"/v1/datasets/{row.id}"})
 
 

@@ -5,10 +5,10 @@ from typing import Any, cast
 from fastapi import Request
 
 from app.datasets import repository
+from app.web.committing import commit
 from app.web.problems import NotFoundError
 from app.web.services import Services
-from app.web.storing import store
-from app.web.uploads import Arrival
+from app.web.uploads import Upload
 from seatrial.contracts.datasets import DatasetFacts, DatasetFactsSummary, DatasetManifest, DatasetRead, DatasetSummary
 from seatrial.contracts.models import Task
 from seatrial.store.ids import new_id
@@ -16,7 +16,7 @@ from seatrial.store.tables import DatasetRow
 
 
 async def store_dataset(
-    request: Request, services: Services, project_id: str, arrival: Arrival[DatasetManifest]
+    request: Request, services: Services, project_id: str, upload: Upload[DatasetManifest]
 ) -> DatasetRow:
     """Inspect what came in and store it; the same name, version, bytes and manifest again give the same row.
 
@@ -24,7 +24,7 @@ async def store_dataset(
         request: What brought it; when its client goes away, the inspection ends.
         services: Where rows and bytes go.
         project_id: Whose it is.
-        arrival: What came.
+        upload: What came.
 
     Raises:
         InspectionError: The bytes are not an acceptable dataset; nothing is stored.
@@ -32,11 +32,11 @@ async def store_dataset(
     """
 
     async def inspect() -> DatasetRow:
-        manifest = arrival.manifest
-        arguments = [arrival.path, arrival.filename, manifest]
+        manifest = upload.manifest
+        arguments = [upload.path, upload.filename, manifest]
         facts = DatasetFacts.model_validate(
             await services.inspections.run(
-                request, project_id, "app.datasets.inspection:dataset_facts", arguments, size_bytes=arrival.size_bytes
+                request, project_id, "app.datasets.inspection:dataset_facts", arguments, size_bytes=upload.size_bytes
             ),
             strict=False,
         )
@@ -48,13 +48,13 @@ async def store_dataset(
             task=manifest.task,
             split=manifest.split,
             manifest=manifest.model_dump(mode="json"),
-            digest=arrival.digest,
-            size_bytes=arrival.size_bytes,
+            digest=upload.digest,
+            size_bytes=upload.size_bytes,
             format=facts.format,
             facts=facts.model_dump(mode="json"),
         )
 
-    return await store(services, project_id, arrival, repository.find_by_name, inspect)
+    return await commit(services, project_id, upload, repository.find_by_name, inspect)
 
 
 def get_dataset(services: Services, project_id: str, dataset_id: str) -> DatasetRow:

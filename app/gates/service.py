@@ -14,22 +14,24 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from app.audits.reading import not_found
-from app.audits.repository import AnyRow
 from app.gates import repository
-from app.gates.baselines import UnfitBaselineError, find_baseline
-from app.gates.policies import Chosen, choose_policy, find_policy, kept, parsed
 from app.gates.stored import pair, read_measured
 from app.gates.verdict import Measured, TooManyNumbersError, judge
+from app.policies import repository as policies
+from app.policies.baselines import UnfitBaselineError, find_baseline
+from app.policies.service import Chosen, choose_policy, find_policy, kept, parsed
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.services import Services
 from seatrial.contracts.policies import Judgement, JudgementRequest, Policy, PolicySource
 from seatrial.contracts.states import TERMINAL
+from seatrial.reporting.outcomes import Judged
+from seatrial.store.database import AnyRow
 from seatrial.store.events import record_event
 from seatrial.store.ids import new_id
 from seatrial.store.outbox import announce
 from seatrial.store.tables.base import utc_now
 
-__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of", "weigh_audit"]
+__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of"]
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +60,19 @@ class Case:
     before: Measured | None
 
 
-def judge_audit(services: Services, project_id: str, audit_id: str, request: JudgementRequest) -> Judgement:
-    """Judge a finished audit by any policy, against any baseline; the judgement is stored beside earlier ones.
+def judge_audit(
+    services: Services, project_id: str, audit_id: str, request: JudgementRequest, *, dry_run: bool = False
+) -> Judged:
+    """Judge a finished audit by any policy, against any baseline, and return the judgement with the policy's document.
+
+    It is stored beside earlier ones.
+
+    Args:
+        services: Where audits and policies are.
+        project_id: Project of the audit.
+        audit_id: Audit to judge.
+        request: Policy and baseline to judge by.
+        dry_run: Whether nothing is stored.
 
     Raises:
         NotFoundError: The project has no such audit.
@@ -67,21 +80,8 @@ def judge_audit(services: Services, project_id: str, audit_id: str, request: Jud
         InvalidRequestError: There is no such policy or baseline, or the policy names too many numbers; ``errors``
             points at ``/policy`` or ``/baseline``.
     """
-    judgement, document = weigh_audit(services, project_id, audit_id, request)
-    with services.database.write() as session:
-        return _store(session, audit_id, judgement, document, is_own=False)
-
-
-def weigh_audit(
-    services: Services, project_id: str, audit_id: str, request: JudgementRequest
-) -> tuple[Judgement, dict[str, Any]]:
-    """Return what :func:`judge_audit` would store, and the policy's document; nothing is stored.
-
-    Raises:
-        ProblemError: As :func:`judge_audit`.
-    """
     with services.database.read() as session:
-        audit = repository.find_audit(session, project_id, audit_id)
+        audit = policies.find_audit(session, project_id, audit_id)
         if audit is None:
             raise not_found(audit_id)
         if audit.state not in TERMINAL:
@@ -96,12 +96,16 @@ def weigh_audit(
                 pointer="/baseline",
             )
         case = _case(session, audit, chosen, policy, baseline)
-    return _judge(services, case), chosen.document
+    judgement = _judge(services, case)
+    if not dry_run:
+        with services.database.write() as session:
+            judgement = _store(session, audit_id, judgement, chosen.document, is_own=False)
+    return Judged(judgement, chosen.document)
 
 
 def judgement_of(session: Session, audit_id: str) -> Judgement | None:
     """Return what the policy an audit was submitted with makes of it; None without one, and until it is judged."""
-    found = repository.find_own_judgement(session, audit_id)
+    found = policies.find_own_judgement(session, audit_id)
     return None if found is None else Judgement.model_validate(found.judgement)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy.orm import Session
 
-from app.audits.repository import AnyRow
 from app.gates import repository
 from app.gates.verdict import Measured, MeasuredCheck, Pairing
 from app.web.services import Services
@@ -15,6 +14,7 @@ from seatrial.contracts.estimates import Result
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.store.artifacts import ArtifactMissingError
+from seatrial.store.database import AnyRow
 from seatrial.store.records import read_parquet
 
 log = logging.getLogger(__name__)

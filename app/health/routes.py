@@ -31,7 +31,7 @@ def readyz(services: Service) -> Response:
     """Look at the database, its schema, the storage, the broker and the workers."""
     database, workers = _look_at_database(services)
     storage = _look_at_storage(services)
-    reachable = services.bell.is_reachable()
+    reachable = services.notifier.is_reachable()
     # A broker that is down delays work to the next sweep; requests are answered all the same.
     broker = {None: "none", True: "ok", False: "unreachable"}[reachable]
     is_ready = database == storage == "ok"

@@ -62,8 +62,8 @@ async def upload_model(request: Request, principal: Runner, services: Service, w
         manifest=ModelManifest,
         reference=ModelReference,
         max_bytes=services.settings.max_model_bytes,
-    ) as arrival:
-        row = await store_model(request, services, principal.project_id, arrival)
+    ) as upload:
+        row = await store_model(request, services, principal.project_id, upload)
     headers = {"Location": f"/v1/models/{row.id}"}
     if wait_s:
         row = await wait_until_checked(services, row, wait_s)

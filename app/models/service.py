@@ -9,10 +9,10 @@ from starlette.concurrency import run_in_threadpool
 from app.access import repository as keys
 from app.models import repository
 from app.models.inspection import inspect_endpoint
+from app.web.committing import commit
 from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, StoredProblemError
 from app.web.services import Services
-from app.web.storing import store
-from app.web.uploads import Arrival
+from app.web.uploads import Upload
 from seatrial.contracts.models import ModelFactsSummary, ModelManifest, ModelRead, ModelSummary, Task
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState
@@ -28,24 +28,22 @@ CHECK_CANCELLED = "check-cancelled"
 LOOK_S = 0.1
 
 
-async def store_model(
-    request: Request, services: Services, project_id: str, arrival: Arrival[ModelManifest]
-) -> ModelRow:
+async def store_model(request: Request, services: Services, project_id: str, upload: Upload[ModelManifest]) -> ModelRow:
     """Inspect what came in and store it; the same name, version, bytes and manifest again give the same row.
 
     Args:
         request: What brought it; when its client goes away, the inspection ends.
         services: Where rows and bytes go.
         project_id: Whose it is.
-        arrival: What came.
+        upload: What came.
 
     Raises:
         InspectionError: The bytes are not an acceptable model; nothing is stored.
         InvalidRequestError: An endpoint that could never be asked; nothing is stored.
         ConflictError: The name and version belong to something else.
     """
-    manifest = arrival.manifest
-    if manifest.architecture.kind == "endpoint" and not arrival.is_manifest:
+    manifest = upload.manifest
+    if manifest.architecture.kind == "endpoint" and not upload.is_manifest:
         raise ManifestMismatchError(
             'an endpoint has no file: send application/json with {"manifest": {...}} alone',
             field="/manifest/architecture/kind",
@@ -59,21 +57,21 @@ async def store_model(
             version=manifest.version,
             task=manifest.task,
             manifest=manifest.model_dump(mode="json"),
-            digest=arrival.digest,
-            size_bytes=arrival.size_bytes,
-            format=await _format(request, services, project_id, arrival),
+            digest=upload.digest,
+            size_bytes=upload.size_bytes,
+            format=await _format(request, services, project_id, upload),
         )
 
-    row = await store(services, project_id, arrival, repository.find_by_name, inspect)
-    await run_in_threadpool(services.bell.ring)
+    row = await commit(services, project_id, upload, repository.find_by_name, inspect)
+    await run_in_threadpool(services.notifier.notify)
     return row
 
 
-async def _format(request: Request, services: Services, project_id: str, arrival: Arrival[ModelManifest]) -> str:
-    if not arrival.is_manifest:
-        arguments = [arrival.path, arrival.filename, arrival.manifest]
+async def _format(request: Request, services: Services, project_id: str, upload: Upload[ModelManifest]) -> str:
+    if not upload.is_manifest:
+        arguments = [upload.path, upload.filename, upload.manifest]
         found: str = await services.inspections.run(
-            request, project_id, "app.models.inspection:inspect_model", arguments, size_bytes=arrival.size_bytes
+            request, project_id, "app.models.inspection:inspect_model", arguments, size_bytes=upload.size_bytes
         )
         return found
 
@@ -82,7 +80,7 @@ async def _format(request: Request, services: Services, project_id: str, arrival
             return keys.get_project_name(session, project_id)
 
     try:
-        return inspect_endpoint(arrival.manifest, services.settings, await run_in_threadpool(project_name))
+        return inspect_endpoint(upload.manifest, services.settings, await run_in_threadpool(project_name))
     except EndpointRuleError as error:
         raise InvalidRequestError(error.detail, pointer=error.field) from error
 

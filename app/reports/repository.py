@@ -3,7 +3,7 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.gates import repository as gates
+from app.policies import repository as policies
 from app.web.problems import NotFoundError
 from seatrial.contracts.policies import Judgement
 from seatrial.reporting.outcomes import Judged
@@ -69,7 +69,7 @@ def asked_of(session: Session, check_id: str) -> tuple[int, int] | None:
 
 def find_own_judgement(session: Session, audit_id: str) -> Judged | None:
     """Return what the policy an audit was submitted with makes of it; None before, and while it is retried."""
-    row = gates.find_own_judgement(session, audit_id)
+    row = policies.find_own_judgement(session, audit_id)
     return None if row is None else _judged(row)
 
 

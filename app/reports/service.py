@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 from sqlalchemy.orm import Session
 
-from app.gates.service import weigh_audit
+from app.gates.service import judge_audit
 from app.reports import repository
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
@@ -114,7 +114,7 @@ def pick_judgement(
     if policy is not None and judgement is not None:
         raise InvalidRequestError("Ask for a policy or for a judgement, not both.", pointer="/policy", part="query")
     if policy is not None:
-        return _weighed(services, project_id, audit_id, policy)
+        return _judged_by(services, project_id, audit_id, policy)
     with services.database.read() as session:
         repository.get_audit(session, project_id, audit_id)
         if judgement is not None:
@@ -122,9 +122,9 @@ def pick_judgement(
         return repository.find_own_judgement(session, audit_id)
 
 
-def _weighed(services: Services, project_id: str, audit_id: str, policy: str) -> Judged:
+def _judged_by(services: Services, project_id: str, audit_id: str, policy: str) -> Judged:
     try:
-        return Judged(*weigh_audit(services, project_id, audit_id, JudgementRequest(policy=policy)))
+        return judge_audit(services, project_id, audit_id, JudgementRequest(policy=policy), dry_run=True)
     except InvalidRequestError as error:
         # It is a query here and not a body.
         error.errors = [one.model_copy(update={"part": "query"}) for one in error.errors or ()]

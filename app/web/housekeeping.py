@@ -19,7 +19,7 @@ class Housekeeping:
         self._due_at = float("-inf")
 
     def __call__(self) -> None:
-        """Do what is due; called every moment by the clerk."""
+        """Do what is due; called every moment by the periodic runner."""
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + self._every_s

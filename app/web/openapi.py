@@ -1,6 +1,7 @@
 """The OpenAPI document: every body, every problem, every example."""
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -9,9 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.access.schemas import KeyCreate
 from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
-from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.datasets import DatasetManifest, DatasetReference
 from seatrial.contracts.events import EventRead
@@ -27,15 +26,11 @@ BODIES: tuple[type[BaseModel], ...] = (
     DatasetReference,
     EventRead,
     JudgementRequest,
-    KeyCreate,
     ModelManifest,
     ModelReference,
     PerturbRequest,
     Policy,
     Problem,
-    SecretRotation,
-    WebhookChange,
-    WebhookCreate,
 )
 
 DESCRIPTION = """
@@ -71,12 +66,17 @@ TAGS = [
 _REF = "#/components/schemas/{model}"
 
 
-def install(app: FastAPI) -> None:
-    """Make ``app`` serve the document of :func:`describe`, made and rendered at the first request for it."""
+def install(app: FastAPI, bodies: Sequence[type[BaseModel]]) -> None:
+    """Make ``app`` serve the document of :func:`describe`, made and rendered at the first request for it.
+
+    Args:
+        app: What it describes.
+        bodies: Requests that rooms have schemas of their own for.
+    """
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = describe(app)
+            app.openapi_schema = describe(app, bodies)
         return app.openapi_schema
 
     @cache
@@ -91,15 +91,16 @@ def install(app: FastAPI) -> None:
     app.add_route("/openapi.json", read_openapi, include_in_schema=False)
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of an app."""
+def describe(app: FastAPI, bodies: Sequence[type[BaseModel]]) -> dict[str, Any]:
+    """Return the OpenAPI document of an app; ``bodies`` as in :func:`install`."""
     document = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION, tags=TAGS, routes=app.routes, servers=None
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    _, bodies = models_json_schema([(body, "validation") for body in BODIES], ref_template=_REF)
-    schemas.update(bodies["$defs"])
+    read = sorted((*BODIES, *bodies), key=lambda body: body.__name__)
+    _, defined = models_json_schema([(body, "validation") for body in read], ref_template=_REF)
+    schemas.update(defined["$defs"])
     # FastAPI's own shape of a validation error, which we never send.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)

@@ -1,4 +1,4 @@
-"""The clerk: a thread of every API process that does what is due, so that the service needs no process for it."""
+"""Periodic work of the API: a thread of every process does what is due, so that the service needs no other process."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ MAX_PAUSE_S = 30.0
 Job = Callable[[], object]
 
 
-class Clerk:
+class PeriodicRunner:
     """Does its jobs over and over, in one thread, until it is stopped.
 
     A job that raises is told in the log, once until it works again, and left alone for longer each time; the others go
@@ -30,7 +30,7 @@ class Clerk:
         self._every_s = every_s
         self._stopping = threading.Event()
         # A daemon: a process that is killed between two looks loses nothing, all that is due is in the database.
-        self._thread = threading.Thread(target=self._run, name="clerk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="periodic", daemon=True)
 
     def start(self) -> None:
         """Begin."""

@@ -1,34 +1,54 @@
 """What every room works with: one of each per process, made by ``create_app``."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from app.access.authenticator import Authenticator
-from app.audits.streams import EventStreams
 from app.web.computing import Computations
 from app.web.inspecting import Inspections
-from app.webhooks.delivery import Deliverer
 from seatrial.store.artifacts import ArtifactStore, open_store
 from seatrial.store.database import Database, connect
-from seatrial.store.queue import Bell
+from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
 class Services:
-    """The process's database, store, bell, deliverer, inspections, computations, keys and event streams."""
+    """What is one per process: database, artifacts, notifier of workers, inspections, computations, and rooms' own.
+
+    Attributes:
+        settings: Settings everything was opened by.
+        database: Database.
+        store: Artifacts.
+        notifier: Tells workers that there may be something to claim.
+        inspections: Inspect uploads in children.
+        computations: Run what takes a while on threads of their own.
+        parts: What rooms keep for the whole process, by type; see :meth:`of`.
+    """
 
     settings: Settings
     database: Database
     store: ArtifactStore
-    bell: Bell
-    deliverer: Deliverer
+    notifier: WakeupNotifier
     inspections: Inspections
     computations: Computations
-    authenticator: Authenticator = field(repr=False)
-    streams: EventStreams
+    parts: dict[type[Any], Any] = field(default_factory=dict, repr=False)
+
+    def add(self, part: object) -> None:
+        """Keep what a room needs one of, for as long as the process lives."""
+        self.parts[type(part)] = part
+
+    def of(self, kind: type[Part]) -> Part:
+        """Return what a room keeps for the whole process.
+
+        Raises:
+            KeyError: ``create_app`` opened none.
+        """
+        part: Part = self.parts[kind]
+        return part
 
 
 def open_services(settings: Settings) -> Services:
@@ -36,15 +56,7 @@ def open_services(settings: Settings) -> Services:
     # As many connections as the thread pool has threads: a route never waits for one.
     database = connect(settings, pool_size=40)
     return Services(
-        settings,
-        database,
-        open_store(settings),
-        Bell(settings),
-        Deliverer(settings, database),
-        Inspections(settings),
-        Computations(),
-        Authenticator(settings, database),
-        EventStreams(settings),
+        settings, database, open_store(settings), WakeupNotifier(settings), Inspections(settings), Computations()
     )
 
 

@@ -43,7 +43,7 @@ _FLUSH_BYTES = 2**20
 
 
 @dataclass(frozen=True)
-class Arrival(Generic[ManifestT]):
+class Upload(Generic[ManifestT]):
     """A file in staging, not yet inspected.
 
     Attributes:
@@ -72,7 +72,7 @@ async def receive(
     reference: type[BaseModel],
     max_bytes: int,
     compose: Compose | None = None,
-) -> AsyncIterator[Arrival[ManifestT]]:
+) -> AsyncIterator[Upload[ManifestT]]:
     """Yield what the request brings; the file is removed at the end unless it was stored.
 
     Args:
@@ -99,9 +99,9 @@ async def receive(
                 # A browser sends a part without a name or bytes where no file was chosen.
                 path.write_bytes(canonical_json(said))
                 digest = await run_in_threadpool(digest_of, path)
-                yield Arrival(said, path, "manifest.json", digest, path.stat().st_size, is_manifest=True)
+                yield Upload(said, path, "manifest.json", digest, path.stat().st_size, is_manifest=True)
                 return
-            yield Arrival(said, path, form.filename, "sha256:" + form.sha.hexdigest(), form.size)
+            yield Upload(said, path, form.filename, "sha256:" + form.sha.hexdigest(), form.size)
         elif media_type == b"application/json":
             named = await read_json(request, reference)
             where: str | None = named.path  # type: ignore[attr-defined]
@@ -112,7 +112,7 @@ async def receive(
             else:
                 filename = await run_in_threadpool(copy_reference, where, path, services.settings, max_bytes=max_bytes)
             digest = await run_in_threadpool(digest_of, path)
-            yield Arrival(said, path, filename, digest, path.stat().st_size, is_manifest=where is None)
+            yield Upload(said, path, filename, digest, path.stat().st_size, is_manifest=where is None)
         else:
             shown = media_type.decode("latin-1") or "nothing"
             raise UnsupportedMediaError(

@@ -19,11 +19,12 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
 from app.web.allowances import Allowance
+from app.web.services import Services
 from app.webhooks import repository
 from app.webhooks.attempts import ANSWER_BYTES, GONE, Attempt, attempt, pause_s
 from app.webhooks.repository import Claim
@@ -34,9 +35,6 @@ from seatrial.net.addresses import Resolve, system_addresses
 from seatrial.store.database import Database
 from seatrial.store.settings import Settings
 from seatrial.store.tables.base import utc_now
-
-if TYPE_CHECKING:
-    from app.web.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +48,14 @@ AT_ONCE_PER_WEBHOOK = 2
 LOG_ENTRIES = 50
 
 
-def deliver_due(services: "Services", *, now: datetime | None = None) -> int:
+def deliver_due(services: Services, *, now: datetime | None = None) -> int:
     """Begin to send what is due and return how much of it, without waiting for an answer.
 
     Args:
         services: Whose deliverer sends.
         now: What is due by then; the present by default.
     """
-    return services.deliverer.begin(now)
+    return services.of(Deliverer).begin(now)
 
 
 class Deliverer:

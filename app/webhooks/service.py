@@ -9,12 +9,13 @@ from sqlalchemy.orm import Session
 from app.web.problems import ConflictError, InvalidRequestError, NotFoundError
 from app.web.services import Services
 from app.webhooks import repository
+from app.webhooks.delivery import Deliverer
 from app.webhooks.schemas import AttemptRead, DeliveryRead, SecretRead, WebhookChange, WebhookCreate
 from app.webhooks.signing import in_force, new_secret, rotated, stored
 from seatrial.contracts.endpoints import parse_network
 from seatrial.net import AddressRefusedError, RequestRefusedError, check_host, host_of
 from seatrial.store.ids import new_id
-from seatrial.store.outbox import leave_message
+from seatrial.store.outbox import enqueue
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DeliveryRow, WebhookRow
 from seatrial.store.tables.base import utc_now
@@ -152,11 +153,11 @@ def ping(services: Services, project_id: str, webhook_id: str) -> DeliveryRow:
         ConflictError: It is disabled.
         TooManyRequestsError: The project has had as many within a minute as it may have.
     """
-    services.deliverer.pings.take(project_id, "pings")
+    services.of(Deliverer).pings.take(project_id, "pings")
     with services.database.write() as session:
         row = get(session, project_id, webhook_id, for_update=True)
         _refuse_disabled(row)
-        message_id = leave_message(session, row.id, "ping", {"webhook": row.id})
+        message_id = enqueue(session, row.id, "ping", {"webhook": row.id})
         return get_delivery(session, project_id, webhook_id, message_id)
 
 
@@ -168,7 +169,7 @@ def redeliver(services: Services, project_id: str, webhook_id: str, delivery_id:
         ConflictError: The webhook is disabled, or the message is being sent this moment.
         TooManyRequestsError: The project has had as many within a minute as it may have.
     """
-    services.deliverer.redeliveries.take(project_id, "redeliveries")
+    services.of(Deliverer).redeliveries.take(project_id, "redeliveries")
     with services.database.write() as session:
         _refuse_disabled(get(session, project_id, webhook_id, for_update=True))
         get_delivery(session, project_id, webhook_id, delivery_id)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Row, create_engine, event
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -15,6 +15,9 @@ from sqlalchemy.types import Float
 
 from seatrial.store.private_files import private_file, private_folder
 from seatrial.store.settings import Settings
+
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+"""Some columns, by name."""
 
 # Errors repeat the statement in logs and tracebacks; the values of its parameters may be secrets of webhooks.
 _QUIET: dict[str, Any] = {"hide_parameters": True}

@@ -51,10 +51,10 @@ def announce(session: Session, audit_id: str, event: AuditEvent, data: Mapping[s
     )
     for webhook in session.execute(enabled).all():
         if event in webhook.events or EVERY_EVENT in webhook.events:
-            leave_message(session, webhook.id, event, told)
+            enqueue(session, webhook.id, event, told)
 
 
-def leave_message(session: Session, webhook_id: str, event: WebhookEvent, data: Mapping[str, Any]) -> str:
+def enqueue(session: Session, webhook_id: str, event: WebhookEvent, data: Mapping[str, Any]) -> str:
     """Leave a message for one webhook, due now, and return its id."""
     now, message_id = utc_now(), new_id("dlv")
     payload = WebhookMessage(type=event, timestamp=now, data=dict(data)).model_dump(mode="json")

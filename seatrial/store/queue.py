@@ -1,4 +1,4 @@
-"""The bell: tells workers there may be something to claim. Losing a ring loses nothing.
+"""Tells workers there may be something to claim. Losing a message loses nothing.
 
 Settings and their reasons (each was tried against Celery 5.7 on a Redis broker):
 
@@ -50,13 +50,13 @@ def make_celery(settings: Settings) -> Celery:
     return celery
 
 
-class Bell:
+class WakeupNotifier:
     """Rings for work; silent when there is no broker, where workers poll the database."""
 
     def __init__(self, settings: Settings) -> None:
         self._celery = make_celery(settings) if settings.is_distributed else None
         if self._celery is not None:
-            # Without these a ring to a broker that is down took 6 s, connection retries included; now 20 ms.
+            # Without these a message to a broker that is down took 6 s, connection retries included; now 20 ms.
             self._celery.conf.broker_transport_options = {
                 **self._celery.conf.broker_transport_options,
                 "max_retries": 1,
@@ -65,7 +65,7 @@ class Bell:
                 "interval_max": 0.1,
             }
 
-    def ring(self, times: int = 1) -> None:
+    def notify(self, times: int = 1) -> None:
         """Tell so many idle workers to look for work. Never raises for a broker that is down."""
         if self._celery is None:
             return
@@ -73,7 +73,7 @@ class Bell:
             for _ in range(times):
                 self._celery.send_task(WAKE, expires=WAKE_EXPIRES_S, retry=False)
         except OperationalError as error:
-            log.warning("no broker to ring (%s); workers find the work at their next sweep", error)
+            log.warning("cannot reach the broker (%s); workers find the work at their next sweep", error)
 
     def is_reachable(self) -> bool | None:
         """Return whether the broker answers; None when there is none to answer."""

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from pydantic import SecretStr
 from sqlalchemy import update
 
-from app.access.authenticator import CACHE_S
+from app.access.authenticator import CACHE_S, Authenticator
 from app.access.service import create_key, digest_of_secret, ensure_project
 from app.cli import main
 from app.main import create_app
@@ -81,7 +81,7 @@ def test_a_key_with_an_expiry_says_so_and_ends(keyed: httpx.Client, monkeypatch:
     assert [one["expires_at"] and datetime.fromisoformat(one["expires_at"]) for one in listed] == [at, None]
     header = {"Authorization": f"Bearer {made.json()['secret']}"}
     assert keyed.get("/v1/audits", headers=header).status_code == 200
-    keyed.app.state.services.authenticator._known.clear()  # type: ignore[attr-defined]
+    keyed.app.state.services.of(Authenticator)._known.clear()  # type: ignore[attr-defined]
     monkeypatch.setattr("app.access.authenticator.utc_now", lambda: at + timedelta(seconds=1))
     problem = assert_problem(keyed.get("/v1/audits", headers=header), 401, "unauthorized")
     assert f"expired on {at:%Y-%m-%d at %H:%M:%S} UTC" in problem.detail
@@ -94,7 +94,7 @@ def test_an_expiring_key_is_remembered_until_it_expires_only(services: Services)
     secret, _ = create_key(
         services.database, "vision", "cli", "read", expires_at=utc_now() + timedelta(seconds=CACHE_S / 4)
     )
-    authenticator = services.authenticator
+    authenticator = services.of(Authenticator)
     before = time.monotonic()
     assert authenticator.identify(secret) is not None
     until, _ = authenticator._known[digest_of_secret(secret)]

@@ -110,8 +110,8 @@ def test_streams_take_no_thread_from_others(live: Live, monkeypatch: pytest.Monk
         return read_events(*asked)
 
     monkeypatch.setattr(events, "read_events", slow)
-    monkeypatch.setattr(live.services.streams, "_max_per_key", 60)
-    monkeypatch.setattr(live.services.streams, "_max_per_project", 60)
+    monkeypatch.setattr(live.services.of(EventStreams), "_max_per_key", 60)
+    monkeypatch.setattr(live.services.of(EventStreams), "_max_per_project", 60)
     answers: list[int] = []
 
     def follow(after: int) -> None:
@@ -124,7 +124,7 @@ def test_streams_take_no_thread_from_others(live: Live, monkeypatch: pytest.Monk
         for thread in threads:
             thread.start()
         # Each asks for another position, so none can share; all have arrived when four look and the others wait.
-        eventually(lambda: sum(live.services.streams._open.values()) == 150, what="50 streams")
+        eventually(lambda: sum(live.services.of(EventStreams)._open.values()) == 150, what="50 streams")
         with live.client(live.first) as client:
             assert client.get("/v1/audits").status_code == 200
     finally:

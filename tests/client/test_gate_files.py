@@ -19,7 +19,7 @@ from app.cli.gate import _told
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
 from app.cli.outputs import Outputs
 from app.cli.verdicts import print_estimate, print_judgement
-from app.gates import presets
+from app.policies import presets
 from seatrial.client import Client, NotJudgedError, ProblemResponseError, ServiceUnreachableError
 from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.estimates import Estimate

@@ -4,7 +4,7 @@ import json
 
 import yaml
 
-from app.gates.policies import shipped_policies
+from app.policies.service import shipped_policies
 from seatrial.store.tables import PolicyRow
 from tests.console.conftest import Console, words
 from tests.console.test_uploads import wrong

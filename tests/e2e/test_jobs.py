@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.contracts.states import RunState
-from seatrial.store.queue import Bell
+from seatrial.store.queue import WakeupNotifier
 from tests.e2e.deployment import LEASE_S, Deployment
 from tests.servers import Postgres, Valkey, eventually
 
@@ -142,9 +142,9 @@ def test_a_message_delivered_twice_does_the_work_once(distributed: Deployment, u
     distributed.add_worker()
     distributed.add_worker()
     audit_id = distributed.submit(model, dataset)
-    bell = Bell(distributed.settings)
+    notifier = WakeupNotifier(distributed.settings)
     for _ in range(10):
-        bell.ring()
+        notifier.notify()
     assert distributed.wait(audit_id)["state"] == "succeeded"
     assert [shard.attempts for shard in distributed.shards(audit_id)] == [1] * 7
     ends = [event for event in distributed.events(audit_id) if event.data.get("state") == RunState.SUCCEEDED]

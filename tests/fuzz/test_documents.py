@@ -13,8 +13,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from app.gates.documents import YamlError, yaml_to_json
-from app.gates.policies import parse_policy
+from app.policies.documents import YamlError, yaml_to_json
+from app.policies.service import parse_policy
 from app.reports.bundle_layout import INDEX, RESULTS, SUMS
 from app.reports.unbundling import BundleError, open_bundle
 from app.web.bodies import parse_json

@@ -4,7 +4,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from app.gates import presets
+from app.policies import presets
 from seatrial.contracts.metric_ranges import reach_of
 from seatrial.contracts.policies import GateFile, Policy, Rule
 from seatrial.families import METRICS

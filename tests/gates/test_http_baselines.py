@@ -8,9 +8,9 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from app.gates import repository
 from app.gates.stored import pair
-from app.web.periodic import Clerk
+from app.policies import repository
+from app.web.periodic import PeriodicRunner
 from app.web.services import Services
 from seatrial.contracts.policies import BaselineRead
 from seatrial.store.tables import AuditRow
@@ -25,9 +25,9 @@ GOOD, BAD = result(mus=estimate(0.3, 0.28, 0.32)), result(mus=estimate(0.9, 0.88
 
 
 @pytest.fixture(autouse=True)
-def _no_clerk(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_periodic_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be judged but by the test itself."""
-    monkeypatch.setattr(Clerk, "start", lambda self: None)
+    monkeypatch.setattr(PeriodicRunner, "start", lambda self: None)
 
 
 def promote(client: httpx.Client, audit: str, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from app.audits import events
 from app.gates import service
 from app.gates.service import judge_ended, judgement_of
-from app.web.periodic import Clerk
+from app.web.periodic import PeriodicRunner
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.policies import Judgement
@@ -31,9 +31,9 @@ PASSES, FAILS, OPEN = policy(max=0.6), policy(max=0.1), policy(max=0.42)
 
 
 @pytest.fixture(autouse=True)
-def _no_clerk(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_periodic_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be judged but by the test itself."""
-    monkeypatch.setattr(Clerk, "start", lambda self: None)
+    monkeypatch.setattr(PeriodicRunner, "start", lambda self: None)
 
 
 def read(client: httpx.Client, audit: str) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def test_two_at_once_judge_once(client: httpx.Client, services: Services) -> Non
     assert sum(counts) == len(audits)
 
 
-def test_a_clerk_killed_in_between_leaves_nothing_half_done(
+def test_a_process_killed_in_between_leaves_nothing_half_done(
     client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(BaseException):

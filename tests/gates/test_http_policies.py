@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gates.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
-from app.gates.presets import RESERVED
+from app.policies.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
+from app.policies.presets import RESERVED
 from seatrial.contracts.policies import PolicyRead
 from tests.conftest import key_for
 from tests.gates.over_http import ended, policy

@@ -52,7 +52,7 @@ def test_a_gate_goes_through_all_its_routes(on_postgres: httpx.Client) -> None:
     assert on_postgres.get(f"/v1/audits/{second}/events").text.count("event: verdict") == 1
 
 
-def test_several_clerks_at_once_judge_once(on_postgres: httpx.Client) -> None:
+def test_several_processes_at_once_judge_once(on_postgres: httpx.Client) -> None:
     services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
     files = upload_both(on_postgres)
     audits = [ended(on_postgres, files, policy=policy()) for _ in range(4)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.gates import presets
+from app.policies import presets
 from seatrial.contracts.models import ModelManifest
 from seatrial.store.settings import Settings
 

@@ -11,7 +11,7 @@ from app.webhooks.delivery import Deliverer
 from app.webhooks.signing import new_secret, stored
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
-from seatrial.store.outbox import leave_message
+from seatrial.store.outbox import enqueue
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DeliveryRow, WebhookRow
 from tests.rows import add_project
@@ -42,7 +42,7 @@ def add_webhook(database: Database, url: str, *, project_id: str | None = None, 
 def leave(database: Database, webhook_id: str, count: int = 1) -> list[str]:
     """Leave pings for a webhook and return their ids."""
     with database.write() as session:
-        return [leave_message(session, webhook_id, "ping", {"webhook": webhook_id}) for _ in range(count)]
+        return [enqueue(session, webhook_id, "ping", {"webhook": webhook_id}) for _ in range(count)]
 
 
 def deliverer(database: Database, **options: Any) -> Deliverer:

@@ -13,7 +13,7 @@ from app.main import create_app
 from app.web import allowances
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
-from app.webhooks.delivery import deliver_due
+from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.service import MAX_WEBHOOKS, check_url
 from seatrial.contracts.states import RunState
 from seatrial.store.settings import Settings
@@ -59,7 +59,7 @@ def send(client: TestClient, later: timedelta = timedelta(0)) -> int:
     """Send what is due by then and wait for it."""
     services = services_of(client)
     begun = deliver_due(services, now=utc_now() + later)
-    assert services.deliverer.settle(20)
+    assert services.of(Deliverer).settle(20)
     return begun
 
 
@@ -161,7 +161,7 @@ def test_a_project_may_ask_for_so_many_messages_a_minute(
     assert refused.headers["retry-after"] == "40"
     moment[0] += 40
     assert client.post(path).status_code == 202
-    services_of(client).deliverer.pings.take("another project", "pings")
+    services_of(client).of(Deliverer).pings.take("another project", "pings")
     services_of(client).database.dispose()
 
 
@@ -191,7 +191,7 @@ def test_what_is_being_sent_is_not_redelivered(quiet: TestClient) -> None:
         answer = quiet.post(f"/v1/webhooks/{hook['id']}/deliveries/{message}/redeliver")
         assert_problem(answer, 409, "conflict")
         hanging.release()
-        assert services_of(quiet).deliverer.settle(20)
+        assert services_of(quiet).of(Deliverer).settle(20)
 
 
 def test_during_a_rotation_either_secret_verifies_and_then_the_new_one_alone(

@@ -41,7 +41,7 @@ class Worker:
         settings: Leases, device, attempts.
         is_stopping: Told by the process: finish or give back what is held, claim nothing more.
         executor: Runs what is claimed; in child processes by default.
-        ring: Wakes so many other workers, when a stage has shards for them; they poll where there is no broker.
+        notify: Wakes so many other workers, when a stage has shards for them; they poll where there is no broker.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Worker:
         *,
         executor: Executor | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
-        ring: Callable[[int], None] = lambda times: None,
+        notify: Callable[[int], None] = lambda times: None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._is_stopping = is_stopping
-        self._ring = ring
+        self._notify = notify
         self._swept_at = float("-inf")
         # Before anybody can replace the sources under this process.
         code_version()
@@ -110,7 +110,7 @@ class Worker:
         if opened > 1:
             with database.read() as session:
                 others = count_workers(session) - 1
-            self._ring(min(opened - 1, others))
+            self._notify(min(opened - 1, others))
 
     def sweep(self) -> None:
         """Take back expired leases, delete what is discarded, tell that this worker is alive.

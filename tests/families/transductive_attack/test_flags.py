@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.gates import presets
 from app.gates.verdict import Measured, MeasuredCheck, judge
+from app.policies import presets
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import PolicySource
 from seatrial.contracts.states import RunState

@@ -1,4 +1,4 @@
-"""Bytes and the row that names them, stored together or not at all.
+"""Commits an upload: bytes and the row that names them, stored together or not at all.
 
 The slow part, writing through to a disk or uploading to a bucket, comes before the transaction: SQLite has one write
 lock, and a large model must not hold it for minutes. Only a rename is left for inside.
@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.web.problems import ConflictError
 from app.web.services import Services
-from app.web.uploads import Arrival
+from app.web.uploads import Upload
 from seatrial.contracts.datasets import DatasetManifest
 from seatrial.contracts.models import ModelManifest
 from seatrial.store.database import Database
@@ -27,19 +27,19 @@ Find = Callable[[Session, str, str, str], RowT | None]
 """From project, name and version to the row that holds them."""
 
 
-async def store(
+async def commit(
     services: Services,
     project_id: str,
-    arrival: Arrival[ManifestT],
+    upload: Upload[ManifestT],
     find: Find[RowT],
     inspect: Callable[[], Awaitable[RowT]],
 ) -> RowT:
-    """Store what came in and return its row; the same name, version, bytes and manifest again give the same row.
+    """Commit an upload and return its row; the same name, version, bytes and manifest again give the same row.
 
     Args:
         services: Where rows and bytes go.
         project_id: Whose it is.
-        arrival: What came.
+        upload: What came.
         find: Looks for a row of that name and version.
         inspect: Makes the row; raises for bytes that are refused.
 
@@ -49,39 +49,39 @@ async def store(
 
     def look() -> RowT | None:
         with services.database.read() as session:
-            return _same(session, project_id, arrival, find)
+            return _same(session, project_id, upload, find)
 
     if (same := await run_in_threadpool(look)) is not None:
         return same
     row = await inspect()
-    return await run_in_threadpool(_commit, services, project_id, arrival, find, row)
+    return await run_in_threadpool(_write, services, project_id, upload, find, row)
 
 
-def _commit(services: Services, project_id: str, arrival: Arrival[ManifestT], find: Find[RowT], row: RowT) -> RowT:
-    is_new = services.store.prepare(arrival.path, arrival.digest)
+def _write(services: Services, project_id: str, upload: Upload[ManifestT], find: Find[RowT], row: RowT) -> RowT:
+    is_new = services.store.prepare(upload.path, upload.digest)
     try:
         with services.database.write() as session:
-            _lock(services.database, session, arrival.digest)
+            _lock(services.database, session, upload.digest)
             session.add(row)
             # The name is ours once this returns; only then do the bytes go in, and the row is seen only with them.
             session.flush()
-            is_new |= services.store.put_file(arrival.path, arrival.digest)
+            is_new |= services.store.put_file(upload.path, upload.digest)
     except BaseException as error:
         if is_new:
-            _drop_unless_named(services, arrival.digest)
+            _drop_unless_named(services, upload.digest)
         if not isinstance(error, IntegrityError):
             raise
         with services.database.read() as session:
-            if (same := _same(session, project_id, arrival, find)) is None:
+            if (same := _same(session, project_id, upload, find)) is None:
                 raise
         return same
     return row
 
 
-def _same(session: Session, project_id: str, arrival: Arrival[ManifestT], find: Find[RowT]) -> RowT | None:
-    name, version = arrival.manifest.name, arrival.manifest.version
+def _same(session: Session, project_id: str, upload: Upload[ManifestT], find: Find[RowT]) -> RowT | None:
+    name, version = upload.manifest.name, upload.manifest.version
     row = find(session, project_id, name, version)
-    if row is not None and (row.digest, row.manifest) != (arrival.digest, arrival.manifest.model_dump(mode="json")):
+    if row is not None and (row.digest, row.manifest) != (upload.digest, upload.manifest.model_dump(mode="json")):
         raise ConflictError(
             f"{name} version {version} is another upload already ({row.id}): give this one another version.",
             pointer="/manifest/version",

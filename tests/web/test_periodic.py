@@ -1,4 +1,4 @@
-"""The clerk: jobs done over and over, whatever becomes of one of them."""
+"""Periodic work: jobs done over and over, whatever becomes of one of them."""
 
 import logging
 import threading
@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from app.main import create_app
-from app.web import periodic as clerk
-from app.web.periodic import Clerk
+from app.web import periodic
+from app.web.periodic import PeriodicRunner
 from seatrial.store.settings import Settings
 from tests.conftest import BASE_URL, TestClient
 from tests.gates.over_http import ended, policy
@@ -30,13 +30,13 @@ class Counting:
             raise ValueError(f"call {len(self.calls)}")
 
 
-def test_jobs_are_done_until_the_clerk_is_stopped() -> None:
+def test_jobs_are_done_until_the_runner_is_stopped() -> None:
     first, second = Counting(), Counting()
-    working = Clerk({"first": first, "second": second}, every_s=0.001)
+    working = PeriodicRunner({"first": first, "second": second}, every_s=0.001)
     working.start()
     eventually(lambda: len(second.calls) >= 3)
     working.stop()
-    assert "clerk" not in [thread.name for thread in threading.enumerate()]
+    assert "periodic" not in [thread.name for thread in threading.enumerate()]
     assert len(first.calls) == len(second.calls)
 
 
@@ -48,7 +48,7 @@ def test_stopping_waits_for_the_job_in_hand() -> None:
         may_end.wait(10)
         done.append(True)
 
-    working = Clerk({"job": job}, every_s=0.001)
+    working = PeriodicRunner({"job": job}, every_s=0.001)
     working.start()
     begun.wait(10)
     threading.Timer(0.05, may_end.set).start()
@@ -56,14 +56,14 @@ def test_stopping_waits_for_the_job_in_hand() -> None:
     assert done == [True]
 
 
-def test_a_clerk_that_never_began_can_be_stopped() -> None:
-    Clerk({"job": Counting()}).stop()
+def test_a_runner_that_never_began_can_be_stopped() -> None:
+    PeriodicRunner({"job": Counting()}).stop()
 
 
 def test_a_failing_job_is_told_once_left_alone_for_longer_and_taken_up_again(caplog: pytest.LogCaptureFixture) -> None:
     failing, sound = Counting(range(4)), Counting()
-    working = Clerk({"failing": failing, "sound": sound}, every_s=0.01, max_pause_s=0.08)
-    with caplog.at_level(logging.WARNING, logger=clerk.__name__):
+    working = PeriodicRunner({"failing": failing, "sound": sound}, every_s=0.01, max_pause_s=0.08)
+    with caplog.at_level(logging.WARNING, logger=periodic.__name__):
         working.start()
         eventually(lambda: len(failing.calls) >= 6)
         working.stop()
@@ -85,7 +85,7 @@ def test_the_api_judges_by_itself(client: httpx.Client) -> None:
 
 def test_the_api_judges_what_ended_while_it_was_away(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, TestClient(create_app(settings), base_url=BASE_URL) as client:
-        patch.setattr(Clerk, "start", lambda self: None)
+        patch.setattr(PeriodicRunner, "start", lambda self: None)
         audit = ended(client, policy=policy())
     with TestClient(create_app(settings), base_url=BASE_URL) as client:
         eventually(lambda: client.get(f"/v1/audits/{audit}").json()["verdict"] == "passed")
@@ -93,6 +93,6 @@ def test_the_api_judges_what_ended_while_it_was_away(settings: Settings, monkeyp
 
 def test_without_a_database_the_api_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = create_app(Settings(home=tmp_path, require_keys=False))
-    with TestClient(app, base_url=BASE_URL) as client, caplog.at_level(logging.WARNING, logger=clerk.__name__):
+    with TestClient(app, base_url=BASE_URL) as client, caplog.at_level(logging.WARNING, logger=periodic.__name__):
         eventually(lambda: [one for one in caplog.records if one.message.startswith("judging failed")])
         assert client.get("/healthz").status_code == 200

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from app.access.authenticator import Authenticator
 from app.main import create_app
 from app.web.services import Services
 from seatrial.store.artifacts import RemoteStore
@@ -83,7 +84,7 @@ def taken_meanwhile(services: Services, monkeypatch: pytest.MonkeyPatch, digest:
     def overtaken(path: Path, own: str) -> bool:
         is_new = prepare(path, own)
         with services.database.write() as session:
-            project = services.authenticator.identify(None)
+            project = services.of(Authenticator).identify(None)
             assert project is not None
             row = ModelRow(
                 id=new_id("mdl"),

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.gates import presets, repository
+from app.policies import presets, repository
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from app.web.services import Services

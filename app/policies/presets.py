@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from app.gates.wording import number
 from seatrial.contracts.policies import Policy
 
 LENIENT, STANDARD, STRICT = "lenient", "standard", "strict"
@@ -249,7 +248,7 @@ _ASKED = {"max": "at most", "min": "at least", "max_regression": "worse than the
 
 
 def _cell(demand: Demand, name: str) -> str:
-    told = number(demand.bounds[list(POLICIES).index(name)])
+    told = f"{demand.bounds[list(POLICIES).index(name)]:.4g}"
     return f"{told} (warns)" if name in demand.warns else told
 
 

@@ -4,13 +4,13 @@ import re
 
 from sqlalchemy.orm import Session
 
-from app.audits.repository import AnyRow
-from app.gates import repository
-from app.gates.policies import check_name
+from app.policies import repository
+from app.policies.service import check_name
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.policies import NAME, BaselineCreate, BaselineRead
 from seatrial.contracts.states import RunState
+from seatrial.store.database import AnyRow
 from seatrial.store.ids import new_id
 from seatrial.store.tables import BaselineRow
 

@@ -1,0 +1,1 @@
+"""What must hold for a model to ship: policies with their versions, shipped ones, and baselines."""
