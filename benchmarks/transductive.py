@@ -37,12 +37,13 @@ from workers.defences.dann import Dann
 from workers.defences.dent import PRESETS as DENT
 from workers.defences.dent import Dent
 from workers.defences.identity import Identity
-from workers.defences.protocol import Adapted, Defence, Training, Traits
+from workers.defences.protocol import Defence, Training, Traits
 from workers.defences.rmc import PRESETS as RMC
 from workers.defences.rmc import Rmc
 from workers.defences.tadv import PRESETS as TADV
 from workers.defences.tadv import Tadv, attack
 from workers.families.transductive_attack.games import Game
+from workers.models.adapted import Adapted
 from workers.models.image_classifier import ImageClassifier
 
 STANDARD, ROBUST = "standard", "adversarially trained"

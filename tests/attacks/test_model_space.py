@@ -12,7 +12,7 @@ from workers.attacks.gradients import RowModel
 from workers.attacks.losses import cross_entropy
 from workers.attacks.model_space import CLEAN, Found, Iteration, ModelSpaceAttack, RaiseCrossEntropy, descend
 from workers.attacks.pgd import PGD
-from workers.defences.protocol import Adapted
+from workers.models.adapted import Adapted
 
 torch.manual_seed(2)
 OTHERS = [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.defences.builders import base, generator, images, labels, points, same, training
 from workers.defences.copies import Frozen
-from workers.defences.protocol import Rejecting, Training
+from workers.defences.protocol import Training
 from workers.defences.urejectron import (
     PRESETS,
     THRESHOLDS,
@@ -18,6 +18,7 @@ from workers.defences.urejectron import (
     errors_among_accepted,
     rejection_rates,
 )
+from workers.models.adapted import Rejecting
 
 TINY = replace(PRESETS["small"], epochs=1, batch_size=16)
 

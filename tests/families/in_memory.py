@@ -11,8 +11,9 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
 from workers.families.protocol import SAMPLE, AnyFamily, Batch, LabelledText, Records, Saved, Shard, Stage
-from workers.models import Text, TextClassifier, UnansweredError
+from workers.models import TextClassifier, UnansweredError
 
 Data = tuple[Tensor, Tensor]
 

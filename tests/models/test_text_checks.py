@@ -10,8 +10,9 @@ from torch import Tensor
 from seatrial.contracts.models import ModelManifest
 from tests import texts
 from tests.models.builders import CPU, manifest
+from workers.data import Text
 from workers.errors import PreflightError, TargetError
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 from workers.models.endpoint import NoScoresError
 from workers.models.hf_text import load_huggingface_text
 from workers.models.hf_tokens import load_huggingface_tokens

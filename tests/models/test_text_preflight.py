@@ -13,8 +13,9 @@ from seatrial.contracts.models import ModelManifest
 from tests import texts
 from tests.models.builders import CPU, manifest
 from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
 from workers.errors import PreflightError
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 from workers.models.hf_text import load_huggingface_text
 from workers.models.hf_tokens import HuggingFaceTokenClassifier, load_huggingface_tokens
 from workers.models.text_preflight import preflight_tags, preflight_texts

@@ -25,8 +25,8 @@ from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, Shar
 from tests import texts
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
+from workers.data import Text
 from workers.families.protocol import HELD_OUT, SAMPLE, DataInfo, Records, RunContext, Shard, Stage, TargetInfo
-from workers.models import Text
 from workers.runtime import inline
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.memory import halving
-from workers.defences.protocol import Adapted, Rejecting
+from workers.models.adapted import Adapted, Rejecting
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from workers.attacks.answers import ask
 from workers.attacks.gradients import Combine, Loss, RowModel, joined
 from workers.attacks.losses import cross_entropy
 from workers.attacks.pgd import PGD, Objective
-from workers.defences.protocol import Adapted
+from workers.models.adapted import Adapted
 
 Method = Literal["fpa", "gmsa_avg", "gmsa_min"]
 

@@ -1,13 +1,14 @@
 """Datasets under audit: readers and seeded sampling."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.models import Text
+Text: TypeAlias = str | tuple[str, ...]
+"""A text; premise and hypothesis; or, of a sentence that is tagged, its tokens."""
 
 
 class ImageDataset(Protocol):

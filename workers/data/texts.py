@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
 from seatrial.ingest.texts.examples import MULTI_LABEL, Example, read_examples
 from seatrial.store.settings import Settings
+from workers.data import Text
 from workers.errors import DataError
-from workers.models import Text
 
 CHUNK_EXAMPLES = 4096
 """Examples that are Python objects at once while a file is read; afterwards their bytes are kept, and little else."""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from workers.defences.copies import Frozen
-from workers.defences.protocol import Adapted, DefenceError, Training, Traits
+from workers.defences.protocol import DefenceError, Training, Traits
+from workers.models.adapted import Adapted
 from workers.models.image_classifier import ImageClassifier
 
 WHOLE_SAMPLE: Final = sys.maxsize

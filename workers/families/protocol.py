@@ -14,11 +14,12 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
 from workers.families.stages import HELD_OUT as HELD_OUT
 from workers.families.stages import SAMPLE as SAMPLE
 from workers.families.stages import Shard as Shard
 from workers.families.stages import Stage as Stage
-from workers.models import Classifier, Text
+from workers.models import Classifier
 
 Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""

@@ -1,13 +1,12 @@
 """Models under audit, behind small protocols: one for images, one for texts."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-Text: TypeAlias = str | tuple[str, ...]
-"""A text; premise and hypothesis; or, of a sentence that is tagged, its tokens."""
+from workers.data import Text
 
 
 class Classifier(Protocol):

@@ -25,8 +25,9 @@ from seatrial.net import (
 from seatrial.net.addresses import Resolve, system_addresses
 from seatrial.net.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path, filled_headers
 from seatrial.store.settings import Settings
+from workers.data import Text
 from workers.errors import TargetError
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 from workers.models.endpoint_messages import fill, read_scores
 from workers.models.endpoint_pace import BackOff, Pace, asked_pause_s
 from workers.models.endpoint_scores import LABELS, LOG_ZERO, SCORES, MisfitError

@@ -9,7 +9,7 @@ from torch import Tensor
 from seatrial.contracts.endpoints import EACH, PARTS, PLURALS
 from seatrial.contracts.models import TAGGING
 from seatrial.net.endpoint_rules import ScorePath
-from workers.models import Text
+from workers.data import Text
 from workers.models.endpoint_scores import (
     LABELS,
     LOG_ZERO,

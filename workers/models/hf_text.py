@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from seatrial.contracts.models import ModelManifest
-from workers.models import Text, UnansweredError
+from workers.data import Text
+from workers.models import UnansweredError
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.models.hf_folders import class_names, load_config, refusing
 from workers.models.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer

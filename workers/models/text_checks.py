@@ -11,8 +11,9 @@ from torch import Tensor
 
 from seatrial.contracts.endpoints import EndpointArchitecture
 from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelFacts, ModelManifest, Task
+from workers.data import Text
 from workers.errors import TargetError, WorkError, log_fault
-from workers.models import Text, TextClassifier, UnansweredError
+from workers.models import TextClassifier, UnansweredError
 from workers.models.endpoint import EndpointClassifier, NoScoresError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelManifest
-from workers.data import TaggedDataset, TextDataset
+from workers.data import TaggedDataset, Text, TextDataset
 from workers.data.texts import of_classes
 from workers.errors import PreflightError
-from workers.models import Text, TextClassifier, UnansweredError
+from workers.models import TextClassifier, UnansweredError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.text_checks import PAIRS, REPEATED, wording_of

@@ -9,7 +9,8 @@ from torch import Tensor
 from transformers import BertForSequenceClassification
 
 from tests import texts as reviews
-from workers.models import Text, UnansweredError
+from workers.data import Text
+from workers.models import UnansweredError
 
 
 class LetterCounter:

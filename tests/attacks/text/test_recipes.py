@@ -29,7 +29,7 @@ from workers.attacks.text.recipes import RECIPES, Recipe, ResourceMissingError, 
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.substitutes import building, substitute
 from workers.attacks.text.textattack_environment import DownloadRefusedError, prepare, quiet
-from workers.models import Text
+from workers.data import Text
 from workers.resources import requirements
 from workers.resources.library import Found, Library
 

@@ -15,10 +15,11 @@ from seatrial.noise.seeding import noise_generator
 from tests.families.in_memory import TextContext, TextModel, run_text_check
 from tests.families.low_level_attack.fabricated import parameters
 from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
 from workers.errors import PreflightError
 from workers.families.low_level_attack.family import FAMILY, GRAIN
 from workers.families.protocol import DataInfo, LabelledText, Records, Shard, TargetInfo
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 from workers.resources.library import Library
 from workers.runtime.interruptions import ShardCancelled
 

@@ -16,12 +16,13 @@ from workers.defences.copies import Frozen
 from workers.defences.dent import PRESETS as DENT
 from workers.defences.dent import Dent
 from workers.defences.identity import Identity, IdentityParams
-from workers.defences.protocol import Adapted, Training, Traits
+from workers.defences.protocol import Training, Traits
 from workers.defences.rmc import PRESETS as RMC
 from workers.defences.rmc import Rmc
 from workers.defences.tadv import PRESETS as TADV
 from workers.defences.tadv import Tadv
 from workers.families.transductive_attack.games import Answers, Game, Position
+from workers.models.adapted import Adapted
 
 POINTS = builders.points(24)
 LABELS = builders.labels(1200, 24)

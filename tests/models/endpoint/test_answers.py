@@ -9,8 +9,8 @@ import torch
 
 from tests.models.endpoint.asked import LABELS, TEXTS, classifying, expected, reason, score
 from tests.scripted import Scripted, answering
+from workers.data import Text
 from workers.errors import TargetError
-from workers.models import Text
 from workers.models.endpoint import EndpointClassifier
 from workers.models.endpoint_messages import LOG_ZERO
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from seatrial.net import Answer
 from tests.models.endpoint.asked import manifest, reason, settings
 from tests.scripted import Asked, Scripted, answering
+from workers.data import Text
 from workers.errors import TargetError
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 from workers.models.endpoint import EndpointClassifier
 from workers.models.endpoint_scores import LOG_ZERO
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from workers.attacks.text.in_flight import Caller, Program, TimeBudgetError, run_in_flight, seed_generators
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.watched_texts import UnattackableTextError, changed_share, watched
-from workers.models import Text, UnansweredError
+from workers.data import Text
+from workers.models import UnansweredError
 
 if TYPE_CHECKING:
     from workers.attacks.text.recipes import Recipe

@@ -13,7 +13,8 @@ from workers.attacks.text.attacking import View
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.textattack_environment import prepare
 from workers.attacks.text.watched_texts import UnattackableTextError, watched
-from workers.models import Text, UnansweredError
+from workers.data import Text
+from workers.models import UnansweredError
 
 How = Literal["saliency", "deletion"]
 """``saliency``: each word replaced by TextAttack's ``[UNK]`` (PWWS); ``deletion``: each word left out (TextFooler)."""

@@ -23,7 +23,8 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from torch import Tensor
 
 from workers.attacks.text.scoring import ScoringService
-from workers.models import Text, UnansweredError
+from workers.data import Text
+from workers.models import UnansweredError
 
 ResultT = TypeVar("ResultT")
 

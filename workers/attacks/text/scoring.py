@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from workers.models import Text, TextClassifier, UnansweredError
+from workers.data import Text
+from workers.models import TextClassifier, UnansweredError
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from workers.models import Text
+from workers.data import Text
 
 LONG_WORDS = 500
 """Candidates of longer texts do not keep their list of words, which takes ten times the text's own memory."""

@@ -12,7 +12,8 @@ from scipy.special import expit, log_softmax
 from torch import Tensor
 
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
-from workers.models import Text, UnansweredError
+from workers.data import Text
+from workers.models import UnansweredError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -15,11 +15,12 @@ from seatrial.noise.edits import levenshtein
 from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber
 from seatrial.noise.seeding import noise_generator, word_forms
+from workers.data import Text
 from workers.families.low_level_attack.answers import columns_of, decisions, read_answer
 from workers.families.low_level_attack.names import CLEAN, column
 from workers.families.low_level_attack.records import attack_records, begin, parts_of, text_cells
 from workers.families.protocol import LabelledText, Records, RunContext
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 
 PROGRESS = "progress"
 """The note of a save: draws done, and the rows so far."""

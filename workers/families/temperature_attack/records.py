@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from workers.data import Text
 from workers.families.protocol import Records, TextExample
-from workers.models import Text, UnansweredError
+from workers.models import UnansweredError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

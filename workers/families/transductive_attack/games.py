@@ -20,7 +20,8 @@ from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
 from workers.defences.copies import Frozen
 from workers.defences.fresh import Reloading, Storable
-from workers.defences.protocol import OPTIMIZER, Adapted, Defence, DefenceError, Remembering, Training
+from workers.defences.protocol import OPTIMIZER, Defence, DefenceError, Remembering, Training
+from workers.models.adapted import Adapted
 from workers.models.image_classifier import ImageClassifier
 
 State: TypeAlias = dict[str, Tensor]
