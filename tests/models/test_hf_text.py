@@ -144,6 +144,8 @@ def test_logits_depend_on_the_text_alone_bit_for_bit(
 class Spy(torch.nn.Module):
     """Remembers the masks it is called with, and fails where told to."""
 
+    error: Exception = torch.OutOfMemoryError("CUDA out of memory")
+
     def __init__(self, most_rows: int = 1000) -> None:
         super().__init__()
         self.most_rows = most_rows
@@ -151,7 +153,7 @@ class Spy(torch.nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
         if len(input_ids) > self.most_rows:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise self.error
         self.masks.append(attention_mask)
         logits = torch.stack([input_ids.sum(1), attention_mask.sum(1)], 1).float()
         return type("Output", (), {"logits": logits})
@@ -182,17 +184,27 @@ def test_every_batch_has_the_same_rows_and_some_padding() -> None:
     assert [mask.shape[1] for mask in spy.masks] == sorted((mask.shape[1] for mask in spy.masks), reverse=True)
 
 
-def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: not enough memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"),
+        MemoryError(),
+    ],
+)
+def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setitem(fixed_batches.ROWS, "cpu", 8)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     spy = Spy(most_rows=3)
+    spy.error = error
     batches = _batches(spy)
     pieces = [_pieces(tokens) for tokens in (3, 4, 5, 29, 30, 30, 6)]
     assert [int(row[1]) for row in batches.logits(pieces)] == [3, 4, 5, 29, 30, 30, 6]
     assert [int(row[1]) for row in batches.logits(pieces[:1])] == [3]
     assert {len(mask) for mask in spy.masks} == {2}
     spy.most_rows = 0
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(error)):
         batches.logits(pieces)
 
 

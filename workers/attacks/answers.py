@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workers.attacks.memory import halving
 from workers.models.adapted import Adapted, Rejecting
+from workers.models.memory import run_with_oom_split
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def ask(model: Adapted, images: Tensor, *, batch_size: int = 128, tick: Callable
 
     pieces: list[tuple[Tensor, Tensor | None]] = []
     for first in range(0, len(images), batch_size):
-        pieces += halving(piece, first, min(first + batch_size, len(images)))
+        pieces += run_with_oom_split(piece, first, min(first + batch_size, len(images)))
     scores = [found for _, found in pieces if found is not None]
     return Answered(
         logits=torch.cat([found for found, _ in pieces]),

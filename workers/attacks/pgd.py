@@ -11,8 +11,8 @@ from workers.attacks.gradients import Combine, Joint, RowModel
 from workers.attacks.gradients import Loss as Loss
 from workers.attacks.gradients import Model as Model
 from workers.attacks.gradients import input_gradient as input_gradient
-from workers.attacks.memory import halving
 from workers.attacks.regions import Box, Norm, make_region, per_example
+from workers.models.memory import run_with_oom_split
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """(logits (n, models, classes), rows (n,)) to (n,): lower is better."""
@@ -156,7 +156,7 @@ class PGD:
             run = _Run(self, models, images[start:stop], rows, objective, own, tick)
             return run.outcome(None if starts is None else starts[start:stop].detach())
 
-        pieces = halving(piece, 0, len(images), generators=generators if self.random_start else None)
+        pieces = run_with_oom_split(piece, 0, len(images), generators=generators if self.random_start else None)
         if len(pieces) == 1:
             return pieces[0]
         return Outcome(*[torch.cat([getattr(piece, field.name) for piece in pieces]) for field in fields(Outcome)])

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.attacks.memory import halving, is_out_of_memory
 from workers.certification.confidence import LEVELS
 from workers.certification.noise import Noise
+from workers.models.memory import is_out_of_memory, run_with_oom_split
 
 Rows = Sequence[int] | NDArray[np.int64]
 
@@ -189,7 +189,7 @@ class Smoother:
 
         fitting = self._rows_that_fit or len(noisy)
         for first in range(0, len(noisy), fitting):
-            done = halving(piece, first, min(first + fitting, len(noisy)))
+            done = run_with_oom_split(piece, first, min(first + fitting, len(noisy)))
             if len(done) > 1:
                 # Trying what does not fit again and again would cost more than the pass.
                 self._rows_that_fit = max(done)

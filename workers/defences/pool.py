@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workers.attacks.losses import cross_entropy
-from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD, Objective
 from workers.defences.copies import penultimate
 from workers.defences.protocol import DefenceError, Training
 from workers.models.image_classifier import ImageClassifier
+from workers.models.memory import forward
 
 CHUNK = 256
 """Examples that are attacked, or whose features are computed, at once."""

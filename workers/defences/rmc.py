@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD
 from workers.defences.copies import Frozen, copied, frozen_copy, penultimate, seeded
 from workers.defences.fresh import shuffled_batches
@@ -25,6 +24,7 @@ from workers.defences.protocol import DefenceError, Training, Traits
 from workers.defences.registry import Plugin
 from workers.defences.states import moments, set_moments
 from workers.models.image_classifier import ImageClassifier
+from workers.models.memory import forward
 
 Variant = Literal["official", "paper"]
 

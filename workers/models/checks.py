@@ -12,6 +12,7 @@ from seatrial.contracts.models import ModelFacts, ModelManifest
 from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
 from workers.models.image_classifier import ImageClassifier
+from workers.models.memory import is_out_of_memory
 from workers.models.timing import measure
 from workers.models.validating import (
     ERRORED,
@@ -26,7 +27,6 @@ from workers.models.validating import (
     clean_accuracy,
     constant_flags,
     device_name,
-    is_out_of_memory,
     name_flags,
     probability_flags,
     repeat_flags,

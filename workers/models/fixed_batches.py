@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from workers.models.memory import is_out_of_memory
+
 ROWS = {"cpu": 2, "cuda": 128}
 """Rows of every batch; those a call leaves over are computed for nothing.
 
@@ -79,7 +81,7 @@ class FixedBatches:
         """Return float32 logits on the CPU for each text, in order: (classes,), or (tokens, tags) from a tagger.
 
         Raises:
-            torch.OutOfMemoryError: A single row does not fit.
+            torch.OutOfMemoryError: A single row does not fit (or what ``is_out_of_memory`` takes for the same).
         """
         by_length: dict[int, list[int]] = {}
         for number, text in enumerate(texts):
@@ -106,8 +108,8 @@ class FixedBatches:
     def _try(self, texts: list[Pieces], length: int) -> Tensor | None:
         try:
             return self._forward(texts, length)
-        except torch.OutOfMemoryError:
-            if self._rows == 1:
+        except (RuntimeError, MemoryError) as error:
+            if self._rows == 1 or not is_out_of_memory(error):
                 raise
         # Outside of the handler: while it runs, the traceback holds what was allocated.
         self._rows //= 2

@@ -13,7 +13,7 @@ from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
 from workers.errors import TargetError, log_fault
 from workers.models.configurations import prepare_transformers
-from workers.models.validating import is_out_of_memory
+from workers.models.memory import is_out_of_memory
 
 MAX_BUFFER_BYTES = 4 * 2**30
 """Tables a model computes when it is built; no file bounds them. GPT-2 of 1,024 positions has 50 MB of masks."""

@@ -17,13 +17,13 @@ from workers.models import TextClassifier, UnansweredError
 from workers.models.endpoint import EndpointClassifier, NoScoresError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
+from workers.models.memory import is_out_of_memory
 from workers.models.timing import shortest
 from workers.models.validating import (
     TargetReport,
     Wording,
     check_logits,
     device_name,
-    is_out_of_memory,
     probability_flags,
     repeat_flags,
 )

@@ -14,8 +14,6 @@ from seatrial.ingest.class_names import moved
 from seatrial.statistics.intervals import clopper_pearson
 from workers.errors import PreflightError, TargetError
 
-# What CPU allocator, cuDNN and cuBLAS say; torch.OutOfMemoryError is the CUDA allocator's alone.
-_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED")
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
 SUM_TOLERANCE = 1e-3
@@ -97,12 +95,6 @@ class PreflightReport:
     def errored(self) -> NDArray[np.bool_]:
         """Which examples gave no finite answer (n,)."""
         return self.predictions == ERRORED if self.several is None else self.several.errored
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error says that memory did not suffice."""
-    said = str(error)
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in said for words in _OUT_OF_MEMORY)
 
 
 def check_logits(logits: Tensor, classes: int, examples: int, words: Wording) -> None:

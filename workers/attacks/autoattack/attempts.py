@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from workers.attacks.memory import halving
 from workers.attacks.regions import per_example
+from workers.models.memory import run_with_oom_split
 
 
 @dataclass
@@ -75,9 +75,9 @@ def in_halves(
     """Attack examples 0 to ``examples`` by ``work(start, stop)``, in halves where memory runs out.
 
     Raises:
-        torch.OutOfMemoryError: One example alone does not fit (or the RuntimeError some devices raise instead).
+        torch.OutOfMemoryError: One example alone does not fit (or what ``is_out_of_memory`` takes for the same).
     """
-    pieces = halving(work, 0, examples, generators=generators)
+    pieces = run_with_oom_split(work, 0, examples, generators=generators)
     return Attempt(*[torch.cat([getattr(piece, field.name) for piece in pieces]) for field in fields(Attempt)])
 
 

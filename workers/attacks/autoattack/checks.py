@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from seatrial.families.shared.robust_accuracy import LOOKS
-from workers.attacks.memory import forward, halving
 from workers.attacks.pgd import Model
+from workers.models.memory import forward, run_with_oom_split
 
 LOGIT_DISTANCE = 1e-4
 """L_2 distance of two answers, each divided by its length, from which on they are different answers."""
@@ -162,7 +162,7 @@ def runs_backward(model: Model, images: Tensor) -> bool:
             model(images[start:stop].detach())
         return any(event.name.startswith("autograd::engine::evaluate_function") for event in recorded.function_events)
 
-    return any(halving(piece, 0, len(images)))
+    return any(run_with_oom_split(piece, 0, len(images)))
 
 
 def optimizes_at_inference(adapting: int) -> Doubt | None:

@@ -14,10 +14,10 @@ from workers.attacks.autoattack.dlr import likeliest_targets, targeted_loss, unt
 from workers.attacks.autoattack.fab import FAB
 from workers.attacks.autoattack.square import Square
 from workers.attacks.losses import cross_entropy
-from workers.attacks.memory import forward
 from workers.attacks.pgd import Condition, Loss, Model
 from workers.attacks.regions import Box, Norm
 from workers.attacks.robust_accuracy import is_wrong
+from workers.models.memory import forward
 
 AttackName = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square"]
 

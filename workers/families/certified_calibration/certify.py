@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
-from workers.attacks.memory import forward
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
 from workers.certification.confidence import cdf_bounds, slack, standard_bounds
@@ -17,6 +16,7 @@ from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import ROWS, Smoother
 from workers.families.certified_calibration.records import column_of
 from workers.families.protocol import Batch, RunContext
+from workers.models.memory import forward
 
 Columns = dict[str, Tensor]
 

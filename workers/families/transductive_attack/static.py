@@ -8,12 +8,12 @@ from torch import Tensor
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from workers.attacks.autoattack.ensemble import STANDARD, AutoAttack
 from workers.attacks.gradients import RowModel
-from workers.attacks.memory import forward
 from workers.attacks.model_space import RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
 from workers.families import robust_accuracy
 from workers.families.protocol import Batch, RunContext
+from workers.models.memory import forward
 
 SIGNS = {
     "answers_right": pa.int64(),

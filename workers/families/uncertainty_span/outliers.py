@@ -8,10 +8,10 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from workers.attacks.losses import entropy
-from workers.attacks.memory import forward
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns
 from workers.families.uncertainty_span.span import attack_with, make_search, over_confidence, select
+from workers.models.memory import forward
 
 
 def epsilons_of(outliers: OutlierParams) -> list[float]:

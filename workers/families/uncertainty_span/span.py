@@ -8,10 +8,10 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
-from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD, Objective, Outcome
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns, measure
+from workers.models.memory import forward
 
 
 def over_confidence(predictions: Tensor) -> Objective:

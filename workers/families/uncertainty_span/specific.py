@@ -11,12 +11,12 @@ from torch import Tensor
 from seatrial.families.uncertainty_span.params import SpecificAttack, UncertaintySpanParams
 from workers.attacks.ace import ETA_OMEGA, eta_omega, keeps
 from workers.attacks.losses import confidence, cross_entropy
-from workers.attacks.memory import forward, halving
 from workers.attacks.pgd import Objective, input_gradient
 from workers.attacks.regions import per_example
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns, measure
 from workers.families.uncertainty_span.span import attack_with, make_search
+from workers.models.memory import forward, run_with_oom_split
 
 ACE_EPSILON = 0.005
 ACE_TRIES = 15
@@ -79,7 +79,7 @@ def ace(context: RunContext, images: Tensor, labels: Tensor, clean: Tensor) -> t
         loss = cross_entropy(model(inputs), predictions[start:stop])
         return -input_gradient(loss, inputs)
 
-    raises = torch.cat(halving(gradient_of, 0, len(images))).sign()
+    raises = torch.cat(run_with_oom_split(gradient_of, 0, len(images))).sign()
     direction = raises * per_example(torch.where(predictions == labels, -1.0, 1.0), images)
     found, found_logits = images.clone(), clean.clone()
     waiting = torch.arange(len(images), device=images.device)

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
-from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD, Objective
 from workers.attacks.regions import per_example
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns
 from workers.families.uncertainty_span.span import attack_with
+from workers.models.memory import forward
 
 CLEAN_MARGIN = 2.0
 """Nats between the two largest scaled logits of a clean image: a top confidence of at most 0.88, unsaturated."""

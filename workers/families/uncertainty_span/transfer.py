@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from workers.attacks.losses import entropy
-from workers.attacks.memory import forward
 from workers.attacks.pgd import PGD
 from workers.errors import PreflightError
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns
 from workers.families.uncertainty_span.span import attack_with, over_confidence, under_confidence
+from workers.models.memory import forward
 
 
 def attack_transferred(search: PGD, context: RunContext, batch: Batch) -> tuple[Columns, Tensor]:
