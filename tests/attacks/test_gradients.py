@@ -9,7 +9,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from tests.attacks.test_pgd import HIGHEST_ENTROPY, IMAGES, LABELS, NET, generators
 from workers.attacks.gradients import Joint, RowModel, joined
 from workers.attacks.losses import cross_entropy, uniform_cross_entropy
-from workers.attacks.pgd import PGD, Objective
+from workers.attacks.objectives import Objective
+from workers.attacks.pgd import PGD
 
 torch.manual_seed(1)
 OTHERS = [nn.Sequential(nn.Flatten(), nn.Linear(36, 5)).eval().requires_grad_(False) for _ in range(3)]

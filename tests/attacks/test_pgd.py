@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from workers.attacks.losses import cross_entropy, entropy, uniform_cross_entropy
-from workers.attacks.pgd import PGD, Objective
+from workers.attacks.objectives import Objective
+from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import pgd_untargeted, robust_accuracy
 
 torch.manual_seed(0)
@@ -197,6 +198,19 @@ def test_a_misclassified_example_takes_no_step() -> None:
     assert torch.equal(found.final, IMAGES)
 
 
+def test_examples_that_leave_at_once_change_nothing_for_the_others() -> None:
+    labels = LABELS.clone()
+    labels[::3] = (labels[::3] + 1) % 5
+    search = PGD("linf", 0.06, 0.01, 4)
+    mixed = pgd_untargeted(search, NET, IMAGES, labels)
+    rest = labels == LABELS
+    alone = pgd_untargeted(search, NET, IMAGES[rest], labels[rest])
+    assert mixed.steps[::3].tolist() == [0] * 4
+    assert mixed.reached[::3].all()
+    torch.testing.assert_close(mixed.start_logits[:, 0], NET(IMAGES))
+    torch.testing.assert_close(mixed.final[rest], alone.final, rtol=0, atol=1e-6)
+
+
 def test_an_output_that_is_not_finite_is_never_robust_and_never_best() -> None:
     def breaks(images: Tensor) -> Tensor:
         logits = NET(images)
@@ -244,10 +258,10 @@ def test_counts_gradients_that_are_zero_above_the_floor_only() -> None:
         return NET((images * 8).round() / 8)
 
     search = PGD("linf", 0.1, 0.02, 6)
-    assert search.run([quantised], IMAGES, HIGHEST_ENTROPY).stuck.tolist() == [6] * 12
-    assert search.run([NET], IMAGES, HIGHEST_ENTROPY).stuck.tolist() == [0] * 12
+    assert search.run([quantised], IMAGES, HIGHEST_ENTROPY).zero_gradient_steps.tolist() == [6] * 12
+    assert search.run([NET], IMAGES, HIGHEST_ENTROPY).zero_gradient_steps.tolist() == [0] * 12
     one_hot = Objective(loss=LOWEST_ENTROPY.loss, criterion=LOWEST_ENTROPY.criterion, floor=0.0)
-    assert search.run([lambda x: NET(x) * 1e5], IMAGES, one_hot).stuck.tolist() == [0] * 12
+    assert search.run([lambda x: NET(x) * 1e5], IMAGES, one_hot).zero_gradient_steps.tolist() == [0] * 12
 
 
 def test_needs_no_gradient_of_the_weights() -> None:
@@ -283,7 +297,7 @@ def test_tiny_gradients_still_give_full_l2_steps() -> None:
     [{"epsilon": -1.0}, {"step_size": 0.0}, {"steps": -1}, {"restarts": 0}, {"restarts": 2}, {"epsilon": math.nan}],
 )
 def test_refuses_numbers_that_are_no_search(search) -> None:
-    with pytest.raises(ValueError, match=r"search|random_start"):
+    with pytest.raises(ValueError, match=r"not an attack|random_start"):
         PGD(**({"norm": "linf", "epsilon": 0.1, "step_size": 0.1, "steps": 1} | search))
 
 

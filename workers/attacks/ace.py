@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import Condition, Objective
+from workers.attacks.objectives import Condition, Objective
 
 ETA_OMEGA: dict[str, tuple[int, str]] = {
     "ace_lower_true": (1, "true"),

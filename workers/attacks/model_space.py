@@ -23,7 +23,8 @@ from torch import Tensor
 from workers.attacks.answers import ask
 from workers.attacks.gradients import Combine, Loss, RowModel, joined
 from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import PGD, Objective
+from workers.attacks.objectives import Objective
+from workers.attacks.pgd import PGD
 from workers.models.adapted import Adapted
 
 Method = Literal["fpa", "gmsa_avg", "gmsa_min"]

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from workers.attacks.gradients import Model
 from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import PGD, Model, Objective, Outcome
+from workers.attacks.objectives import Objective, Outcome
+from workers.attacks.pgd import PGD
 
 
 def pgd_untargeted(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from workers.attacks.pgd import Model
+from workers.attacks.gradients import Model
 
 
 def smoothed_logits(model: Model, noise: Tensor, images: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import PGD, Objective
+from workers.attacks.objectives import Objective
+from workers.attacks.pgd import PGD
 from workers.defences.copies import penultimate
 from workers.defences.protocol import DefenceError, Training
 from workers.models.image_classifier import ImageClassifier

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workers.attacks.pgd import PGD, Model
+from workers.attacks.gradients import Model
+from workers.attacks.pgd import PGD
 from workers.defences.copies import seeded
 from workers.defences.fresh import (
     AdaptedModel,

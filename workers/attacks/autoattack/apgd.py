@@ -10,7 +10,8 @@ from torch import Tensor
 from seatrial.families.shared.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import draw_on_sphere, project, steepest
-from workers.attacks.pgd import Condition, Loss, Model, input_gradient
+from workers.attacks.gradients import Loss, Model, input_gradient
+from workers.attacks.objectives import Condition
 from workers.attacks.regions import Box, Norm, per_example
 
 RHO = 0.75

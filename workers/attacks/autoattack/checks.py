@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seatrial.families.shared.robust_accuracy import LOOKS
-from workers.attacks.pgd import Model
+from workers.attacks.gradients import Model
 from workers.models.memory import forward, run_with_oom_split
 
 LOGIT_DISTANCE = 1e-4

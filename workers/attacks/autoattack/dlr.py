@@ -14,8 +14,8 @@ With few classes the ratios do not exist, and what takes their place is exact en
 import torch
 from torch import Tensor
 
+from workers.attacks.gradients import Loss
 from workers.attacks.losses import margin
-from workers.attacks.pgd import Loss
 
 SMALL = 1e-12
 

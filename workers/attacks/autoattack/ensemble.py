@@ -13,8 +13,9 @@ from workers.attacks.autoattack.attempts import Attempt, over_targets
 from workers.attacks.autoattack.dlr import likeliest_targets, targeted_loss, untargeted_loss
 from workers.attacks.autoattack.fab import FAB
 from workers.attacks.autoattack.square import Square
+from workers.attacks.gradients import Loss, Model
 from workers.attacks.losses import cross_entropy
-from workers.attacks.pgd import Condition, Loss, Model
+from workers.attacks.objectives import Condition
 from workers.attacks.regions import Box, Norm
 from workers.attacks.robust_accuracy import is_wrong
 from workers.models.memory import forward

@@ -10,8 +10,8 @@ from seatrial.families.shared.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import lengths
 from workers.attacks.autoattack.dlr import lead
+from workers.attacks.gradients import Model, input_gradient
 from workers.attacks.losses import margin
-from workers.attacks.pgd import Model, input_gradient
 from workers.attacks.regions import Box, Norm, per_example
 from workers.attacks.robust_accuracy import is_wrong
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from seatrial.families.shared.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import project
+from workers.attacks.gradients import Model
 from workers.attacks.losses import margin
-from workers.attacks.pgd import Model
 from workers.attacks.regions import Box, Norm, per_example
 from workers.attacks.robust_accuracy import is_wrong
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
-from workers.attacks.pgd import PGD, Objective, Outcome
+from workers.attacks.objectives import Objective, Outcome
+from workers.attacks.pgd import PGD
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns, measure
 from workers.models.memory import forward
@@ -89,7 +90,7 @@ def attack_spans(
         reached = [margin(logits[:, 0].double(), predictions) for logits in (outcome.final_logits, outcome.best_logits)]
         columns[f"advance_{arm}"] = (sign * (torch.stack(reached) - margin(clean.double(), predictions))).amax(0)
         columns[f"best_entropy_{arm}"] = entropy(outcome.best_logits[:, 0])
-        columns[f"zero_gradient_share_{arm}"] = outcome.stuck.double() / outcome.steps.clamp_min(1)
+        columns[f"zero_gradient_share_{arm}"] = outcome.zero_gradient_steps.double() / outcome.steps.clamp_min(1)
         columns[f"gain_{arm}"] = outcome.start_value - outcome.best_value
     return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound
 

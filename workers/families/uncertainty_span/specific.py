@@ -10,8 +10,9 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import SpecificAttack, UncertaintySpanParams
 from workers.attacks.ace import ETA_OMEGA, eta_omega, keeps
+from workers.attacks.gradients import input_gradient
 from workers.attacks.losses import confidence, cross_entropy
-from workers.attacks.pgd import Objective, input_gradient
+from workers.attacks.objectives import Objective
 from workers.attacks.regions import per_example
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns, measure

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
-from workers.attacks.pgd import PGD, Objective
+from workers.attacks.objectives import Objective
+from workers.attacks.pgd import PGD
 from workers.attacks.regions import per_example
 from workers.families.protocol import Batch, RunContext
 from workers.families.uncertainty_span.records import Columns
