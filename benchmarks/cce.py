@@ -23,12 +23,13 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtr
 
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import ece
 from workers.certification.admm import GRID, AdmmOutcome, admm_calibration_error
 from workers.certification.brier import brier_confidences
 from workers.certification.confidence import slack, standard_bounds
 from workers.certification.dece import dece_calibration_error
-from workers.certification.worst_calibration import Floats, certified_calibration_error
+from workers.certification.worst_calibration import certified_calibration_error
 
 BETA = (4.0, 1.2)
 """Mean 0.77: a CIFAR-10 model under noise of sigma 0.25."""

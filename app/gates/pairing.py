@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from app.gates.measured import MeasuredCheck
 from app.gates.per_example import MEANS, NoMeanError, Records, Values
 from app.gates.ranges import named
-
-Floats = NDArray[np.float64]
+from seatrial.statistics.arrays import Floats
 
 LEAST_SHARED = 0.5
 """Share of the smaller sample that two audits must have in common to be compared on that."""

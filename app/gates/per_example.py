@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS, TAGGING
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.families.transductive_attack.params import game_of
+from seatrial.statistics.arrays import Floats
 
-Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[Any]]
 
 AUTOATTACK = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("apgd-ce", "apgd-dlr")}

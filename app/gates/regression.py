@@ -13,7 +13,6 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.gates.comparability import differences
 from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z, ends, widen, within
@@ -23,8 +22,7 @@ from app.gates.proportions import score_interval
 from app.gates.ranges import described, examples_of, is_fixed, limits_of, named, range_of
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.states import RunState
-
-Floats = NDArray[np.float64]
+from seatrial.statistics.arrays import Floats
 
 RESAMPLES = 1000
 

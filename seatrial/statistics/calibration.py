@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.intervals import Interval, bias_corrected, norm_interval, resample, signs
-
-Floats = NDArray[np.float64]
 
 METRICS = ("ece", "ece_centre", "s_ece", "mce", "brier")
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from seatrial.statistics.arrays import Floats, Ints
 from seatrial.statistics.calibration import bin_of
 from seatrial.statistics.intervals import Interval, bias_corrected, norm_interval, resample, signs
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Function = Callable[[Floats], Floats]
 """Weights (rows, n) to one number for each row (rows,)."""
 

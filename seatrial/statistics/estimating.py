@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seatrial.contracts.estimates import Estimate
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import reliability
 from seatrial.statistics.intervals import Interval, bootstrap_means, clopper_pearson
-
-Floats = NDArray[np.float64]
 
 
 def seed_of(seed: int, purpose: str) -> list[int]:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtr, ndtri
 
-Floats = NDArray[np.float64]
+from seatrial.statistics.arrays import Floats
+
 Interval = tuple[float, float]
 
 Statistic = Callable[..., Floats]

@@ -1,10 +1,9 @@
 """Macro AUROC of texts with several labels, as a function of how often each text was drawn."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from seatrial.statistics.arrays import Floats, Ints
 
 
 class MacroAuroc:

@@ -7,11 +7,10 @@ over the pooled, sorted scores, so that one sort serves every metric and every b
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.intervals import Interval, bootstrap
-
-Floats = NDArray[np.float64]
 
 METRICS = ("auroc", "aupr_in", "aupr_out", "fpr95")
 

@@ -1,12 +1,10 @@
 """Places of several things measured on the same examples, and how sure they are."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.intervals import Interval
-
-Floats = NDArray[np.float64]
 
 
 def places(values: Floats) -> Floats:

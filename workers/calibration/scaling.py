@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import log_softmax, softmax
 from torch import Tensor
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from seatrial.statistics.arrays import Floats, Ints
 
 TEMPERATURES = (1e-10, 1e6)
 """Least and largest temperature (Raina et al., appendix G.1: "0 causes floating point errors")."""

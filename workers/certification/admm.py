@@ -17,9 +17,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import ece
 from workers.certification.brier import brier_confidences, clean_confidences
-from workers.certification.worst_calibration import Floats, Intervals
+from workers.certification.worst_calibration import Intervals
 
 FIRST_PENALTY, LAST_PENALTY = 0.01, 10.0
 STEPS = 3000

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from workers.certification.bernoulli import Bools, Floats, Ints, clopper_pearson_lower, clopper_pearson_upper
+from seatrial.statistics.arrays import Floats, Ints, Mask
+from workers.certification.bernoulli import clopper_pearson_lower, clopper_pearson_upper
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class ConfidenceSequence:
         self.upper: Floats = np.ones(batch)
         self.stopped_at: Ints = np.full(batch, -1, dtype=np.int64)
 
-    def look(self, index: int, rows: Sequence[int] | NDArray[np.int64], hits: ArrayLike) -> Bools:
+    def look(self, index: int, rows: Sequence[int] | NDArray[np.int64], hits: ArrayLike) -> Mask:
         """Take in the hits of some examples at a look; return which of them are settled now (rows,).
 
         Settled at a probability: shown to be reached, shown not to be, or out of reach even if all remaining draws

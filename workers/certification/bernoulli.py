@@ -6,12 +6,10 @@ Everything takes arrays of counts, one entry per example, and returns arrays of 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtrc, betaincinv, ndtr, ndtri
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from seatrial.statistics.arrays import Floats, Ints, Mask
 
 ABSTAIN = -1
 """Stands where a class would, when the procedure abstains (Cohen et al. 2019)."""
@@ -31,7 +29,7 @@ class Certificates:
     """
 
     p_lower: Floats
-    abstained: Bools
+    abstained: Mask
     radius: Floats
 
 
@@ -120,7 +118,7 @@ def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, *, alpha: flo
     return 1.0 - clopper_pearson_lower(draws - hits, draws, alpha=alpha)
 
 
-def abstains(p_lower: ArrayLike) -> Bools:
+def abstains(p_lower: ArrayLike) -> Mask:
     """Return where no class is shown to have a probability of at least 1/2; exactly 1/2 is no abstention.
 
     >>> abstains([0.49, 0.5]).tolist()

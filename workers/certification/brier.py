@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from workers.certification.worst_calibration import Floats, Intervals
+from seatrial.statistics.arrays import Floats
+from workers.certification.worst_calibration import Intervals
 
 
 def brier_confidences(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike) -> Floats:

@@ -27,11 +27,11 @@ The scores are what the model returns. Their distance to the real softmax, about
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.integer]
+from seatrial.statistics.arrays import Floats, Integers
+
 Bounds = tuple[Floats, Floats]
 
 LEVELS = 2**14
@@ -103,7 +103,7 @@ def standard_bounds(mean: Floats, eps: Floats, shifts: Floats) -> Bounds:
     return _widened(ndtr(lowest - radii), ndtr(highest + radii), radii)
 
 
-def cdf_bounds(histogram: Ints, eps: Floats, shifts: Floats) -> Bounds:
+def cdf_bounds(histogram: Integers, eps: Floats, shifts: Floats) -> Bounds:
     """Return between what the confidence stays within each radius, from cell counts (Emde et al., eq. 13).
 
     Guarantee: where the distribution function of the draws is nowhere off by more than ``eps``, every image no further
@@ -172,7 +172,7 @@ def cdf_bounds_of_scores(scores: Floats, eps: float, shifts: Floats) -> Bounds:
     return _widened(*_integrals(values, values, counts, margin, radii), radii)
 
 
-def _integrals(lowest: Floats, highest: Floats, counts: Ints, eps: float, shifts: Floats) -> Bounds:
+def _integrals(lowest: Floats, highest: Floats, counts: Integers, eps: float, shifts: Floats) -> Bounds:
     """Return lower (k,) and upper (k,), for ``counts`` (m,) scores of which each was in [lowest, highest] (m,).
 
     Both ends ascend, without ties.

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import ece
 from workers.certification.brier import brier_confidences, clean_confidences
-from workers.certification.worst_calibration import Floats, Intervals
+from workers.certification.worst_calibration import Intervals
 
 FIRST_TEMPERATURE, LAST_TEMPERATURE = 1e-2, 1e-6
 STEPS = 500

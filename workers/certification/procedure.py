@@ -8,12 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.statistics.arrays import Floats, Ints
 from workers.certification.anytime import ConfidenceSequence, Schedule
 from workers.certification.noise import Noise
 from workers.certification.smoothing import Smoother
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

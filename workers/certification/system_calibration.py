@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from seatrial.statistics.arrays import Floats
 from workers.certification.worst_calibration import (
-    Floats,
     Intervals,
     WorstCase,
     best_signs,

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from seatrial.statistics.arrays import Floats, Ints
+
 Signs = NDArray[np.int8]
 
 CELLS = 1_000_000
@@ -47,7 +47,7 @@ class WorstCase:
 
     value: float | None
     signs: Signs
-    bins: Indices
+    bins: Ints
     confidence: Floats
     correct: NDArray[np.bool_]
 
@@ -69,8 +69,8 @@ class Intervals:
     upper: Floats
     correct: NDArray[np.bool_]
     edges: Floats
-    first: Indices
-    last: Indices
+    first: Ints
+    last: Ints
 
     @classmethod
     def read(cls, lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int) -> Self:

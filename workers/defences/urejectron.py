@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from seatrial.statistics.arrays import Floats
 from workers.defences.copies import Frozen, seeded
 from workers.defences.fresh import (
     AdaptedModel,
@@ -30,8 +31,6 @@ from workers.defences.networks import lenet_like, resnet18
 from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
 from workers.models.image_classifier import ImageClassifier
-
-Floats = NDArray[np.float64]
 
 DOMAINS: Final = ["training", "test"]
 

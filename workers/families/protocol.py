@@ -24,6 +24,9 @@ from workers.models import Classifier
 Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""
 
+Columns: TypeAlias = dict[str, Tensor]
+"""Columns of records to be, by name: (batch,) on the CPU."""
+
 ParamsT = TypeVar("ParamsT", contravariant=True)
 
 

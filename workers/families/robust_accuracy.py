@@ -21,10 +21,7 @@ from seatrial.statistics.estimating import proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import RAND, STANDARD, AttackName, AutoAttack, Evaluation
-from workers.families.protocol import Batch, Records, RunContext
-
-Columns = dict[str, Tensor]
-"""By name: (batch,) on the CPU."""
+from workers.families.protocol import Batch, Columns, Records, RunContext
 
 NAME: Literal["robust_accuracy"] = "robust_accuracy"
 """Of the stage."""

@@ -1,7 +1,7 @@
 """Models under audit, behind small protocols: one for images, one for texts."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -34,6 +34,10 @@ class UnansweredError(Exception):
     """A text has no scores: an endpoint did not answer, or its budget is spent. Its example is errored."""
 
 
+Answer: TypeAlias = Tensor | UnansweredError
+"""Of one text: its logits, or why there are none."""
+
+
 class TextClassifier(Protocol):
     """A frozen classifier of texts, or of the tokens of sentences, in eval mode.
 
@@ -61,7 +65,7 @@ class TextClassifier(Protocol):
         """Texts that are best asked for at once."""
         ...
 
-    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+    def logits(self, texts: Sequence[Text]) -> list[Answer]:
         """Return logits on the CPU for each text, in order, or why there are none.
 
         (classes,) for a text or a pair; (tokens, tags) for a sentence, NaN throughout in the row of a token the model

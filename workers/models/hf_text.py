@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seatrial.contracts.models import ModelManifest
 from workers.data import Text
-from workers.models import UnansweredError
+from workers.models import Answer
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.models.hf_folders import class_names, load_config, refusing
 from workers.models.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer
@@ -60,7 +60,7 @@ class HuggingFaceTextClassifier(FrozenModel):
         """Texts that are best asked for at once."""
         return PREFERRED_TEXTS["cuda" if self._device.type == "cuda" else "cpu"]
 
-    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+    def logits(self, texts: Sequence[Text]) -> list[Answer]:
         """Return float32 logits (classes,) on the CPU for each text, in order.
 
         Raises:

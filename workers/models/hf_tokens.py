@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seatrial.contracts.models import ModelManifest
 from workers.data import Text
 from workers.errors import TargetError
-from workers.models import UnansweredError
+from workers.models import Answer
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.models.hf_folders import class_names, load_config, refusing
 from workers.models.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer
@@ -65,7 +65,7 @@ class HuggingFaceTokenClassifier(FrozenModel):
         """Return the tokens a sentence is padded to, itself included."""
         return self._batches.length(len(self._encode([text])["input_ids"][0]))
 
-    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+    def logits(self, texts: Sequence[Text]) -> list[Answer]:
         """Return logits (tokens, tags) float32 on the CPU for each sentence; NaN for tokens without a piece.
 
         Raises:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from seatrial.contracts.endpoints import EndpointArchitecture
 from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelFacts, ModelManifest, Task
 from workers.data import Text
 from workers.errors import TargetError, WorkError, log_fault
-from workers.models import TextClassifier, UnansweredError
+from workers.models import Answer, TextClassifier, UnansweredError
 from workers.models.endpoint import EndpointClassifier, NoScoresError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
@@ -60,8 +59,6 @@ REPEATED = 2
 TIMED_TOKENS = 32
 """Padded length of the texts a model is timed on: a sentence or two."""
 PAIRS: Task = "text-pair-classification"
-
-Answer: TypeAlias = Tensor | UnansweredError
 
 
 def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> TargetReport:

@@ -12,11 +12,11 @@ from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelManifest
 from workers.data import TaggedDataset, Text, TextDataset
 from workers.data.texts import of_classes
 from workers.errors import PreflightError
-from workers.models import TextClassifier, UnansweredError
+from workers.models import Answer, TextClassifier, UnansweredError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.text_checks import PAIRS, REPEATED, wording_of
-from workers.models.text_validating import DOUBTFUL_SHARE, Answer, Truths, is_finite, judge, rows_of
+from workers.models.text_validating import DOUBTFUL_SHARE, Truths, is_finite, judge, rows_of
 from workers.models.validating import (
     PreflightReport,
     check_constant,

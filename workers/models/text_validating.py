@@ -12,7 +12,7 @@ from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
 from seatrial.statistics.intervals import bootstrap, clopper_pearson, resample
 from workers.errors import PreflightError
-from workers.models import UnansweredError
+from workers.models import Answer
 from workers.models.validating import (
     ALPHA,
     CHANCE_EXAMPLES,
@@ -27,7 +27,6 @@ from workers.models.validating import (
     constant_flags,
 )
 
-Answer: TypeAlias = Tensor | UnansweredError
 Truths: TypeAlias = Sequence[tuple[int, ...]]
 
 PERMUTATIONS = 999

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
-from workers.models import UnansweredError
+from workers.models import Answer, UnansweredError
 
 ResultT = TypeVar("ResultT")
 
@@ -53,7 +53,7 @@ class Caller:
             TimeBudgetError: The program has computed longer than it may.
         """
         self.check()
-        answers = dict[Text, Tensor | UnansweredError](self._flight.service.known(texts))
+        answers = dict[Text, Answer](self._flight.service.known(texts))
         missing = [text for text in dict.fromkeys(texts) if text not in answers]
         if missing:
             answers.update(self._flight.wait_for(missing))
@@ -160,7 +160,7 @@ class _Seat:
         self._greenlet = greenlet(self._run)
         self._states: tuple[Any, Any] | None = None
 
-    def resume(self, answers: dict[Text, Tensor | UnansweredError] | None) -> None:
+    def resume(self, answers: dict[Text, Answer] | None) -> None:
         """Run it until it waits or ends, with its own random numbers."""
         if self._states is None:
             seed_generators(self._program.seed)
@@ -198,7 +198,7 @@ class _Flight:
         self._hub = getcurrent()
         self._ticked_at = time.perf_counter()
         self._waiting: list[_Seat] = []
-        self._ready: deque[tuple[_Seat, dict[Text, Tensor | UnansweredError] | None]] = deque()
+        self._ready: deque[tuple[_Seat, dict[Text, Answer] | None]] = deque()
         self._wanted: dict[Text, None] = {}
         self._current: _Seat | None = None
 
@@ -227,9 +227,9 @@ class _Flight:
             else:
                 return endings
 
-    def wait_for(self, texts: list[Text]) -> dict[Text, Tensor | UnansweredError]:
+    def wait_for(self, texts: list[Text]) -> dict[Text, Answer]:
         """Set the program that calls aside until the texts have answers. Runs in its greenlet."""
-        answers: dict[Text, Tensor | UnansweredError] = self._hub.switch(texts)
+        answers: dict[Text, Answer] = self._hub.switch(texts)
         return answers
 
     def look_up(self) -> None:
@@ -257,7 +257,7 @@ class _Flight:
     def _answer(self) -> None:
         """Ask for every text that is waited for, in even batches of about one length, and let all programs go on."""
         texts = sorted(self._wanted, key=_characters)
-        answers: dict[Text, Tensor | UnansweredError] = {}
+        answers: dict[Text, Answer] = {}
         batches = -(-len(texts) // max(1, self.service.classifier.preferred_texts))
         for batch in range(batches):
             self._tick_now()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from workers.data import Text
-from workers.models import TextClassifier, UnansweredError
+from workers.models import Answer, TextClassifier
 
 
 @dataclass
@@ -68,7 +68,7 @@ class ScoringService:
         """Memory the cache takes, as it counts."""
         return self._bytes
 
-    def scores(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+    def scores(self, texts: Sequence[Text]) -> list[Answer]:
         """Return logits on the CPU for each text, in order, or why there are none.
 
         (classes,) for a text or a pair; (tokens, tags) for a sentence, with NaN for tokens the model gives no tag.
@@ -88,7 +88,7 @@ class ScoringService:
                 found[text] = logits
         return found
 
-    def ask(self, texts: Sequence[Text]) -> Mapping[Text, Tensor | UnansweredError]:
+    def ask(self, texts: Sequence[Text]) -> Mapping[Text, Answer]:
         """Return what the model says to texts that differ from each other, and remember it; counts no queries."""
         if not texts:
             return {}

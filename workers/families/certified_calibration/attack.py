@@ -11,8 +11,8 @@ from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
 from workers.certification.confidence import LEVELS
-from workers.families.certified_calibration.certify import Certifier, Columns
-from workers.families.protocol import Batch, RunContext
+from workers.families.certified_calibration.certify import Certifier
+from workers.families.protocol import Batch, Columns, RunContext
 
 NEEDED = ["example_id", "errored", "abstained", "radius", "candidate"]
 

@@ -15,10 +15,8 @@ from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import ROWS, Smoother
 from workers.families.certified_calibration.records import column_of
-from workers.families.protocol import Batch, RunContext
+from workers.families.protocol import Batch, Columns, RunContext
 from workers.models.memory import forward
-
-Columns = dict[str, Tensor]
 
 
 class Certifier:

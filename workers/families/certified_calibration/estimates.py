@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import calibrate, ece
 from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
 from seatrial.statistics.intervals import Draw, Interval, counts, norm_interval, resample
@@ -29,7 +29,6 @@ from workers.families.certified_calibration.sample import (
     worst_value,
 )
 
-Floats = NDArray[np.float64]
 Estimates = dict[str, Estimate]
 
 MANY_BINS = 30

@@ -14,11 +14,11 @@ from workers.errors import PreflightError
 from workers.families import robust_accuracy
 from workers.families.certified_calibration import flags
 from workers.families.certified_calibration.attack import CertifiedAttack
-from workers.families.certified_calibration.certify import Certifier, Columns
+from workers.families.certified_calibration.certify import Certifier
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
 from workers.families.certified_calibration.series import make_series
-from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.protocol import Batch, Columns, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
 
 CERTIFY = "certify"
 

@@ -5,16 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams, ConfidenceBound
+from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import ABSTAIN
 from workers.certification.worst_calibration import WorstCase, certified_calibration_error
 from workers.families.certified_calibration.records import column_of
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,11 @@ class Certified:
         correct: (n,) whether the certified class is the label.
     """
 
-    rows: Flags
+    rows: Mask
     lower: Floats
     upper: Floats
     confidence: Floats
-    correct: Flags
+    correct: Mask
 
     def __len__(self) -> int:
         return len(self.correct)
@@ -54,19 +51,19 @@ class Attacked:
     standard_error: Floats
 
 
-def is_correct(certify: Sample) -> Flags:
+def is_correct(certify: Sample) -> Mask:
     """Return (valid,) whether the candidate is the label, certified or not."""
-    right: Flags = certify["candidate"].astype(np.int64) == certify["label"].astype(np.int64)
+    right: Mask = certify["candidate"].astype(np.int64) == certify["label"].astype(np.int64)
     return right
 
 
-def is_answered(certify: Sample) -> Flags:
+def is_answered(certify: Sample) -> Mask:
     """Return (valid,) whether CERTIFY does not abstain."""
-    answered: Flags = certify["certified_class"].astype(np.int64) != ABSTAIN
+    answered: Mask = certify["certified_class"].astype(np.int64) != ABSTAIN
     return answered
 
 
-def is_certified(certify: Sample, radius: float) -> Flags:
+def is_certified(certify: Sample, radius: float) -> Mask:
     """Return (valid,) whether the class, right or wrong, is certified not to change within the radius."""
     return is_answered(certify) & (certify.floats("radius") >= radius)
 
@@ -86,7 +83,7 @@ def certified_at(
     certify: Sample,
     radius: float,
     *,
-    rows: Flags | None = None,
+    rows: Mask | None = None,
     bound: ConfidenceBound | None = None,
 ) -> Certified:
     """Return the examples certified at a radius with their intervals there.

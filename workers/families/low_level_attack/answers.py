@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_softmax
 from torch import Tensor
 
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
+from seatrial.statistics.arrays import Floats, Mask
 from workers.data import Text
 from workers.models import UnansweredError
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 NO_TAG = -1
 """Prediction of a token the model gives no tag: it stands beyond what the model takes, or the tokenizer drops it."""
@@ -115,7 +112,7 @@ def _labels(values: Floats, truths: Sequence[int]) -> Answer | str:
 def _tags(values: Floats, tokens: int, truths: Sequence[int]) -> Answer | str:
     if values.ndim != 2 or len(values) != tokens or tokens != len(truths):
         return f"scores of shape {values.shape} for {tokens} tokens"
-    has_tag: Bools = np.all(np.isfinite(values), axis=1)
+    has_tag: Mask = np.all(np.isfinite(values), axis=1)
     if not (has_tag | np.isnan(values).all(axis=1)).all():
         return "the scores are not finite"
     log_probabilities = log_softmax(np.where(has_tag[:, None], values, 0.0), axis=1)

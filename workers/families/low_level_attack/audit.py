@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.families.low_level_attack.names import ATTACK, CLEAN, column
 from workers.families.protocol import Records
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 TEXT_COLUMNS = ("text", "second_text", "tokens")
 
@@ -66,7 +62,7 @@ class Answers:
     owner: Ints
     predictions: Ints
     confidences: Floats
-    right: Bools
+    right: Mask
     correct: Floats
     loss: Floats
     mean_confidence: Floats

@@ -7,13 +7,14 @@ import numpy as np
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.models import MULTI_LABEL
 from seatrial.families.low_level_attack.params import COMBINED, LowLevelAttackParams
+from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.clusters import correlations, interval_of, ratio
 from seatrial.statistics.estimating import estimate, proportion
 from seatrial.statistics.intervals import Interval, clopper_pearson
 from seatrial.statistics.paired import discordant, score_interval
 from seatrial.statistics.ranks import place_interval, places
 from workers.families.low_level_attack import flags
-from workers.families.low_level_attack.audit import Audit, Bools, Floats, Ints, Scored
+from workers.families.low_level_attack.audit import Audit, Scored
 from workers.families.low_level_attack.resampling import Resampled
 from workers.families.low_level_attack.series import make_series
 from workers.families.low_level_attack.worst import Worst, worst_of
@@ -176,7 +177,7 @@ def count(audit: Audit, worst: Mapping[float, Worst]) -> dict[str, int]:
     return counts
 
 
-def drop_interval(before: Bools, after: Bools) -> Interval:
+def drop_interval(before: Mask, after: Mask) -> Interval:
     """Return the interval of the share of decisions noise makes wrong, less those it makes right, were each alone."""
     return score_interval(*discordant(before, after))
 

@@ -12,11 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from seatrial.contracts.models import MULTI_LABEL
+from seatrial.statistics.arrays import Floats, Ints
 from seatrial.statistics.clusters import BinnedErrors, drawn_sums, drawn_values, ratio
 from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import Interval
 from seatrial.statistics.macro_auroc import MacroAuroc
-from workers.families.low_level_attack.audit import Audit, Floats, Ints, Noise, Scored
+from workers.families.low_level_attack.audit import Audit, Noise, Scored
 
 
 @dataclass(frozen=True)

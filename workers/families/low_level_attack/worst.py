@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workers.families.low_level_attack.audit import Audit, Ints, Scored
+from seatrial.statistics.arrays import Ints
+from workers.families.low_level_attack.audit import Audit, Scored
 
 
 @dataclass(frozen=True)

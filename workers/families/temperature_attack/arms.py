@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.statistics.arrays import Floats
 from workers.calibration.scaling import (
     TEMPERATURES,
     FittedTemperature,
@@ -16,7 +17,7 @@ from workers.calibration.scaling import (
     fit_temperature_lbfgs,
 )
 from workers.families.protocol import Records
-from workers.families.temperature_attack.records import CleanSample, Floats, SearchSample, read_validation
+from workers.families.temperature_attack.records import CleanSample, SearchSample, read_validation
 from workers.families.temperature_attack.search import conclude
 
 

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.protocol import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.records import (
     AttackSample,
-    Bools,
     CleanSample,
-    Floats,
     SearchSample,
     merge_clean,
     read_validation,
@@ -67,7 +66,7 @@ class Audit:
         common = set(first).intersection(*rest)
         return [example for example in first if example in common]
 
-    def robust(self, arm: str, recipe: str | None = None) -> Bools:
+    def robust(self, arm: str, recipe: str | None = None) -> Mask:
         """Return (n,) who stays right under a recipe, or under the worst counted recipe for each example."""
         if recipe is not None:
             return self.attacks[recipe].robust(arm)
@@ -95,7 +94,7 @@ class Audit:
         found: Floats = self.probabilities(arm, logits).max(dim=1).values.to(torch.float64).numpy()
         return found
 
-    def right(self, arm: str) -> Bools:
+    def right(self, arm: str) -> Mask:
         """Return (n,) whether the class an arm gives the largest probability is the label, on the clean texts.
 
         A temperature keeps the unmodified model's prediction; Platt scaling may not.
@@ -103,7 +102,7 @@ class Audit:
         if self.arms[arm].scaling.weights is None or not len(self.clean):
             return self.clean.right
         predictions = self.probabilities(arm, self.clean.logits).numpy().argmax(axis=1)
-        right: Bools = predictions == self.clean.labels
+        right: Mask = predictions == self.clean.labels
         return right
 
 

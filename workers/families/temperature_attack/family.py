@@ -37,7 +37,7 @@ from workers.families.temperature_attack.records import (
     validation_records,
 )
 from workers.families.temperature_attack.search import next_round
-from workers.models import UnansweredError
+from workers.models import Answer
 from workers.resources.library import Library
 from workers.resources.requirements import missing
 
@@ -218,9 +218,9 @@ def _run(
 
 def _scores(
     context: RunContext, service: ScoringService, of: Sequence[TextExample] | Sequence[Outcome]
-) -> list[Tensor | UnansweredError]:
+) -> list[Answer]:
     """Return the scores of each one's text, with a look for cancellation between the model's batches."""
-    found: list[Tensor | UnansweredError] = []
+    found: list[Answer] = []
     size = max(1, service.classifier.preferred_texts)
     for start in range(0, len(of), size):
         context.tick()
@@ -261,11 +261,11 @@ def _progress(context: RunContext, attacks: int) -> Callable[[Outcome], None]:
     return on_done
 
 
-def _is_sound(scores: Tensor | UnansweredError) -> bool:
+def _is_sound(scores: Answer) -> bool:
     return isinstance(scores, Tensor) and bool(scores.isfinite().all())
 
 
-def _is_right(scores: Tensor | UnansweredError, label: int) -> bool:
+def _is_right(scores: Answer, label: int) -> bool:
     # numpy's argmax is the first of several that tie, on every platform.
     return isinstance(scores, Tensor) and int(scores.numpy().argmax()) == label
 

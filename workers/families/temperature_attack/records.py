@@ -15,13 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.data import Text
 from workers.families.protocol import Records, TextExample
 from workers.models import UnansweredError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Parts = tuple[str, ...]
 """A text, or premise and hypothesis."""
 
@@ -177,9 +175,9 @@ class CleanSample:
     predictions: Ints
 
     @property
-    def right(self) -> Bools:
+    def right(self) -> Mask:
         """(n,) whether the prediction is the label."""
-        right: Bools = self.predictions == self.labels
+        right: Mask = self.predictions == self.labels
         return right
 
     def __len__(self) -> int:
@@ -208,20 +206,20 @@ class ArmSample:
     predictions: Ints
 
     @property
-    def attacked(self) -> Bools:
+    def attacked(self) -> Mask:
         """(n,) whether an attack was begun at all."""
-        attacked: Bools = self.status != SKIPPED
+        attacked: Mask = self.status != SKIPPED
         return attacked
 
     @property
-    def succeeded(self) -> Bools:
+    def succeeded(self) -> Mask:
         """(n,) whether it succeeded by TextAttack's own count, on the arm's scores."""
         return np.isin(self.status, SUCCESSES)
 
     @property
-    def unfinished(self) -> Bools:
+    def unfinished(self) -> Mask:
         """(n,) whether its query budget was spent before it ended."""
-        unfinished: Bools = self.status == UNFINISHED
+        unfinished: Mask = self.status == UNFINISHED
         return unfinished
 
 
@@ -252,9 +250,9 @@ class AttackSample:
         has_importance = "importance_correlation" in valid.column_names
         self.importance = _floats(valid, "importance_correlation") if has_importance else None
 
-    def robust(self, arm: str) -> Bools:
+    def robust(self, arm: str) -> Mask:
         """Return (n,) whether the unmodified model was right and still is after the attack (eq. 9)."""
-        robust: Bools = self.clean.right & (self.arms[arm].predictions == self.clean.labels)
+        robust: Mask = self.clean.right & (self.arms[arm].predictions == self.clean.labels)
         return robust
 
 
@@ -281,7 +279,7 @@ class SearchSample:
             kept = table.filter(pa.array(keep)).column("robust").to_pylist()
             # Where no example is common, how many temperatures there were is known from the rounds alone.
             columns.append(np.array(kept, dtype=bool).reshape(len(common), len(self.temperatures) - tried))
-        self.robust: Bools = np.concatenate(columns, axis=1) if columns else np.empty((0, 0), dtype=bool)
+        self.robust: Mask = np.concatenate(columns, axis=1) if columns else np.empty((0, 0), dtype=bool)
 
     @property
     def evaluated(self) -> list[tuple[float, float]]:

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.statistics.arrays import Ints
 from workers.attacks.answers import ask
 from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.model_space import CLEAN, Iteration, ModelSpaceAttack
@@ -25,7 +25,6 @@ from workers.models.adapted import Adapted
 from workers.models.image_classifier import ImageClassifier
 
 State: TypeAlias = dict[str, Tensor]
-Ints = NDArray[np.int64]
 
 Seed = Callable[[str, int], torch.Generator]
 """(what for, number) to a CPU generator, each time as new."""

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS, TransductiveAttackParams, game_of
+from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.intervals import Interval
 from seatrial.statistics.paired import score_interval
 from seatrial.statistics.samples import Sample
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
 
 STATIC = "static"
 
@@ -40,8 +36,8 @@ class Outcomes:
         hits: (repeats, n) bool; right answers unless another column was asked for.
     """
 
-    example_ids: Ids
-    hits: Flags
+    example_ids: Ints
+    hits: Mask
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -58,7 +54,7 @@ class Outcomes:
         hits, repeats = int(self.hits.sum()), len(self.hits)
         return hits // repeats, -(-hits // repeats)
 
-    def on(self, example_ids: Ids) -> "Outcomes":
+    def on(self, example_ids: Ints) -> "Outcomes":
         """Return these examples alone, ascending; all of them must be among its own."""
         return Outcomes(example_ids, self.hits[:, np.searchsorted(self.example_ids, example_ids)])
 
@@ -231,7 +227,7 @@ def _outcomes(samples: Sequence[Sample], column: str) -> Outcomes | None:
     return Outcomes(common, np.concatenate([outcomes.on(common).hits for outcomes in read]))
 
 
-def _common(outcomes: Sequence[Outcomes]) -> Ids:
+def _common(outcomes: Sequence[Outcomes]) -> Ints:
     common = outcomes[0].example_ids
     for other in outcomes[1:]:
         common = np.intersect1d(common, other.example_ids, assume_unique=True)

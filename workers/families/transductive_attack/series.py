@@ -6,18 +6,11 @@ from typing import Any
 import numpy as np
 
 from seatrial.families.transductive_attack.params import ADAPTIVE, MODEL_SPACE, TransductiveAttackParams
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.samples import Sample
 from workers.defences.urejectron import THRESHOLDS, accepted_errors, errors_among_accepted, rejection_rates
 from workers.families.protocol import Records
-from workers.families.transductive_attack.sample import (
-    CLEAN,
-    Floats,
-    Games,
-    Gap,
-    Outcomes,
-    loss_to_static,
-    overestimate,
-)
+from workers.families.transductive_attack.sample import CLEAN, Games, Gap, Outcomes, loss_to_static, overestimate
 
 
 def make_series(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import calibrate
 from seatrial.statistics.estimating import diagram, estimate, mean, proportion, seed_of
 from seatrial.statistics.intervals import bootstrap
@@ -16,7 +17,6 @@ from seatrial.statistics.ranking import rank
 from seatrial.statistics.samples import Sample
 from workers.families.uncertainty_span.outliers import column_of, epsilons_of
 
-Floats = NDArray[np.float64]
 Estimates = dict[str, Estimate]
 
 HISTOGRAM_BINS = 30

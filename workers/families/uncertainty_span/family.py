@@ -10,11 +10,11 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
 from workers.families import robust_accuracy
-from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.protocol import Batch, Columns, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
 from workers.families.uncertainty_span import estimates, flags
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.outliers import attack_outliers
-from workers.families.uncertainty_span.records import Columns, to_records
+from workers.families.uncertainty_span.records import to_records
 from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from workers.attacks.losses import entropy
-from workers.families.protocol import Batch, RunContext
-from workers.families.uncertainty_span.records import Columns
+from workers.families.protocol import Batch, Columns, RunContext
 from workers.families.uncertainty_span.span import attack_with, make_search, over_confidence, select
 from workers.models.memory import forward
 

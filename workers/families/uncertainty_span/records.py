@@ -4,10 +4,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from workers.attacks.losses import confidence, entropy
-from workers.families.protocol import Batch
-
-Columns = dict[str, Tensor]
-"""By name: (batch,) float64, int64 or bool."""
+from workers.families.protocol import Batch, Columns
 
 
 def measure(logits: Tensor, suffix: str) -> Columns:

@@ -10,8 +10,8 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.objectives import Objective, Outcome
 from workers.attacks.pgd import PGD
-from workers.families.protocol import Batch, RunContext
-from workers.families.uncertainty_span.records import Columns, measure
+from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.uncertainty_span.records import measure
 from workers.models.memory import forward
 
 

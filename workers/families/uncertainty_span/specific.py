@@ -14,8 +14,8 @@ from workers.attacks.gradients import input_gradient
 from workers.attacks.losses import confidence, cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.regions import per_example
-from workers.families.protocol import Batch, RunContext
-from workers.families.uncertainty_span.records import Columns, measure
+from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.uncertainty_span.records import measure
 from workers.families.uncertainty_span.span import attack_with, make_search
 from workers.models.memory import forward, run_with_oom_split
 

@@ -22,8 +22,7 @@ from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
 from workers.attacks.regions import per_example
-from workers.families.protocol import Batch, RunContext
-from workers.families.uncertainty_span.records import Columns
+from workers.families.protocol import Batch, Columns, RunContext
 from workers.families.uncertainty_span.span import attack_with
 from workers.models.memory import forward
 

@@ -6,8 +6,7 @@ from torch import Tensor
 from workers.attacks.losses import entropy
 from workers.attacks.pgd import PGD
 from workers.errors import PreflightError
-from workers.families.protocol import Batch, RunContext
-from workers.families.uncertainty_span.records import Columns
+from workers.families.protocol import Batch, Columns, RunContext
 from workers.families.uncertainty_span.span import attack_with, over_confidence, under_confidence
 from workers.models.memory import forward
 
