@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS, TAGGING
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.families.shared.robust_accuracy import ATTACKS
 from seatrial.families.transductive_attack.params import game_of
 from seatrial.statistics.arrays import Floats
 
 Columns = Mapping[str, NDArray[Any]]
-
-AUTOATTACK = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("apgd-ce", "apgd-dlr")}
-"""In what order AutoAttack runs, by version: a robust accuracy is what was left after an attack and those before it."""
 
 ABSTAIN = -1
 LEAST_ANSWERED = 0.5
@@ -168,7 +166,8 @@ def _holding(records: Records) -> Values | None:
     """Return who is right and held AutoAttack, all of it or up to an attack; who errored did not."""
     columns = records.columns("robust_accuracy", ("correct", "errored", "broken_by"), where="example_id")
     asked = records.params.get("robust_accuracy") or {}
-    order, last = AUTOATTACK.get(asked.get("version", ""), ()), records.qualifiers.get("attack")
+    # What an attack left is what it and those before it left.
+    order, last = ATTACKS.get(asked.get("version", ""), ()), records.qualifiers.get("attack")
     if columns is None or (last is not None and last not in order):
         return None
     breaking = set(order if last is None else order[: order.index(last) + 1])

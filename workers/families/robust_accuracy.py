@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name
-from seatrial.families.shared.robust_accuracy import DRAWS, LOOKS, TARGETS, RobustAccuracyParams
+from seatrial.families.shared.robust_accuracy import ATTACKS, DRAWS, LOOKS, TARGETS, AttackName, RobustAccuracyParams
 from seatrial.statistics.estimating import proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
-from workers.attacks.autoattack.ensemble import RAND, STANDARD, AttackName, AutoAttack, Evaluation
+from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.families.protocol import Batch, Columns, Records, RunContext
 
 NAME: Literal["robust_accuracy"] = "robust_accuracy"
@@ -35,11 +35,10 @@ MANY, MOST = 0.1, 0.5
 
 def make_ensemble(params: RobustAccuracyParams) -> AutoAttack:
     """Return the AutoAttack that was asked for."""
-    attacks = RAND if params.version == "rand" else STANDARD
     return AutoAttack(
         params.norm,
         params.radius,
-        tuple(name for name in attacks if name != "square" or params.queries),
+        tuple(name for name in ATTACKS[params.version] if name != "square" or params.queries),
         steps=params.steps,
         targets=TARGETS,
         queries=max(1, params.queries),

@@ -12,6 +12,17 @@ from seatrial.families.shared.rules import LEAST, fits_its_norm
 
 Norm = Literal["linf", "l2"]
 
+AttackName = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square"]
+Version = Literal["standard", "rand"]
+
+ATTACKS: dict[Version, tuple[AttackName, ...]] = {
+    # For models that answer the same image always the same.
+    "standard": ("apgd-ce", "apgd-t", "fab-t", "square"),
+    # For randomised models, with ``DRAWS`` passes averaged at every iterate.
+    "rand": ("apgd-ce", "apgd-dlr"),
+}
+"""What each version of AutoAttack runs, in this order."""
+
 DOUBTS = frozenset(
     {
         "randomized_forward",
@@ -37,7 +48,7 @@ LOOKS = 5
 class RobustAccuracyParams(Request):
     """Attack the model's predictions as well, by AutoAttack."""
 
-    version: Literal["standard", "rand"] = Field(
+    version: Version = Field(
         default="standard",
         description="`standard`: APGD on the cross-entropy, targeted APGD, targeted FAB, Square; each attacks only "
         "what those before it could not break. `rand`, for models that answer at random: APGD on the cross-entropy and "

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seatrial.families.shared.robust_accuracy import ATTACKS
 from tests.attacks.autoattack.networks import (
     IMAGES,
     LABELS,
@@ -19,13 +20,12 @@ from workers.attacks.autoattack.ensemble import (
     BROKE,
     HELD,
     NOT_RUN,
-    STANDARD,
     UNSOUND,
     AutoAttack,
 )
 
 
-def short(norm: str, epsilon: float, attacks=STANDARD) -> AutoAttack:
+def short(norm: str, epsilon: float, attacks=ATTACKS["standard"]) -> AutoAttack:
     return AutoAttack(norm, epsilon, attacks, steps=15, queries=80)
 
 
@@ -147,7 +147,7 @@ def test_nothing_costs_more_than_was_said(classes) -> None:
     found = ensemble.run(model, images, labels, generators=generators(6))
     assert found.robust.all()
     most = ensemble.passes(classes)
-    assert set(most) == set(STANDARD)
+    assert set(most) == set(ATTACKS["standard"])
     for name, passes in most.items():
         assert (found.backward[name] == passes.backward).all()
         assert (found.forward[name] <= passes.forward).all()

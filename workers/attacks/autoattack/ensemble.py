@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from seatrial.families.shared.costs import Passes
+from seatrial.families.shared.robust_accuracy import ATTACKS, DRAWS, AttackName
 from workers.attacks.autoattack.apgd import APGD
 from workers.attacks.autoattack.attempts import Attempt, over_targets
 from workers.attacks.autoattack.dlr import likeliest_targets, targeted_loss, untargeted_loss
@@ -19,14 +19,6 @@ from workers.attacks.objectives import Condition
 from workers.attacks.regions import Box, Norm
 from workers.attacks.robust_accuracy import is_wrong
 from workers.models.memory import forward
-
-AttackName = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square"]
-
-STANDARD: tuple[AttackName, ...] = ("apgd-ce", "apgd-t", "fab-t", "square")
-"""For models that answer the same image always the same."""
-
-RAND: tuple[AttackName, ...] = ("apgd-ce", "apgd-dlr")
-"""For randomised models, with ``draws`` passes averaged at every iterate (20 in the paper)."""
 
 NOT_RUN, HELD, BROKE, UNSOUND = 0, 1, 2, 3
 """What an attack came to on an example; not run where the example was misclassified, broken or unsound before."""
@@ -97,7 +89,7 @@ class AutoAttack:
 
     norm: Norm
     epsilon: float
-    attacks: tuple[AttackName, ...] = STANDARD
+    attacks: tuple[AttackName, ...] = ATTACKS["standard"]
     steps: int = 100
     targets: int = 9
     queries: int = 5000
@@ -122,7 +114,7 @@ class AutoAttack:
         The authors count an iterate as misclassified when its last draw is, which breaks any model that errs once in
         a hundred passes; here more than half of the draws must be.
         """
-        return cls(norm, epsilon, RAND, draws=20)
+        return cls(norm, epsilon, ATTACKS["rand"], draws=DRAWS)
 
     def run(
         self,

@@ -5,8 +5,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from seatrial.families.shared.robust_accuracy import ATTACKS
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
-from workers.attacks.autoattack.ensemble import STANDARD, AutoAttack
+from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.gradients import RowModel
 from workers.attacks.model_space import RaiseCrossEntropy
 from workers.attacks.pgd import PGD
@@ -33,7 +34,7 @@ def make_search(params: TransductiveAttackParams) -> PGD:
 
 def make_autoattack(params: TransductiveAttackParams) -> AutoAttack:
     """Return the check's AutoAttack, without Square where it has no queries."""
-    attacks = STANDARD if params.autoattack_queries else tuple(name for name in STANDARD if name != "square")
+    attacks = tuple(name for name in ATTACKS["standard"] if name != "square" or params.autoattack_queries)
     return AutoAttack(params.norm, params.epsilon, attacks, queries=max(1, params.autoattack_queries))
 
 
