@@ -196,9 +196,9 @@ def test_variants_differ_in_odd_batches() -> None:
 
 def test_presets_are_those_of_the_paper() -> None:
     mnist, cifar10 = PRESETS["mnist"], PRESETS["cifar10"]
-    assert mnist.search == PGD("linf", 0.3, 0.01, 40)
+    assert (mnist.epsilon, mnist.step_size, mnist.attack_steps) == (0.3, 0.01, 40)
     assert (mnist.optimizer, mnist.learning_rate, mnist.epochs, mnist.batch_size) == ("adam", 1e-3, 100, 128)
-    assert cifar10.search == PGD("linf", 8 / 255, 2 / 255, 10)
+    assert (cifar10.epsilon, cifar10.step_size, cifar10.attack_steps) == (8 / 255, 2 / 255, 10)
     assert (cifar10.optimizer, cifar10.learning_rate, cifar10.weight_decay) == ("sgd", 0.1, 5e-4)
     assert (cifar10.epochs, cifar10.milestones, cifar10.batch_size) == (110, (100, 105), 128)
     assert cifar10.is_augmented

@@ -8,18 +8,17 @@ published; ``cifar10`` has the numbers of the paper's text and, where it says no
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seatrial.families.shared.defence_presets import DANN as PRESETS
+from seatrial.families.shared.defence_presets import DannParams
 from workers.defences.copies import seeded
 from workers.defences.fresh import (
     AdaptedModel,
     OneRound,
-    OptimizerName,
     check_finite,
     check_sample,
     descend,
@@ -39,65 +38,6 @@ from workers.models.image_classifier import ImageClassifier
 
 TARGET = 1
 """Domain of the test points; the training data's is 0."""
-
-
-@dataclass(frozen=True)
-class DannParams:
-    """Hyper-parameters; the defaults are the official code's for MNIST.
-
-    Attributes:
-        network: ``convolutional`` (MNIST), ``resnet18`` (CIFAR-10), or ``small``: the first with fewer layers, at
-            a quarter of its width.
-        mean: Subtracted from the images' channels; None: that of the training images.
-        std: They are divided by it; None: that of the training images.
-        epochs: Each as many steps as the smaller of the two samples has batches.
-        batch_size: Training examples, and as many test points, of a step.
-        alpha: Largest weight of the reversed gradient, see :func:`alpha_at`.
-        optimizer: Adam, or SGD with Nesterov momentum 0.9.
-        learning_rate: At the first step.
-        weight_decay: Of the optimiser.
-        milestones: Epochs from which on the rate is a tenth of what it was.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    network: Literal["convolutional", "resnet18", "small"] = "convolutional"
-    mean: tuple[float, ...] | None = (0.1307,)
-    std: tuple[float, ...] | None = (0.3015,)
-    epochs: int = 100
-    batch_size: int = 128
-    alpha: float = 0.1
-    optimizer: OptimizerName = "adam"
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    milestones: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not (self.epochs >= 1 and self.batch_size >= 2 and self.learning_rate > 0):
-            raise ValueError(f"not a training: {self}")
-        if not (self.alpha >= 0 and self.weight_decay >= 0 and all(value > 0 for value in self.std or ())):
-            raise ValueError(f"not a training: {self}")
-        if (self.mean is None) != (self.std is None):
-            raise ValueError("give both the mean and the standard deviation of the images, or neither")
-
-
-PRESETS = {
-    "mnist": DannParams(),
-    "cifar10": DannParams(
-        network="resnet18",
-        mean=None,
-        std=None,
-        batch_size=64,
-        alpha=1.0,
-        optimizer="sgd",
-        learning_rate=0.1,
-        weight_decay=1e-4,
-        milestones=(50, 75, 90),
-    ),
-    # A quarter of the width and fewer layers. Not fewer epochs: they are as short as the test sample.
-    "small": DannParams(network="small", mean=None, std=None, batch_size=64),
-}
 
 
 class Dann(OneRound):

@@ -5,58 +5,18 @@ Chen et al. (table 3, DENT+) were produced by its code with the settings of ``ci
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from seatrial.families.shared.defence_presets import DENT as PRESETS
+from seatrial.families.shared.defence_presets import DentParams, Variant
 from workers.defences.adamod import AdaMod
 from workers.defences.copies import affine_batch_norms, copied, replace_layer, seeded, train_mode_but_norms
 from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
 from workers.models.image_classifier import ImageClassifier
-
-Variant = Literal["official", "paper"]
-
-
-@dataclass(frozen=True)
-class DentParams:
-    """Hyper-parameters; the defaults are those of the official configuration.
-
-    Attributes:
-        batch_size: Test points of a round, coupled through the mean of their answers.
-        steps: Updates per round.
-        learning_rate: Of AdaMod.
-        beta1: Decay of the mean of the gradient. It and the other two are only in the configuration, not in Chen et al.
-        beta2: Decay of the mean of its square.
-        beta3: Decay of the mean of the step sizes.
-        weight_decay: Of AdaMod.
-        variant: Which objective, see :func:`objective`.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    batch_size: int = 128
-    steps: int = 6
-    learning_rate: float = 6e-3
-    beta1: float = 0.99
-    beta2: float = 0.999
-    beta3: float = 0.6
-    weight_decay: float = 0.0
-    variant: Variant = "official"
-
-    def __post_init__(self) -> None:
-        if not (self.batch_size >= 1 and self.steps >= 1 and self.learning_rate > 0 and self.weight_decay >= 0):
-            raise ValueError(f"not an adaptation: {self}")
-        if not all(0 <= beta < 1 for beta in (self.beta1, self.beta2, self.beta3)):
-            raise ValueError(f"decays are in [0, 1): {self}")
-
-
-# The method was published for CIFAR-10 only; its settings hold for MNIST too, for want of others.
-PRESETS = {"mnist": DentParams(), "cifar10": DentParams(), "small": DentParams(batch_size=64)}
 
 
 class Dent:

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from seatrial.families.shared.defence_presets import OptimizerName
 from workers.defences.copies import Frozen
 from workers.defences.protocol import DefenceError, Training, Traits
 from workers.models.adapted import Adapted
@@ -16,8 +17,6 @@ WHOLE_SAMPLE: Final = sys.maxsize
 """Test points of a round of a one-round defence: all there are."""
 
 MOMENTUM: Final = 0.9
-
-OptimizerName = Literal["adam", "sgd"]
 
 
 class OneRound:

@@ -1,33 +1,16 @@
 """The static model as a defence: what every other defence has to be better than."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from seatrial.families.shared.defence_presets import IDENTITY as PRESETS
+from seatrial.families.shared.defence_presets import IdentityParams
 from workers.defences.copies import Frozen
 from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
 from workers.models.image_classifier import ImageClassifier
-
-
-@dataclass(frozen=True)
-class IdentityParams:
-    """Hyper-parameters of no defence.
-
-    Attributes:
-        batch_size: Test points of a round; they have no influence on each other.
-    """
-
-    batch_size: int = 128
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"a round has at least one point: {self.batch_size=}")
-
-
-PRESETS = {"mnist": IdentityParams(), "cifar10": IdentityParams(), "small": IdentityParams()}
 
 
 class Identity:

@@ -9,13 +9,13 @@ dropout in training mode.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seatrial.families.shared.defence_presets import RMC as PRESETS
+from seatrial.families.shared.defence_presets import RmcParams
 from workers.attacks.pgd import PGD
 from workers.defences.copies import Frozen, copied, frozen_copy, penultimate, seeded
 from workers.defences.fresh import shuffled_batches
@@ -26,92 +26,7 @@ from workers.defences.states import moments, set_moments
 from workers.models.image_classifier import ImageClassifier
 from workers.models.memory import forward
 
-Variant = Literal["official", "paper"]
-
 MODEL = "model."
-
-
-@dataclass(frozen=True)
-class RmcParams:
-    """Hyper-parameters; the defaults are the official code's for CIFAR-10.
-
-    Attributes:
-        adversarial_passes: Attacked copies of every training example.
-        epsilon: Of those attacks, l_inf.
-        step_size: Of those attacks.
-        attack_steps: Of those attacks; they start at a random point.
-        is_augmented: The training images are cropped and flipped.
-        pool_seed: Of all that. The pool is known to the attacker, as the files made beforehand by the official code
-            are: the same for every defender with these parameters, and no part of the private randomness.
-        neighbours: K, training examples found for a point; also how many each calibration draws.
-        nearest_share: Of the neighbours, the nearest, some of which are held out.
-        held_out_share: Of the nearest, those that say when to stop.
-        calibration_held_out_share: The same of a calibration's examples.
-        learning_rate: Of the one Adam of a defender's life.
-        batch_size: Examples of a training step.
-        epochs: At most, for a point and for a calibration.
-        patience: Epochs without a new least held-out loss before it may stop.
-        stop_below: Mean training loss, in nats, above which it does not stop early; official only.
-        variant: See the module.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    adversarial_passes: int = 4
-    epsilon: float = 8 / 255
-    step_size: float = 1 / 255
-    attack_steps: int = 40
-    is_augmented: bool = True
-    pool_seed: int = 0
-    neighbours: int = 1024
-    nearest_share: float = 0.2
-    held_out_share: float = 0.25
-    calibration_held_out_share: float = 0.125
-    learning_rate: float = 2.5e-5
-    batch_size: int = 128
-    epochs: int = 100
-    patience: int = 5
-    stop_below: float = 0.01
-    variant: Variant = "official"
-
-    def __post_init__(self) -> None:
-        shares = (self.nearest_share, self.held_out_share, self.calibration_held_out_share)
-        counts = (self.neighbours, self.batch_size, self.epochs, self.patience)
-        if not (self.adversarial_passes >= 0 and self.learning_rate > 0 and min(counts) >= 1):
-            raise ValueError(f"not an adaptation: {self}")
-        if not all(0 < share < 1 for share in shares) or int(self.neighbours * self.nearest_share) < 2:
-            raise ValueError(f"shares are in (0, 1), and the nearest are at least two: {self}")
-
-    @property
-    def search(self) -> PGD:
-        """The attack behind the adversarial copies."""
-        return PGD("linf", self.epsilon, self.step_size, self.attack_steps, random_start=True)
-
-
-PRESETS = {
-    "mnist": RmcParams(
-        adversarial_passes=1,
-        epsilon=0.3,
-        step_size=0.01,
-        attack_steps=100,
-        is_augmented=False,
-        learning_rate=2e-4,
-    ),
-    "cifar10": RmcParams(),
-    # A fifth of the neighbours and a twentieth of the epochs, at a rate that makes up for some of them.
-    "small": RmcParams(
-        adversarial_passes=1,
-        epsilon=0.3,
-        step_size=0.03,
-        attack_steps=20,
-        is_augmented=False,
-        neighbours=200,
-        learning_rate=1e-3,
-        batch_size=64,
-        epochs=5,
-    ),
-}
 
 
 class Rmc:
@@ -179,7 +94,7 @@ class Rmc:
         return make_pool(
             base,
             training,
-            params.search,
+            PGD("linf", params.epsilon, params.step_size, params.attack_steps, random_start=True),
             passes=params.adversarial_passes,
             is_augmented=params.is_augmented,
             seed=params.pool_seed,

@@ -8,20 +8,19 @@ same but for odd batches.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seatrial.families.shared.defence_presets import TADV as PRESETS
+from seatrial.families.shared.defence_presets import TadvParams
 from workers.attacks.gradients import Model
 from workers.attacks.pgd import PGD
 from workers.defences.copies import seeded
 from workers.defences.fresh import (
     AdaptedModel,
     OneRound,
-    OptimizerName,
     check_finite,
     check_sample,
     descend,
@@ -34,76 +33,6 @@ from workers.defences.pool import augmented, highest_cross_entropy
 from workers.defences.protocol import Training
 from workers.defences.registry import Plugin
 from workers.models.image_classifier import ImageClassifier
-
-Variant = Literal["official", "paper"]
-
-
-@dataclass(frozen=True)
-class TadvParams:
-    """Hyper-parameters; the defaults are the official code's for MNIST.
-
-    Attributes:
-        network: ``lenet`` (MNIST), ``resnet20`` (CIFAR-10), or ``small``: LeNet at a quarter of its width, an eighth
-            of its hidden units.
-        epsilon: Of the attacks trained against, l_inf.
-        step_size: Of those attacks.
-        attack_steps: Of those attacks; they start at a random point or at the image, as a coin says for each batch.
-        epochs: Passes over the training data.
-        batch_size: Examples of a step, half of them attacked.
-        is_augmented: The training images are cropped and flipped.
-        optimizer: Adam, or SGD with momentum 0.9.
-        learning_rate: At the first step.
-        weight_decay: Of the optimiser.
-        milestones: Epochs from which on the rate is a tenth of what it was.
-        variant: See the module.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    network: Literal["lenet", "resnet20", "small"] = "lenet"
-    epsilon: float = 0.3
-    step_size: float = 0.01
-    attack_steps: int = 40
-    epochs: int = 100
-    batch_size: int = 128
-    is_augmented: bool = False
-    optimizer: OptimizerName = "adam"
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    milestones: tuple[int, ...] = ()
-    variant: Variant = "official"
-
-    def __post_init__(self) -> None:
-        if not (self.epochs >= 1 and self.batch_size >= 2 and self.learning_rate > 0 and self.weight_decay >= 0):
-            raise ValueError(f"not a training: {self}")
-        if not (self.epsilon >= 0 and self.step_size > 0 and self.attack_steps >= 0):
-            raise ValueError(f"not an attack to train against: {self}")
-
-    @property
-    def search(self) -> PGD:
-        """The attack trained against."""
-        return PGD("linf", self.epsilon, self.step_size, self.attack_steps)
-
-
-PRESETS = {
-    "mnist": TadvParams(),
-    "cifar10": TadvParams(
-        network="resnet20",
-        epsilon=8 / 255,
-        step_size=2 / 255,
-        attack_steps=10,
-        epochs=110,
-        is_augmented=True,
-        optimizer="sgd",
-        learning_rate=0.1,
-        weight_decay=5e-4,
-        milestones=(100, 105),
-    ),
-    # Small batches: what robustness a minute can buy grows with the number of steps. At four times the rate a training
-    # on MNIST ended at chance: from where all answers are equal no attack has a gradient to start from.
-    "small": TadvParams(network="small", step_size=0.1, attack_steps=7, epochs=8, batch_size=32),
-}
 
 
 class Tadv(OneRound):
@@ -173,8 +102,10 @@ class Tadv(OneRound):
         # In eval mode: the attack must not move running statistics.
         network.eval()
         is_random = bool(torch.randint(2, (), generator=generator))
+        params = self._params
+        search = PGD("linf", params.epsilon, params.step_size, params.attack_steps)
         starts = random_starts(images[half:], self._params.epsilon, generator) if is_random else None
-        attacked = attack(self._params.search, network, images[half:], labels[half:], starts, self._tick)
+        attacked = attack(search, network, images[half:], labels[half:], starts, self._tick)
         network.train()
         self._tick()
         logits = network(torch.cat([images[:half], attacked]))

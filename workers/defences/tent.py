@@ -5,12 +5,13 @@ parameters per example, no term for diversity, and no claim of robustness by its
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seatrial.families.shared.defence_presets import TENT as PRESETS
+from seatrial.families.shared.defence_presets import TentParams
 from workers.defences.copies import (
     Frozen,
     affine_batch_norms,
@@ -26,33 +27,6 @@ from workers.defences.states import moments, set_moments
 from workers.models.image_classifier import ImageClassifier
 
 WEIGHTS = "weights."
-
-
-@dataclass(frozen=True)
-class TentParams:
-    """Hyper-parameters; the defaults are those of the official configuration for CIFAR-10-C.
-
-    Attributes:
-        batch_size: Test points of a round.
-        steps: Updates per round.
-        learning_rate: Of Adam.
-        is_episodic: Every round starts from the base; otherwise from where the last one ended (official).
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    batch_size: int = 200
-    steps: int = 1
-    learning_rate: float = 1e-3
-    is_episodic: bool = False
-
-    def __post_init__(self) -> None:
-        if not (self.batch_size >= 1 and self.steps >= 1 and self.learning_rate > 0):
-            raise ValueError(f"not an adaptation: {self}")
-
-
-PRESETS = {"mnist": TentParams(), "cifar10": TentParams(), "small": TentParams(batch_size=64)}
 
 
 class Tent:

@@ -7,8 +7,8 @@ paper's x~, equal halves: the test points as they are, then perturbed.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from seatrial.families.shared.defence_presets import UREJECTRON as PRESETS
+from seatrial.families.shared.defence_presets import URejectronParams
 from seatrial.statistics.arrays import Floats
 from workers.defences.copies import Frozen, seeded
 from workers.defences.fresh import (
@@ -37,40 +39,6 @@ DOMAINS: Final = ["training", "test"]
 THRESHOLDS: Final = np.linspace(0.0, 1.0, 100)
 """Where the official code draws its curves."""
 THRESHOLDS.setflags(write=False)
-
-
-@dataclass(frozen=True)
-class URejectronParams:
-    """Hyper-parameters; the defaults are the official code's.
-
-    Attributes:
-        network: The discriminator: ``resnet18``, or ``small``, a LeNet of 16 and 32 channels.
-        epochs: Passes over training data and test points together.
-        batch_size: Examples of a step.
-        learning_rate: Of Adam.
-        threshold: tau, in [0, 1]; the paper shows all of them.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    network: Literal["resnet18", "small"] = "resnet18"
-    epochs: int = 10
-    batch_size: int = 128
-    learning_rate: float = 1e-3
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not (self.epochs >= 1 and self.batch_size >= 2 and self.learning_rate > 0 and 0 <= self.threshold <= 1):
-            raise ValueError(f"not a discriminator's training: {self}")
-
-
-# Chen et al. evaluate it on GTSRB only; those settings hold for the others too, for want of their own.
-PRESETS = {
-    "mnist": URejectronParams(),
-    "cifar10": URejectronParams(),
-    "small": URejectronParams(network="small", batch_size=64),
-}
 
 
 class URejectron(OneRound):

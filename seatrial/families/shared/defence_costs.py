@@ -6,31 +6,25 @@ A network a defence trains for itself counts as one like that, but for a ResNet-
 from collections.abc import Mapping
 from typing import Any
 
+from seatrial.families.shared.defence_presets import PRESETS
+
 Settings = Mapping[str, Any]
 
 RUNS = {"dent": 14}
 """Runs of PGD an attack on a defence takes where it is not one: five on a margin, nine targets."""
 
-_PAPER: dict[str, dict[str, int]] = {
-    "tent": {"steps": 1},
-    "dent": {"steps": 6},
-    "rmc": {"epochs": 100, "neighbours": 1024, "adversarial_passes": 4, "attack_steps": 100},
-    "dann": {"epochs": 100},
-    "tadv": {"epochs": 110, "attack_steps": 40},
-    "urejectron": {"epochs": 10},
+_COUNTED: dict[str, tuple[str, ...]] = {
+    "tent": ("steps",),
+    "dent": ("steps",),
+    "rmc": ("epochs", "neighbours", "adversarial_passes", "attack_steps"),
+    "dann": ("epochs",),
+    "tadv": ("epochs", "attack_steps"),
+    "urejectron": ("epochs",),
 }
-_SMALL: dict[str, dict[str, int]] = {
-    **_PAPER,
-    "rmc": {"epochs": 5, "neighbours": 200, "adversarial_passes": 1, "attack_steps": 20},
-    "tadv": {"epochs": 8, "attack_steps": 7},
-}
-"""At least what ``workers.defences`` has, which a test holds them to; `mnist` and `cifar10` count alike."""
+"""Hyper-parameters that costs depend on."""
 
 RESNET18 = 10
 """Passes one of a ResNet-18 counts as: on a core, 9 of a ResNet-20 and 24 of LeNet, at 32x32 and at 8x8 pixels."""
-
-_RESNET18: dict[str, tuple[str, ...]] = {"dann": ("cifar10",), "urejectron": ("mnist", "cifar10")}
-"""Presets that train one."""
 
 
 def is_module(name: str, changes: Settings) -> bool:
@@ -39,7 +33,7 @@ def is_module(name: str, changes: Settings) -> bool:
     >>> is_module("rmc", {}), is_module("tent", {"is_episodic": True})
     (False, True)
     """
-    return name not in _PAPER or name == "dent" or (name == "tent" and bool(changes.get("is_episodic", False)))
+    return name not in _COUNTED or name == "dent" or (name == "tent" and bool(changes.get("is_episodic", False)))
 
 
 def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, training: int) -> int:
@@ -52,8 +46,7 @@ def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, tra
         samples: Examples audited.
         training: Labelled examples it may learn from.
     """
-    known = (_SMALL if preset == "small" else _PAPER).get(name, {})
-    of: dict[str, int] = {key: changes.get(key, value) for key, value in known.items()}
+    of = _counted(name, preset, changes)
     match name:
         case "tent" | "dent":
             return of["steps"] * samples
@@ -71,8 +64,17 @@ def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, tra
     return 0
 
 
+def _counted(name: str, preset: str, changes: Settings) -> dict[str, int]:
+    """Return what a defence's cost is counted with; `mnist` and `cifar10` count alike, by the larger of the two."""
+    presets = ("small",) if preset == "small" else ("mnist", "cifar10")
+    return {
+        setting: changes.get(setting, max(getattr(PRESETS[name][one], setting) for one in presets))
+        for setting in _COUNTED.get(name, ())
+    }
+
+
 def _weight(name: str, preset: str, changes: Settings) -> int:
-    network = changes.get("network", "resnet18" if preset in _RESNET18[name] else None)
+    network = changes.get("network", PRESETS[name][preset].network)
     return RESNET18 if network == "resnet18" else 1
 
 
@@ -80,6 +82,5 @@ def passes_to_begin(name: str, preset: str, changes: Settings, training: int) ->
     """Return the passes a defence takes once for all its games: RMC's pool of attacked training examples."""
     if name != "rmc":
         return 0
-    known = (_SMALL if preset == "small" else _PAPER)["rmc"]
-    of: dict[str, int] = {key: changes.get(key, value) for key, value in known.items()}
+    of = _counted(name, preset, changes)
     return training * (1 + of["adversarial_passes"] * of["attack_steps"])

@@ -11,11 +11,9 @@ from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, m
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Real, Request
+from seatrial.families.shared.defence_presets import RMC, OptimizerName, Preset, RmcParams, Variant
 
 NAME = r"^[a-z][a-z0-9_]*$"
-
-Preset = Literal["small", "mnist", "cifar10"]
-Variant = Literal["official", "paper"]
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 SeveralExamples = Annotated[int, Field(ge=2, le=100_000)]
@@ -96,7 +94,7 @@ class DannChanges(Changes):
     epochs: Epochs | None = Field(default=None, description="Passes over the smaller of the two samples.")
     batch_size: SeveralExamples | None = Field(default=None, description="Examples of either domain in a step.")
     alpha: Weight | None = Field(default=None, description="Largest weight of the reversed gradient.")
-    optimizer: Literal["adam", "sgd"] | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
+    optimizer: OptimizerName | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
     learning_rate: Rate | None = Field(default=None, description="At the first step.")
     weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
 
@@ -111,7 +109,7 @@ class TadvChanges(Changes):
     epochs: Epochs | None = Field(default=None, description="Passes over the training data.")
     batch_size: SeveralExamples | None = Field(default=None, description="Examples of a step, half of them attacked.")
     is_augmented: bool | None = Field(default=None, description="The training images are cropped and flipped.")
-    optimizer: Literal["adam", "sgd"] | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
+    optimizer: OptimizerName | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
     learning_rate: Rate | None = Field(default=None, description="At the first step.")
     weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
     variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
@@ -125,12 +123,6 @@ class URejectronChanges(Changes):
     batch_size: SeveralExamples | None = Field(default=None, description="Examples of a step.")
     learning_rate: Rate | None = Field(default=None, description="Of Adam.")
     threshold: Unit | None = Field(default=None, description="Score above which a point is rejected.")
-
-
-RMC_NEIGHBOURS: dict[Preset, int] = {"small": 200, "mnist": 1024, "cifar10": 1024}
-RMC_ADVERSARIAL_PASSES: dict[Preset, int] = {"small": 1, "mnist": 1, "cifar10": 4}
-RMC_NEAREST_SHARE = 0.2
-"""What RMC's presets have, which a test holds these to."""
 
 
 class ShippedDefence(Request):
@@ -187,7 +179,7 @@ class Rmc(ShippedDefence):
     @model_validator(mode="after")
     def _nearest_are_several(self) -> "Rmc":
         asked, neighbours = self.changes, self.neighbours
-        share = RMC_NEAREST_SHARE if asked.nearest_share is None else asked.nearest_share
+        share = self._preset.nearest_share if asked.nearest_share is None else asked.nearest_share
         if int(neighbours * share) < 2:
             at = "nearest_share" if asked.neighbours is None else "neighbours"
             raise PydanticCustomError(
@@ -202,14 +194,18 @@ class Rmc(ShippedDefence):
     def neighbours(self) -> int:
         """K, training examples found for a point."""
         asked = self.changes.neighbours
-        return RMC_NEIGHBOURS[self.preset] if asked is None else asked
+        return self._preset.neighbours if asked is None else asked
 
     @property
     def least_training(self) -> int:
         """With their attacked copies these are as many as it looks for."""
         asked = self.changes.adversarial_passes
-        passes = RMC_ADVERSARIAL_PASSES[self.preset] if asked is None else asked
+        passes = self._preset.adversarial_passes if asked is None else asked
         return -(-self.neighbours // (1 + passes))
+
+    @property
+    def _preset(self) -> RmcParams:
+        return RMC[self.preset]
 
 
 class Dann(ShippedDefence):

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from seatrial.families.shared import defence_costs
+from seatrial.families.shared.defence_presets import PRESETS
 from seatrial.families.transductive_attack.params import SHIPPED, TransductiveAttackParams, game_of
 from tests.defences import builders
 from tests.families.in_memory import run_check
@@ -83,12 +84,29 @@ def test_each_defence_costs_what_it_trains_and_no_other() -> None:
     assert both - nothing == (cost("identity", "tadv") - nothing) + (cost("identity", "urejectron") - nothing)
 
 
+COUNTED = {
+    "tent": {"steps": 1},
+    "dent": {"steps": 6},
+    "rmc": {"epochs": 100, "neighbours": 1024, "adversarial_passes": 4, "attack_steps": 100},
+    "dann": {"epochs": 100},
+    "tadv": {"epochs": 110, "attack_steps": 40},
+    "urejectron": {"epochs": 10},
+}
+SMALL = {
+    "rmc": {"epochs": 5, "neighbours": 200, "adversarial_passes": 1, "attack_steps": 20},
+    "tadv": {"epochs": 8, "attack_steps": 7},
+}
+
+
 @pytest.mark.parametrize("preset", ["small", "mnist", "cifar10"])
 @pytest.mark.parametrize("name", ["tent", "dent", "rmc", "dann", "tadv", "urejectron"])
 def test_costs_are_counted_with_the_hyper_parameters_of_the_defences(name: str, preset: str) -> None:
     actual = vars(find_plugin(name).presets[preset])
-    counted = (defence_costs._SMALL if preset == "small" else defence_costs._PAPER)[name]
+    counted = defence_costs._counted(name, preset, {})
     assert all(counted[setting] >= actual[setting] for setting in counted)
+    assert counted == (COUNTED | SMALL if preset == "small" else COUNTED)[name]
+    setting = next(iter(counted))
+    assert defence_costs._counted(name, preset, {setting: 3}) == counted | {setting: 3}
 
 
 def test_a_change_of_a_hyper_parameter_changes_the_cost() -> None:
@@ -163,8 +181,13 @@ def test_a_resnet_a_defence_trains_costs_more_than_a_small_network() -> None:
 @pytest.mark.parametrize("preset", ["small", "mnist", "cifar10"])
 @pytest.mark.parametrize("name", ["dann", "urejectron"])
 def test_the_presets_counted_with_a_resnet_are_those_that_train_one(name: str, preset: str) -> None:
-    is_resnet = find_plugin(name).presets[preset].network == "resnet18"
-    assert (preset in defence_costs._RESNET18[name]) == is_resnet
+    assert find_plugin(name).presets is PRESETS[name]
+    is_resnet = (name, preset) in [("dann", "cifar10"), ("urejectron", "mnist"), ("urejectron", "cifar10")]
+    assert (PRESETS[name][preset].network == "resnet18") == is_resnet
+    others = {"network": "small"}, {"network": "resnet18"}
+    cheap, dear = (defence_costs.passes_to_adapt(name, preset, other, 100, 1000) for other in others)
+    assert dear == defence_costs.RESNET18 * cheap
+    assert defence_costs.passes_to_adapt(name, preset, {}, 100, 1000) == (dear if is_resnet else cheap)
 
 
 def test_games_have_names_of_their_own() -> None:
