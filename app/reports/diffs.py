@@ -23,14 +23,9 @@ _TOKEN = re.compile(r"""\s+|[!"#$%&()*+,./:;<=>?@\[\\\]^_`{|}~]|[^\s!"#$%&()*+,.
 _WORD = re.compile(r"\s+|\S+")
 _MARKS = frozenset("""!"#$%&()*+,./:;<=>?@[\\]^_`{|}~""")
 
-MOST_EDITS = 200
-"""Tokens taken away or put in up to which the shortest diff is sought: its work grows with their square."""
-
-MOST_TOKENS = 2_000
-"""Tokens of either text, between what they have in common at both ends, up to which it is sought at all."""
-
-MOST_LETTERS = 10_000
-"""Letters of either text up to which they are compared letter by letter across words."""
+MOST_TOKENS = 10_000
+"""Words, or letters, of either text up to which the shortest diff is sought: its work grows with their square (40 ms,
+13 MB). Beyond, tokens are compared place by place where both texts have as many, or only at the ends."""
 
 ENOUGH = 0.95
 """Share of the shorter text's letters that a comparison of words must find again to be the only one made, and share of
@@ -55,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive characters that share a fate.
+    """Consecutive characters that are kept, removed or added together.
 
     Attributes:
         kind: In both texts, only before, or only after.
@@ -85,9 +80,9 @@ def of_side(segments: Sequence[Segment], side: Side) -> list[Segment]:
 
 
 def word_diff(before: str, after: str) -> list[Segment]:
-    """Return what became of a text.
+    """Return the differences between two texts.
 
-    Exact at any length; the shortest there is up to ``MOST_EDITS``, beyond that a longer one.
+    Exact at any length; the shortest there is up to ``MOST_TOKENS``, beyond that a longer one.
 
     >>> [(one.kind, one.text) for one in word_diff("a wonderful film", "a wnderful film")]
     [('equal', 'a '), ('removed', 'wonderful'), ('added', 'wnderful'), ('equal', ' film')]
@@ -104,11 +99,8 @@ def word_diff(before: str, after: str) -> list[Segment]:
 
 
 def coarse_diff(before: str, after: str) -> list[Segment]:
-    """Return what became of a text without a search: all between what both have at either end is one change."""
-    most = min(len(before), len(after))
-    head = next((n for n in range(most) if before[n] != after[n]), most)
-    most -= head
-    tail = next((n for n in range(most) if before[-1 - n] != after[-1 - n]), most)
+    """Return the differences between two texts without a search: all between their common ends is one change."""
+    head, tail = _common_ends(before, after)
     removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
     ends = [_equal(one) if one else None for one in (before[:head], before[len(before) - tail :])]
     changed = _changed(removed, added, _replaced(removed, added))
@@ -156,7 +148,7 @@ def _by_letters(before: str, after: str) -> list[Segment] | None:
     What lies between two spaces that both have is one change.
     """
     old, new = _clusters(before), _clusters(after)
-    if max(len(old), len(new)) > MOST_LETTERS:
+    if max(len(old), len(new)) > MOST_TOKENS:
         return None
     segments: list[Segment] = []
     stretch: list[tuple[str, str]] = []
@@ -214,7 +206,7 @@ def _joined(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def _by_words(before: str, after: str) -> list[Segment]:
-    """Return the diff of words, marks and white space: the shortest within the limits above."""
+    """Return the diff of words, marks and white space: the shortest up to ``MOST_TOKENS``."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     segments: list[Segment] = []
     for kind, removed, added in _rejoined([(kind, "".join(one), "".join(two)) for kind, one, two in _runs(old, new)]):
@@ -281,62 +273,36 @@ def _runs(
     old: Sequence[str], new: Sequence[str]
 ) -> Iterator[tuple[Literal["equal", "changed"], Sequence[str], Sequence[str]]]:
     """Yield runs of tokens that both sequences share in turn with runs that they do not."""
+    at_old = at_new = 0
+    for is_equal, group in groupby(_steps(old, new), key=lambda step: step[0]):
+        for _, to_old, to_new in group:
+            end_old, end_new = to_old, to_new
+        yield "equal" if is_equal else "changed", old[at_old:end_old], new[at_new:end_new]
+        at_old, at_new = end_old, end_new
+
+
+def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, int, int]]:
+    """Yield whether tokens are equal, and where they end in both sequences; see ``MOST_TOKENS``."""
+    if max(len(old), len(new)) <= MOST_TOKENS:
+        for step in LCSseq.opcodes(old, new):
+            yield step.tag == "equal", step.src_end, step.dest_end
+    elif len(old) == len(new):
+        # An attack that replaces words leaves their number: compared place by place they line up.
+        for n, (one, other) in enumerate(zip(old, new, strict=True), 1):
+            yield one == other, n, n
+    else:
+        head, tail = _common_ends(old, new)
+        yield from [(True, head, head)] if head else []
+        yield False, len(old) - tail, len(new) - tail
+        yield from [(True, len(old), len(new))] if tail else []
+
+
+def _common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """Return how many tokens both sequences begin with, and how many of the rest both end with."""
     most = min(len(old), len(new))
     head = next((n for n in range(most) if old[n] != new[n]), most)
     most -= head
-    tail = next((n for n in range(most) if old[-1 - n] != new[-1 - n]), most)
-    middle = old[head : len(old) - tail], new[head : len(new) - tail]
-    matches = [
-        *((n, n) for n in range(head)),
-        *((head + a, head + b) for a, b in _matches(*middle)),
-        *((len(old) - n, len(new) - n) for n in range(tail, 0, -1)),
-    ]
-    at_old = at_new = equal_since = 0
-    for a, b in [*matches, (len(old), len(new))]:
-        if (a, b) != (at_old, at_new):
-            if equal_since < at_old:
-                yield "equal", old[equal_since:at_old], old[equal_since:at_old]
-            yield "changed", old[at_old:a], new[at_new:b]
-            equal_since = a
-        at_old, at_new = a + 1, b + 1
-    if equal_since < len(old):
-        yield "equal", old[equal_since:], old[equal_since:]
-
-
-def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of positions of equal tokens, rising: as many as can be (Myers 1986), within the limits above."""
-    if not old or not new:
-        return []
-    if len(old) <= MOST_TOKENS and len(new) <= MOST_TOKENS:
-        reached: list[dict[int, int]] = []
-        ends = {1: 0}
-        for edits in range(min(MOST_EDITS, len(old) + len(new)) + 1):
-            reached.append(dict(ends))
-            for diagonal in range(-edits, edits + 1, 2):
-                is_down = diagonal == -edits or (diagonal != edits and ends[diagonal - 1] < ends[diagonal + 1])
-                x = ends[diagonal + 1] if is_down else ends[diagonal - 1] + 1
-                while x < len(old) and x - diagonal < len(new) and old[x] == new[x - diagonal]:
-                    x += 1
-                ends[diagonal] = x
-                if x >= len(old) and x - diagonal >= len(new):
-                    return _path_back(reached, len(old), len(new))
-    # An attack that replaces words leaves their number; compared place by place they still line up.
-    return [(n, n) for n, (a, b) in enumerate(zip(old, new, strict=False)) if a == b and len(old) == len(new)]
-
-
-def _path_back(reached: list[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
-    matches: list[tuple[int, int]] = []
-    for edits in range(len(reached) - 1, -1, -1):
-        ends, diagonal = reached[edits], x - y
-        is_down = diagonal == -edits or (diagonal != edits and ends[diagonal - 1] < ends[diagonal + 1])
-        before = diagonal + 1 if is_down else diagonal - 1
-        start_x = ends[before] if edits else 0
-        start_y = start_x - before if edits else 0
-        while x > start_x and y > start_y:
-            x, y = x - 1, y - 1
-            matches.append((x, y))
-        x, y = start_x, start_y
-    return matches[::-1]
+    return head, next((n for n in range(most) if old[-1 - n] != new[-1 - n]), most)
 
 
 def shorten(
