@@ -19,7 +19,7 @@ from seatrial.client import Client, NotJudgedError, WaitTimeoutError
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
-from seatrial.reporting.numbers import interval, told
+from seatrial.reporting.numbers import format_interval, format_value
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -209,7 +209,7 @@ def print_results(audit: AuditRead) -> None:
 def _table(estimates: Mapping[str, Estimate]) -> Iterator[str]:
     """Yield a line per estimate: name, value, interval where it has one, and the examples it rests on."""
     rows = [
-        (name, told(one), interval(one), f"n={one.n}" if one.n or one.value is None else "as given")
+        (name, format_value(one), format_interval(one), f"n={one.n}" if one.n or one.value is None else "as given")
         for name, one in estimates.items()
     ]
     names, values, intervals = (max((len(row[column]) for row in rows), default=0) for column in range(3))

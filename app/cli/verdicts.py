@@ -8,7 +8,7 @@ from app.cli.progress import duration
 from app.cli.showing import echo_line, echo_styled
 from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
-from seatrial.reporting.numbers import interval, told
+from seatrial.reporting.numbers import format_estimate
 from seatrial.terminals import escaped_line
 
 PROMOTE = "seatrial baselines promote AUDIT makes an audit the one to compare with"
@@ -72,12 +72,12 @@ def _value(rule: RuleOutcome) -> str:
     if judged is None:
         return "-"
     if rule.baseline is None or judged.value is None:
-        return f"{told(judged)} {interval(judged)}".rstrip()
+        return format_estimate(judged)
     way = "worse"
     if judged.value < 0:
         low, high = (None if end is None else -end for end in (judged.high, judged.low))
         judged, way = judged.model_copy(update={"value": -judged.value, "low": low, "high": high}), "better"
-    return f"{way} by {told(judged)} {interval(judged)}".rstrip()
+    return f"{way} by {format_estimate(judged)}"
 
 
 def _lacks_baseline(judgement: Judgement) -> bool:

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse
 
 from app.reports.marked_text import one_line, visible
 from seatrial.contracts.estimates import Estimate
-from seatrial.reporting.numbers import interval, number, told
+from seatrial.reporting.numbers import format_estimate, format_interval, format_ticks, format_value
 from seatrial.reporting.tables import arrange, cell_basis
 from seatrial.reporting.words import words
 
@@ -35,9 +35,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=number,
-        told=told,
-        interval=interval,
+        format_value=format_value,
+        format_interval=format_interval,
+        format_ticks=format_ticks,
         moment=moment,
         duration=duration,
         prose=prose,
@@ -140,7 +140,7 @@ def measured(estimate: Estimate | dict[str, Any] | None) -> str:
     if estimate is None:
         return "not measured"
     one = Estimate.model_validate(estimate)
-    return f"{told(one)} {interval(one)}".strip()
+    return format_estimate(one)
 
 
 def told_json(value: Any) -> str:

@@ -4,32 +4,12 @@ from collections.abc import Sequence
 
 from app.gates.evidence import Evidence, Side, ends
 from app.gates.measured import Measured, MeasuredCheck
-from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.estimates import Flag
 from seatrial.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
+from seatrial.reporting.numbers import format_bound, format_estimate, format_interval, format_number
 
 _MANY = 8
 _THAN_BEFORE = " worse than the baseline"
-
-
-def number(value: float) -> str:
-    """Return a number with four significant digits.
-
-    >>> number(0.25), number(1234567.0), number(-0.0000123456), number(3.0)
-    ('0.25', '1.235e+06', '-1.235e-05', '3')
-    """
-    return f"{value:.4g}"
-
-
-def told(estimate: Estimate) -> str:
-    """Return a value with its interval, if it has one.
-
-    >>> told(Estimate(value=0.21, low=0.15, high=0.27, n=100, method="paired"))
-    '0.21 [0.15, 0.27]'
-    """
-    if estimate.value is None:
-        return "undefined"
-    found = ends(estimate)
-    return number(estimate.value) + (f" [{number(found[0])}, {number(found[1])}]" if found else "")
 
 
 def requirement(rule: Rule) -> str:
@@ -39,12 +19,12 @@ def requirement(rule: Rule) -> str:
     'not worse than the baseline'
     """
     if rule.min is not None:
-        return f"at least {number(rule.min)}"
+        return f"at least {format_bound(rule.min)}"
     if rule.max is not None:
-        return f"at most {number(rule.max)}"
+        return f"at most {format_bound(rule.max)}"
     if not rule.max_regression:
         return f"not{_THAN_BEFORE}"
-    return f"at most {number(rule.max_regression)}{_THAN_BEFORE}"
+    return f"at most {format_bound(rule.max_regression)}{_THAN_BEFORE}"
 
 
 def expanded(asked: str, metric: str) -> str:
@@ -97,18 +77,18 @@ def by_interval(
     further: int | None,
 ) -> str:
     """Say how an interval compares."""
-    low, high = evidence.interval or (0.0, 0.0)
-    interval = f"[{number(low)}, {number(high)}]"
+    interval = format_interval(evidence.judged)
     if outcome != "inconclusive":
         right = "at most" if side == "max" else "at least"
         wrong = "above" if side == "max" else "below"
-        reason = f"the whole interval {interval} is {right if outcome == 'passed' else wrong} {number(bound)}"
+        reason = f"the whole interval {interval} is {right if outcome == 'passed' else wrong} {format_bound(bound)}"
     elif by_itself != "inconclusive":
         reason = f"by itself it would have {by_itself}; Holm's correction for the other rules leaves it open"
     else:
-        reason = f"the interval {interval} holds {number(bound)}"
+        reason = f"the interval {interval} holds {format_bound(bound)}"
     if evidence.judged != evidence.stored and ends(evidence.stored) is not None:
-        reason += f" ({told(evidence.stored)} as measured, widened for what {evidence.stored.n} examples may not show)"
+        stored = f"{format_estimate(evidence.stored)} as measured"
+        reason += f" ({stored}, widened for what {evidence.stored.n} examples may not show)"
     if further is not None:
         reason += f"; about {further:,} further examples would probably decide it"
     return reason + (f"; {evidence.why}" if evidence.why else "")
@@ -166,9 +146,8 @@ def _explain(rule: RuleOutcome) -> str:
     if rule.judged is None or rule.outcome == "errored":
         return f"{rule.metric}: {rule.reason}"
     is_regression = rule.baseline is not None
-    shown = rule.judged if is_regression or rule.estimate is None else rule.estimate
     asked = rule.requirement if rule.bound == 0 else rule.requirement.removesuffix(_THAN_BEFORE)
-    said = f"{rule.metric} is {told(shown)}{_THAN_BEFORE if is_regression else ''}, {asked} was asked"
+    said = f"{rule.metric} is {format_estimate(rule.judged)}{_THAN_BEFORE if is_regression else ''}, {asked} was asked"
     if rule.outcome == "inconclusive" and rule.counts_as == "failed":
         return f"{said}, and what is open counts against the model"
     if rule.further_examples is not None:
@@ -179,4 +158,4 @@ def _explain(rule: RuleOutcome) -> str:
 def _value_lies(value: float, bound: float, outcome: Outcome, side: Side) -> str:
     right = "at most" if side == "max" else "at least"
     wrong = "above" if side == "max" else "below"
-    return f"{number(value)} is {right if outcome == 'passed' else wrong} {number(bound)}"
+    return f"{format_number(value)} is {right if outcome == 'passed' else wrong} {format_bound(bound)}"

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from seatrial.contracts.policies import Policy
+from seatrial.reporting.numbers import format_bound
 
 LENIENT, STANDARD, STRICT = "lenient", "standard", "strict"
 
@@ -248,7 +249,7 @@ _ASKED = {"max": "at most", "min": "at least", "max_regression": "worse than the
 
 
 def _cell(demand: Demand, name: str) -> str:
-    told = f"{demand.bounds[list(POLICIES).index(name)]:.4g}"
+    told = format_bound(demand.bounds[list(POLICIES).index(name)])
     return f"{told} (warns)" if name in demand.warns else told
 
 

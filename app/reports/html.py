@@ -13,7 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 
 from app.reports.marked_text import PairedSides, one_line, visible
-from seatrial.reporting.numbers import alike, interval, number, percent, radius, told
+from seatrial.reporting.numbers import (
+    format_aligned,
+    format_interval,
+    format_number,
+    format_percentage,
+    format_radius,
+    format_value,
+)
 from seatrial.reporting.outcomes import counted, gauge, measured, policy_name
 from seatrial.reporting.schemas import ReportFigure, ReportRead
 from seatrial.reporting.tables import arrange, arrange_counts, cell_basis
@@ -31,18 +38,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=number,
-        alike=alike,
-        interval=interval,
+        format_aligned=format_aligned,
+        format_interval=format_interval,
+        format_number=format_number,
+        format_percentage=format_percentage,
+        format_value=format_value,
         moment=_moment,
         value=_value,
         data_uri=_data_uri,
         is_wide=_is_wide,
         prettyjson=_pretty_json,
     )
-    environment.filters.update(
-        percent=percent, visible=visible, one_line=one_line, breakable=_breakable, prose=_prose, told=told
-    )
+    environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
     environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis)
     return environment
@@ -86,7 +93,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ", ".join(value) or "none"
     if isinstance(value, float):
-        return f"{radius(value)} = {value:.6g}" if "/" in radius(value) else f"{value:.6g}"
+        return f"{format_radius(value)} = {value:.6g}" if "/" in format_radius(value) else f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.contracts.policies import Judgement, RuleOutcome
-from seatrial.reporting.numbers import interval, told
+from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.outcomes import counted, measured, policy_name
 from seatrial.reporting.schemas import ReportCheck, ReportRead
 
@@ -141,8 +141,8 @@ def _numbers(check: ReportCheck, room: int) -> list[str]:
     lines = ["| number | value | interval | n |", "| --- | ---: | --- | ---: |"]
     room -= 300
     for estimate in check.estimates:
-        value = told(estimate).replace("<", "&lt;")
-        line = f"| {_cell(estimate.name)} | {value} | {interval(estimate)} | {estimate.n:,} |"
+        value = format_value(estimate).replace("<", "&lt;")
+        line = f"| {_cell(estimate.name)} | {value} | {format_interval(estimate)} | {estimate.n:,} |"
         room -= len(line) + 1
         if room < 0:
             break

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from seatrial.contracts.policies import RuleOutcome
-from seatrial.reporting.numbers import number, told
+from seatrial.reporting.numbers import format_parts
 from seatrial.reporting.outcomes import Judged, counted, is_silent, policy_name, weight
 from seatrial.reporting.schemas import ReportRead
 
@@ -186,10 +186,10 @@ def _message(outcome: RuleOutcome) -> str:
     known = {"Measured": outcome.estimate, "Baseline": outcome.baseline, loss: outcome.judged}
     for name, estimate in known.items():
         if estimate is not None and (name != "Judged by" or estimate != outcome.estimate):
-            ends = estimate.low is not None and estimate.high is not None
             # Square brackets are links in a message (section 3.11.6).
-            between = f" ({number(estimate.low)} to {number(estimate.high)})" if ends else ""
-            parts.append(f"{name} {told(estimate)}{between}.")
+            value, *ends = format_parts(estimate)
+            between = f" ({' to '.join(ends)})" if ends else ""
+            parts.append(f"{name} {value}{between}.")
     return " ".join([*parts, f"Required: {outcome.requirement}.", outcome.reason])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seatrial.contracts.policies import Judgement, RuleOutcome
-from seatrial.reporting.numbers import interval, number, told
+from seatrial.reporting.numbers import format_aligned, format_bound, format_estimate, format_interval
 
 Weight = Literal["none", "note", "warning", "error"]
 """What an outcome is to a pipeline. `error`: it keeps the model from passing; `warning` and `note` are only told."""
@@ -65,14 +65,14 @@ def measured(outcome: RuleOutcome) -> str:
     """
     if outcome.estimate is None:
         return "not measured"
-    text = f"{told(outcome.estimate)} {interval(outcome.estimate)}".rstrip()
+    text = format_estimate(outcome.estimate)
     text += f", n = {outcome.estimate.n:,}" if outcome.estimate.n else ""
     if outcome.baseline is not None:
-        text += f"; baseline {told(outcome.baseline)} {interval(outcome.baseline)}".rstrip()
+        text += f"; baseline {format_estimate(outcome.baseline)}"
         if outcome.judged is not None:
-            text += f"; worse by {told(outcome.judged)} {interval(outcome.judged)}".rstrip()
-    elif outcome.judged is not None and interval(outcome.judged) != interval(outcome.estimate):
-        text += f"; judged by {interval(outcome.judged) or 'no interval'}"
+            text += f"; worse by {format_estimate(outcome.judged)}"
+    elif outcome.judged is not None and format_interval(outcome.judged) != format_interval(outcome.estimate):
+        text += f"; judged by {format_interval(outcome.judged) or 'no interval'}"
     return text
 
 
@@ -116,7 +116,7 @@ def gauge(outcome: RuleOutcome) -> Gauge | None:
     >>> said = {"rule": 0, "label": "span", "metric": "uncertainty_span.mus", "severity": "block", "bound": 0.1}
     >>> said |= {"requirement": "at most 0.1", "outcome": "failed", "counts_as": "failed", "reason": "Too large."}
     >>> gauge(RuleOutcome(**said, estimate=mus, judged=mus)).label
-    '0.3000 to 0.5000, around 0.4000; the bound is 0.1000'
+    '0.3000 to 0.5000, around 0.4000; the bound is 0.1'
     """
     judged = outcome.judged
     if judged is None or judged.value is None or judged.low is None or judged.high is None:
@@ -128,11 +128,11 @@ def gauge(outcome: RuleOutcome) -> Gauge | None:
     def place(value: float) -> float:
         return 100 * (value - start) / length
 
-    label = f"{number(judged.low)} to {number(judged.high)}, around {number(judged.value)}"
+    low, high, value = format_aligned([judged.low, judged.high, judged.value])
     return Gauge(
         left=place(judged.low),
         width=place(judged.high) - place(judged.low),
         mark=place(judged.value),
         bound=place(outcome.bound),
-        label=f"{label}; the bound is {number(outcome.bound)}",
+        label=f"{low} to {high}, around {value}; the bound is {format_bound(outcome.bound)}",
     )

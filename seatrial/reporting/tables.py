@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from seatrial.contracts.estimates import split_name
-from seatrial.reporting.numbers import radius
+from seatrial.reporting.numbers import format_radius
 from seatrial.reporting.schemas import ReportEstimate
 from seatrial.reporting.words import words
 
@@ -338,9 +338,9 @@ def value_words(key: str, value: str) -> str:
     """
     match key:
         case "epsilon":
-            return "0 (unattacked)" if value == "0" else radius(value)
+            return "0 (unattacked)" if value == "0" else format_radius(value)
         case "radius":
-            return "0 (no attacker)" if value == "0" else radius(value)
+            return "0 (no attacker)" if value == "0" else format_radius(value)
         case "level":
             return "0 (no noise)" if value == "0" else value
     return VALUES.get(key, {}).get(value) or words(value)

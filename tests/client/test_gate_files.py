@@ -222,7 +222,7 @@ def test_a_verdict_is_a_table_its_reasons_and_one_sentence(capsys: pytest.Captur
         (0.07, -0.01, 0.15, "worse by 0.0700 [-0.0100, 0.1500]"),
         (-0.07, -0.15, 0.01, "better by 0.0700 [-0.0100, 0.1500]"),
         (-0.07, None, None, "better by 0.0700"),
-        (0.0, -0.1, 0.1, "worse by 0 [-0.1000, 0.1000]"),
+        (0.0, -0.1, 0.1, "worse by 0.0000 [-0.1000, 0.1000]"),
     ],
     ids=["worse", "better", "no-interval", "alike"],
 )

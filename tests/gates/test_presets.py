@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from app.gates import presets
 from app.gates.verdict import Measured, judge
-from app.policies import presets
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.families import METRICS, params_contract
 
@@ -50,7 +50,7 @@ def test_every_number_is_described_with_where_it_is_from() -> None:
     for name in NAMES:
         for rule in presets.get(name).rules:
             (line,) = [one for one in lines if f"`{rule.metric}` | {presets._ASKED[_asked(rule)]} " in one]
-            assert f" {getattr(rule, _asked(rule)):.4g} " in line
+            assert f" {presets.format_bound(getattr(rule, _asked(rule)))} " in line
     assert {line.count(" | ") for line in lines if line.startswith("| `")} == {len(NAMES) + 3}
     assert all(len(demand.why) > 40 for demand in presets.DEMANDS)
 

@@ -56,14 +56,14 @@ def test_an_outcome_says_what_was_asked_measured_and_why() -> None:
         0.05,
     )
     assert found.estimate == found.judged == gap(0.21, 0.15, 0.27)
-    assert found.reason == "the whole interval [0.15, 0.27] is above 0.05"
+    assert found.reason == "the whole interval [0.1500, 0.2700] is above 0.05"
     assert (found.outcome, found.counts_as, found.further_examples) == ("failed", "failed", None)
 
 
 def test_the_headline_names_what_decided() -> None:
     found = judged(illusion(0.21, 0.15, 0.27), {"metric": ILLUSION, "max": 0.05})
     assert found.headline == (
-        "Failed: temperature_attack.illusion_gap[recipe=pwws] is 0.21 [0.15, 0.27], at most 0.05 was asked."
+        "Failed: temperature_attack.illusion_gap[recipe=pwws] is 0.2100 [0.1500, 0.2700], at most 0.05 was asked."
     )
     assert (found.audit, found.verdict, found.policy, found.baseline) == ("aud_2", "failed", SOURCE, None)
 

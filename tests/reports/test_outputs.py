@@ -123,7 +123,7 @@ def test_the_page_tells_each_rule_with_its_interval_and_reason(one: OneAudit) ->
     page = one.get(format="html").text
     assert "0.7100 [0.6800, 0.7400], n = 400" in page
     assert "It is failed for a reason." in page
-    assert 'aria-label="0.6800 to 0.7400, around 0.7100; the bound is 0.5000"' in page
+    assert 'aria-label="0.6800 to 0.7400, around 0.7100; the bound is 0.5"' in page
     assert page.index("Verdict:") < page.index("Numbers")
 
 
