@@ -15,7 +15,7 @@ from app.cli.remote import with_client
 from app.cli.showing import echo, echo_line
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
-from seatrial.client import Client, NotJudgedError, WaitTimeoutError
+from seatrial.client import Client, NotJudgedError, ReportFormat, WaitTimeoutError
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
@@ -94,7 +94,7 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 @click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="Only with this verdict.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="How many at most.")
 @with_client
-def list_audits(client: Client, /, limit: int, **filters: str | None) -> None:
+def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
     """List the project's audits, newest first."""
     for _, one in zip(range(limit), client.audits(**filters), strict=False):
         kinds = ", ".join(one.kinds)
@@ -132,7 +132,7 @@ def retry(client: Client, audit_id: str) -> None:
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]"
 )
 @with_client
-def report(client: Client, audit_id: str, wanted: str, output: Path | None) -> None:
+def report(client: Client, audit_id: str, wanted: ReportFormat, output: Path | None) -> None:
     """Fetch the report of an audit."""
     content = client.report(audit_id, wanted)
     if output is not None:

@@ -5,25 +5,26 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import click
 
 from app.cli.exits import BadRequestError
 from app.cli.progress import say_all
-from seatrial.client import Client, ClientError
+from seatrial.client import Client, ClientError, ReportFormat
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-FORMATS = {
+FORMATS: dict[ReportFormat, str] = {
     "junit": "JUnit XML, one test case per rule, here.",
     "sarif": "SARIF 2.1.0 here.",
     "markdown": "Markdown for a pull-request comment here.",
     "html": "the report, one HTML file, here.",
     "json": "the report as JSON here.",
 }
-BUNDLE = "bundle"
+Output = ReportFormat | Literal["bundle"]
+BUNDLE: Literal["bundle"] = "bundle"
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -44,7 +45,7 @@ class Outputs:
         blamed: File of the repository that alerts are shown at, from the current folder; None where there is none.
     """
 
-    paths: dict[str, Path]
+    paths: dict[Output, Path]
     blamed: str | None = None
 
     @classmethod
@@ -56,7 +57,8 @@ class Outputs:
         Raises:
             BadRequestError: A file could not be written: better known before hours of work than after.
         """
-        given = {name: options.pop(name) for name in (*FORMATS, BUNDLE)}
+        names: tuple[Output, ...] = (*FORMATS, BUNDLE)
+        given = {name: options.pop(name) for name in names}
         paths = {name: path for name, path in given.items() if path is not None}
         for path in paths.values():
             try:

@@ -29,7 +29,7 @@ import click
 
 from app.cli.exits import BadRequestError, CouldNotRunError, ending_as_documented
 from app.cli.remote import with_client
-from seatrial.client import Client
+from seatrial.client import Client, ReportFormat
 from seatrial.contracts.audits import AuditRead, CheckRead
 from seatrial.contracts.estimates import split_name
 from seatrial.contracts.policies import Judgement
@@ -37,7 +37,7 @@ from seatrial.reporting.outcomes import policy_name
 
 FOLDER = "seatrial"
 """Where a run's artifacts lie, and what its parameters about the whole audit begin with."""
-FILES = {"report.html": "html", "report.json": "json", "junit.xml": "junit"}
+FILES: dict[str, ReportFormat] = {"report.html": "html", "report.json": "json", "junit.xml": "junit"}
 LONGEST_KEY = 250
 """Characters MLflow takes (``MAX_ENTITY_KEY_LENGTH``)."""
 

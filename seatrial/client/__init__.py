@@ -3,20 +3,22 @@
 Example::
 
     with Client("http://127.0.0.1:8000") as client:
-        audit = client.submit("mdl_...", "dat_...", [{"kind": "uncertainty_span"}], policy="standard")
+        audit = client.submit("mdl_...", "dat_...", [{"kind": "..."}], policy="standard")
         print(client.wait(audit.id, until_judged=True).verdict)
 
 Errors::
 
     ClientError
-    +-- ProblemResponseError   the service answered with a problem; ``.problem`` holds it
+    +-- ProblemResponseError   the service refused; ``.problem`` holds its answer
     +-- ServiceUnreachableError  no answer, also not when asked again
-    +-- UnexpectedAnswerError  an answer that is none of a Seatrial service: a proxy's page, something endless
+    +-- UnexpectedAnswerError  the answer does not come from Seatrial: a proxy's page, something endless
     +-- WaitTimeoutError       the audit goes on, the caller's patience ended
-        +-- NotJudgedError     it has ended, and its verdict does not come
+        +-- NotJudgedError     it has ended, and no verdict has come
+
+``sync_*.py`` are generated from ``async_*.py`` by ``scripts/sync_client.py``: change those, and run it.
 """
 
-from seatrial.client.asynchronous import AsyncClient
+from seatrial.client.async_client import AsyncClient
 from seatrial.client.errors import (
     ClientError,
     NotJudgedError,
@@ -25,15 +27,19 @@ from seatrial.client.errors import (
     UnexpectedAnswerError,
     WaitTimeoutError,
 )
-from seatrial.client.steps import Source
-from seatrial.client.synchronous import Client
+from seatrial.client.requests import Source
+from seatrial.client.results import Audit, AuditJudgement, ReportFormat
+from seatrial.client.sync_client import Client
 
 __all__ = [
     "AsyncClient",
+    "Audit",
+    "AuditJudgement",
     "Client",
     "ClientError",
     "NotJudgedError",
     "ProblemResponseError",
+    "ReportFormat",
     "ServiceUnreachableError",
     "Source",
     "UnexpectedAnswerError",

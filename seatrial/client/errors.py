@@ -34,23 +34,23 @@ class ProblemResponseError(ClientError):
 
 
 class ServiceUnreachableError(ClientError):
-    """No answer from the service."""
+    """The service did not answer, also not when asked again."""
 
 
 class UnexpectedAnswerError(ClientError):
-    """An answer that is none of a Seatrial service: a page of a proxy, other JSON, or more than anybody waits for."""
+    """The answer does not come from Seatrial: a proxy's page, other JSON, or a body that does not end."""
 
 
 class WaitTimeoutError(ClientError):
-    """The audit had not ended in time; it goes on."""
+    """The audit did not end in time; it goes on."""
 
 
 class NotJudgedError(WaitTimeoutError):
-    """The audit has ended, and its verdict does not come."""
+    """The audit has ended, and no verdict has come."""
 
 
 def problem_of(answer: httpx.Response) -> ProblemResponseError:
-    """Return the error an answer tells; one that is no problem document is told all the same."""
+    """Return the error of an answer; where that is not a problem document, its status and how its text begins."""
     try:
         problem = answer.json()
     except (ValueError, RecursionError):

@@ -135,7 +135,7 @@ def test_numbers_stand_in_columns_and_are_written_as_in_the_report() -> None:
 
 
 def test_nobody_there_ends_with_4(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.client.synchronous.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("seatrial.client.sync_session.time.sleep", lambda seconds: None)
     refused = run("models", "list", "--url", "http://127.0.0.1:9")
     assert refused.exit_code == 4
     assert "no service at http://127.0.0.1:9" in refused.output

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.cli.memory import memory_limited
-from seatrial.client import Client, UnexpectedAnswerError, connection, retries
+from seatrial.client import Client, UnexpectedAnswerError, connection, retries, sse
 from tests.client.hostile import Answer, answers, audit, body, endless, hostile_service, told
 
 HTML = body(b"<!doctype html><title>Sign in</title>", media_type="text/html")
@@ -100,8 +100,11 @@ def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_line_of_events_that_never_ends_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_LINE_CHARS", 2**20)
-    for answer, told_as in ((endless(b"x" * 65_536), "a line of the stream"), (body(b"data: {}\n\n"), "none of Sea")):
+    monkeypatch.setattr(sse, "MAX_LINE_CHARS", 2**20)
+    for answer, told_as in (
+        (endless(b"x" * 65_536), "a line of the event stream"),
+        (body(b"data: {}\n\n"), "not one of Seatrial"),
+    ):
         with hostile_service(answer) as url, Client(url) as client, pytest.raises(UnexpectedAnswerError, match=told_as):
             next(client.events("aud_1"))
 

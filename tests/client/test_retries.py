@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -17,12 +18,16 @@ from seatrial.client import (
     NotJudgedError,
     ProblemResponseError,
     ServiceUnreachableError,
-    asynchronous,
+    UnexpectedAnswerError,
+    async_audits,
+    async_session,
     retries,
-    synchronous,
+    sync_audits,
+    sync_session,
 )
-from seatrial.client.operations import Operations
 from seatrial.client.retries import asked_pause_s, backoff_s
+from seatrial.contracts.events import EventRead
+from seatrial.contracts.policies import Policy
 from tests.servers import free_port
 
 CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3}
@@ -53,6 +58,8 @@ MODEL: dict[str, Any] = {
     "url": "/v1/models/mdl_1",
     "created_at": NOW,
 }
+
+POLICY = {"name": "p", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 1}]}
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -107,8 +114,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         made.append(seconds)
 
-    monkeypatch.setattr(synchronous.time, "sleep", made.append)
-    monkeypatch.setattr(asynchronous.anyio, "sleep", sleep)
+    monkeypatch.setattr(sync_session.time, "sleep", made.append)
+    monkeypatch.setattr(async_session.anyio, "sleep", sleep)
     monkeypatch.setattr(retries.random, "uniform", lambda low, high: high)
     return made
 
@@ -145,14 +152,6 @@ class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self:
             yield piece
-
-
-def test_both_clients_offer_the_same_and_say_the_same_of_it() -> None:
-    names = [name for name in vars(Operations) if not name.startswith("_")]
-    assert len(names) > 20
-    for name in names:
-        assert getattr(Client, name) is getattr(AsyncClient, name)
-        assert getattr(Client, name).__doc__
 
 
 def test_reads_are_tried_again_with_growing_pauses(asking: Callable[..., Asking], pauses: list[float]) -> None:
@@ -230,6 +229,8 @@ def test_an_upload_is_read_from_its_beginning_each_time(
     assert one.ask("add_model", weights, {"name": "m"}).id == "mdl_1"
     assert len(one.requests) == 3
     assert one.requests[0].headers["Prefer"] == "wait=30"
+    # A service reads a large upload to its end before it answers.
+    assert one.requests[0].extensions["timeout"]["read"] == 630
     for body in one.bodies:
         assert b'filename="w.safetensors"' in body
         assert b"weights" in body
@@ -257,12 +258,22 @@ def test_lists_are_read_page_by_page(asking: Callable[..., Asking]) -> None:
     assert [dict(request.url.params) for request in one.requests] == [{"name": "m"}, {"name": "m", "cursor": "next"}]
 
 
+def test_a_list_whose_pages_do_not_end_ends(asking: Callable[..., Asking]) -> None:
+    one = asking(page(MODEL, cursor="next"), page(MODEL, cursor="next"))
+    with pytest.raises(UnexpectedAnswerError, match="do not end"):
+        one.every("models")
+
+
 def test_a_lost_answer_to_a_cancellation_is_found_out(asking: Callable[..., Asking], pauses: list[float]) -> None:
     one = asking(failing(httpx.ReadError), status(409), said({**AUDIT, "state": "cancelled"}))
     assert one.ask("cancel", "aud_1").state == "cancelled"
     ended = asking(status(409), said({**AUDIT, "state": "succeeded"}))
     with pytest.raises(ProblemResponseError):
         ended.ask("cancel", "aud_1")
+    unknown = asking(status(404))
+    with pytest.raises(ProblemResponseError):
+        unknown.ask("cancel", "aud_1")
+    assert len(unknown.requests) == 1
 
 
 def test_waiting_survives_a_restart_of_the_service(asking: Callable[..., Asking], pauses: list[float]) -> None:
@@ -286,10 +297,15 @@ def test_waiting_for_the_verdict_goes_on_after_the_end(asking: Callable[..., Ask
 def test_a_verdict_that_does_not_come_is_not_waited_for_for_ever(
     asking: Callable[..., Asking], pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.client.operations.JUDGED_S", 0.0)
-    one = asking(*[said({**AUDIT, "state": "succeeded"})] * 3)
-    with pytest.raises(NotJudgedError, match="succeeded and not judged"):
+    clock = SimpleNamespace(monotonic=lambda: 100 + sum(pauses), sleep=pauses.append)
+    for module in (sync_audits, async_audits):
+        monkeypatch.setattr(module, "time", clock)
+    one = asking(said(AUDIT), *[said({**AUDIT, "state": "succeeded"})] * 400)
+    with pytest.raises(NotJudgedError, match="succeeded and not judged after 60 s"):
         one.ask("wait", "aud_1", until_judged=True)
+    # From its end on, as often as at the beginning.
+    assert 60 < sum(pauses[1:]) < 60.5
+    assert set(pauses) == {0.2}
 
 
 def event(seq: int, kind: str = "progress", **data: Any) -> bytes:
@@ -302,7 +318,7 @@ def streamed(*pieces: bytes) -> Answer:
 
 
 def test_events_go_on_where_the_stream_broke(asking: Callable[..., Asking], pauses: list[float]) -> None:
-    cut = event(3)[:20]
+    cut = event(3)[:-10]
     one = asking(
         lambda request: httpx.Response(200, stream=Broken(b"retry: 2000\n\n", event(1), event(2), cut)),
         failing(httpx.ConnectError),
@@ -320,10 +336,53 @@ def test_events_go_on_where_the_stream_broke(asking: Callable[..., Asking], paus
     assert resumed == ["0", "2", "2", None, "3", None, "4", None, "5"]
 
 
+def test_a_stream_that_breaks_often_is_followed_while_it_brings_something(
+    asking: Callable[..., Asking], pauses: list[float]
+) -> None:
+    def breaking(seq: int) -> Answer:
+        return lambda request: httpx.Response(200, stream=Broken(event(seq)))
+
+    ended = said({**AUDIT, "state": "succeeded"})
+    one = asking(*[breaking(seq) for seq in range(1, 7)], streamed(), ended, streamed(), retries=1)
+    assert [one.seq for one in one.every("events", "aud_1")] == [1, 2, 3, 4, 5, 6]
+    assert pauses == [0.2] * 6
+
+
 def test_a_stream_that_keeps_breaking_is_given_up(asking: Callable[..., Asking], pauses: list[float]) -> None:
     one = asking(*[lambda request: httpx.Response(200, stream=Broken())] * 4)
     with pytest.raises(ServiceUnreachableError, match="broke off"):
         one.every("events", "aud_1")
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_stream_that_is_left_early_is_closed(kind: type[Client] | type[AsyncClient]) -> None:
+    class Left(Broken):
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+        async def aclose(self) -> None:
+            self.close()
+
+    body = Left(event(1), event(2))
+    transport: Any = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
+    client: Any = kind("http://service", transport=transport)
+    events = client.events("aud_1")
+
+    async def first() -> EventRead:
+        found: EventRead = await anext(events)
+        assert not body.is_closed
+        await events.aclose()
+        return found
+
+    if kind is AsyncClient:
+        assert anyio.run(first).seq == 1
+    else:
+        assert next(events).seq == 1
+        assert not body.is_closed
+        events.close()
+    assert body.is_closed
 
 
 def test_a_download_is_there_whole_or_not_at_all(
@@ -333,11 +392,35 @@ def test_a_download_is_there_whole_or_not_at_all(
     one = asking(lambda request: httpx.Response(200, stream=Broken(b"ha")), streamed(b"whole"))
     assert one.ask("bundle", "aud_1", target) == target
     assert target.read_bytes() == b"whole"
+    problem = httpx.ByteStream(b'{"title": "T", "detail": "D"}')
+    refused = asking(status(503), lambda request: httpx.Response(404, stream=problem))
+    with pytest.raises(ProblemResponseError, match="T: D"):
+        refused.ask("bundle", "aud_1", target)
     broken = asking(*[lambda request: httpx.Response(200, stream=Broken(b"ha"))] * 4)
     with pytest.raises(ServiceUnreachableError, match="broke off"):
         broken.ask("records", "aud_1", "0", target)
     assert target.read_bytes() == b"whole"
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
+
+
+def test_files_may_be_named_by_their_paths(asking: Callable[..., Asking], tmp_path: Path) -> None:
+    (tmp_path / "w.safetensors").write_bytes(b"weights")
+    one = asking(said(MODEL), streamed(b"whole"))
+    assert one.ask("add_model", f"{tmp_path}/w.safetensors", {}).id == "mdl_1"
+    assert b'filename="w.safetensors"' in one.bodies[0]
+    assert one.ask("records", "aud_1", "0", f"{tmp_path}/records.parquet") == tmp_path / "records.parquet"
+
+
+def test_only_fields_that_are_given_are_sent_beside_the_defaults(asking: Callable[..., Asking]) -> None:
+    one = asking(said(AUDIT), said(AUDIT))
+    one.ask("submit", "mdl_1", "dat_1", [CHECK])
+    one.ask("submit", "mdl_1", "dat_1", iter([CHECK]), policy=Policy.model_validate(POLICY), seed=3, later=[1])
+    defaults = {"seed": 0, "samples": 500, "batch_size": 64, "max_error_rate": 0.05}
+    plain = {"model": "mdl_1", "dataset": "dat_1", "checks": [CHECK], **defaults}
+    sent = [json.loads(body) for body in one.bodies]
+    policy = sent[1].pop("policy")
+    assert sent == [plain, {**plain, "seed": 3, "later": [1]}]
+    assert policy["rules"][0]["max"] == 1.0
 
 
 def test_an_id_stays_one_step_of_the_path(asking: Callable[..., Asking]) -> None:

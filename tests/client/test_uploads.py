@@ -247,7 +247,7 @@ def test_an_archive_is_read_back_as_its_files_in_pieces_of_any_size(
 def test_an_archive_is_sent_with_its_length_and_again_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.client.synchronous.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("seatrial.client.sync_session.time.sleep", lambda seconds: None)
     (tmp_path / "weights").write_bytes(bytes(100_000))
     bodies: list[bytes] = []
 

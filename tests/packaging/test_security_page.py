@@ -27,14 +27,14 @@ def test_every_number_that_can_be_set_is_on_the_page_with_its_default() -> None:
     assert shown("(SEATRIAL_[A-Z0-9_]+)") == wanted
 
 
-@pytest.mark.parametrize(("name", "value"), list(shown("(app[a-zA-Z0-9_.]+)").items()))
+@pytest.mark.parametrize(("name", "value"), list(shown("((?:app|seatrial)[.][a-zA-Z0-9_.]+)").items()))
 def test_every_fixed_limit_is_what_the_code_says(name: str, value: str) -> None:
     module, _, constant = name.rpartition(".")
     assert str(getattr(importlib.import_module(module), constant)) == value
 
 
 def test_the_page_lists_fixed_limits() -> None:
-    assert len(shown("(app[a-zA-Z0-9_.]+)")) >= 15
+    assert len(shown("((?:app|seatrial)[.][a-zA-Z0-9_.]+)")) >= 15
 
 
 def test_what_the_page_links_to_is_there() -> None:

@@ -1,0 +1,278 @@
+"""Audits over a connection that is awaited: submitted, followed, read and judged."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import anyio
+import httpx
+from pydantic import BaseModel
+
+from seatrial.client import retries
+from seatrial.client.answers import parse_event
+from seatrial.client.async_session import AsyncSession
+from seatrial.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from seatrial.client.requests import Request, as_json, path_part, without_none
+from seatrial.client.results import Audit, AuditJudgement, ReportFormat
+from seatrial.client.sse import EventDecoder
+from seatrial.contracts.audits import AuditEstimate, AuditSummary
+from seatrial.contracts.events import EventRead
+from seatrial.contracts.policies import Policy, Verdict
+from seatrial.contracts.states import TERMINAL, RunState
+
+
+class AsyncAudits(AsyncSession):
+    """What :class:`~seatrial.client.AsyncClient` asks of audits."""
+
+    async def submit(
+        self,
+        /,
+        model: str,
+        dataset: str,
+        checks: Iterable[Mapping[str, Any] | BaseModel],
+        *,
+        seed: int = 0,
+        samples: int = 500,
+        policy: str | Policy | Mapping[str, Any] | None = None,
+        baseline: str | None = None,
+        batch_size: int = 64,
+        shards: int | None = None,
+        max_error_rate: float = 0.05,
+        idempotency_key: str | None = None,
+        **further: Any,
+    ) -> Audit:
+        """Submit an audit and return it, queued.
+
+        Args:
+            model: Id of the model.
+            dataset: Id of the dataset.
+            checks: What to run: the ``kind`` of a family and its parameters each.
+            seed: Everything random follows from it.
+            samples: Examples drawn, stratified by label; the whole dataset where that is smaller.
+            policy: What it is judged by when it ends: an id, a name, ``name@version``, or a policy itself.
+            baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
+            batch_size: Examples per forward pass.
+            shards: Pieces each stage is cut into; by default sized to a minute each at most.
+            max_error_rate: Share of errored examples above which a check fails.
+            idempotency_key: Submitting twice with it is submitting once. Without one, each call makes up its own, so
+                that a lost answer is asked for again and never becomes another audit.
+            further: Fields that a newer service knows.
+
+        Raises:
+            ProblemResponseError: A field is refused, with its name and the reason.
+        """
+        fields = without_none({"policy": policy, "baseline": baseline, "shards": shards}) | as_json(further)
+        fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
+        body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
+        headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+        return await self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)
+
+    async def estimate(
+        self,
+        /,
+        model: str,
+        dataset: str,
+        checks: Iterable[Mapping[str, Any] | BaseModel],
+        *,
+        seed: int = 0,
+        samples: int = 500,
+        policy: str | Policy | Mapping[str, Any] | None = None,
+        baseline: str | None = None,
+        batch_size: int = 64,
+        shards: int | None = None,
+        max_error_rate: float = 0.05,
+        **further: Any,
+    ) -> AuditEstimate:
+        """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
+        fields = without_none({"policy": policy, "baseline": baseline, "shards": shards}) | as_json(further)
+        fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
+        body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
+        return await self._ask(Request("POST", "/v1/audits/estimate", json=body), AuditEstimate)
+
+    def audits(
+        self,
+        *,
+        state: RunState | str | None = None,
+        model: str | None = None,
+        verdict: Verdict | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[AuditSummary]:
+        """Yield the project's audits, newest first, filtered by state, model (its id) and verdict.
+
+        ``limit`` is how many a request fetches: all are yielded.
+        """
+        filters = {"state": state, "model": model, "verdict": verdict, "limit": limit}
+        return self._pages("/v1/audits", AuditSummary, filters)
+
+    async def audit(self, audit_id: str) -> Audit:
+        """Return one audit."""
+        return await self._ask(Request("GET", f"/v1/audits/{path_part(audit_id)}"), Audit)
+
+    async def wait(
+        self,
+        audit_id: str,
+        *,
+        timeout_s: float | None = None,
+        progress: Callable[[Audit], None] | None = None,
+        until_judged: bool = False,
+        outage_s: float = retries.OUTAGE_S,
+    ) -> Audit:
+        """Return an audit once it has ended, however it ended.
+
+        Args:
+            audit_id: Which audit.
+            timeout_s: Seconds to wait; None for as long as it takes.
+            progress: Called with the audit each time it is read.
+            until_judged: Whether to wait for the verdict too, of an audit submitted with a policy.
+            outage_s: Seconds the service may be away meanwhile.
+
+        Raises:
+            WaitTimeoutError: It had not ended in time.
+            NotJudgedError: It had ended, and was not judged within a minute.
+            ServiceUnreachableError: The service was away for longer.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        pause_s, seen_at, ended_at, state = retries.POLL_S[0], time.monotonic(), None, "unknown"
+        while True:
+            try:
+                audit = await self.audit(audit_id)
+            except ServiceUnreachableError:
+                if time.monotonic() - seen_at > outage_s:
+                    raise
+            else:
+                seen_at, state = time.monotonic(), audit.state
+                if progress is not None:
+                    progress(audit)
+                if audit.state in TERMINAL:
+                    if not until_judged or audit.verdict is not None:
+                        return audit
+                    ended_at = ended_at or seen_at
+                    pause_s = retries.POLL_S[0]
+            if ended_at is not None and time.monotonic() - ended_at > retries.JUDGED_S:
+                raise NotJudgedError(f"audit {audit_id} is {state} and not judged after {retries.JUDGED_S:g} s")
+            if deadline is not None and time.monotonic() + pause_s > deadline:
+                raise WaitTimeoutError(f"audit {audit_id} is still {state} after {timeout_s:g} s")
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 1.2, retries.POLL_S[1])
+
+    async def events(self, audit_id: str, *, after: int = 0) -> AsyncIterator[EventRead]:
+        """Yield what happens to an audit as it happens, until it has ended; a lost connection loses no event.
+
+        Args:
+            audit_id: Which audit.
+            after: Sequence number to go on after; 0: from the beginning.
+
+        Raises:
+            ServiceUnreachableError: The service did not come back.
+        """
+        path = f"/v1/audits/{path_part(audit_id)}/events"
+        failures, is_ending = 0, False
+        while True:
+            before, decoder = after, EventDecoder()
+            request = Request("GET", path, headers={"Last-Event-ID": str(after)})
+            try:
+                async with aclosing(await self._send(request, is_streamed=True)) as answer:
+                    async for text in answer.aiter_text():
+                        for data in decoder.feed(text):
+                            event = parse_event(data)
+                            after, failures = event.seq, 0
+                            yield event
+            except httpx.RequestError as error:
+                failures += 1
+                if failures > self.retries:
+                    raise ServiceUnreachableError(f"the events of {audit_id} broke off: {error!r}") from error
+                await anyio.sleep(retries.backoff_s(failures - 1))
+                continue
+            # A proxy may end a stream as cleanly as the service does: it is over when a stream opened after the audit's
+            # end brings nothing new.
+            if is_ending and after == before:
+                return
+            audit = await self.audit(audit_id)
+            is_ending = audit.state in TERMINAL
+            if not is_ending:
+                await anyio.sleep(retries.backoff_s(failures))
+
+    async def cancel(self, audit_id: str) -> Audit:
+        """Ask an audit to stop and return it; cancelling twice is the same as once.
+
+        Raises:
+            ProblemResponseError: It has ended otherwise.
+        """
+        try:
+            return await self._ask(Request("POST", f"/v1/audits/{path_part(audit_id)}/cancel"), Audit)
+        except ProblemResponseError as error:
+            # The first answer may have been lost on its way, and the audit has ended since.
+            if error.status != 409:
+                raise
+            audit = await self.audit(audit_id)
+            if audit.state != RunState.CANCELLED:
+                raise
+            return audit
+
+    async def retry(self, audit_id: str) -> Audit:
+        """Run what failed of an audit again and return it.
+
+        Raises:
+            ProblemResponseError: It has not failed.
+        """
+        path = f"/v1/audits/{path_part(audit_id)}/retry"
+        return await self._ask(Request("POST", path, is_repeatable=False), Audit)
+
+    async def report(self, audit_id: str, format: ReportFormat = "html") -> bytes:
+        """Return the report of an audit."""
+        path = f"/v1/audits/{path_part(audit_id)}/report"
+        answer = await self._send(Request("GET", path, params={"format": format}))
+        return answer.content
+
+    async def records(
+        self,
+        audit_id: str,
+        check_id: str,
+        target: Path | str,
+        *,
+        format: Literal["parquet", "jsonl"] = "parquet",
+        stage: str = "",
+    ) -> Path:
+        """Save the table of examples behind a check's numbers and return its path.
+
+        Args:
+            audit_id: Which audit.
+            check_id: Which of its checks.
+            target: File to write; it is there whole or not at all.
+            format: Format of the file.
+            stage: Which stage of the check; by default its attack.
+        """
+        path = f"/v1/audits/{path_part(audit_id)}/records/{path_part(check_id)}"
+        params = {"format": format} | ({"stage": stage} if stage else {})
+        return await self._save(Request("GET", path, params=params), target)
+
+    async def bundle(self, audit_id: str, target: Path | str, *, inputs: bool = False) -> Path:
+        """Save all it takes to run an audit again and compare, and return its path.
+
+        Args:
+            audit_id: Which audit.
+            target: File to write; it is there whole or not at all.
+            inputs: Whether the files of model and data go into it.
+        """
+        path = f"/v1/audits/{path_part(audit_id)}/bundle"
+        return await self._save(Request("GET", path, params={"inputs": "true"} if inputs else {}), target)
+
+    async def judge(
+        self, audit_id: str, policy: str | Policy | Mapping[str, Any], *, baseline: str | None = None
+    ) -> AuditJudgement:
+        """Judge an audit that has ended by a policy and return the verdict; nothing is run again.
+
+        Args:
+            audit_id: Which audit.
+            policy: Id, name, ``name@version`` or the name of a shipped one; or a policy itself.
+            baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
+        """
+        body = {"policy": as_json(policy), "baseline": baseline}
+        return await self._ask(Request("POST", f"/v1/audits/{path_part(audit_id)}/judge", json=body), AuditJudgement)
+
+    def judgements(self, audit_id: str) -> AsyncIterator[AuditJudgement]:
+        """Yield the verdicts on an audit, newest first."""
+        return self._pages(f"/v1/audits/{path_part(audit_id)}/judgements", AuditJudgement, {})

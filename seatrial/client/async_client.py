@@ -1,0 +1,180 @@
+"""The client that is awaited, in asyncio or trio."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from seatrial.client.async_audits import AsyncAudits
+from seatrial.client.requests import Request, Source, as_json, path_part, prefer_wait, upload_request, without_none
+from seatrial.contracts.datasets import DatasetRead, DatasetSummary
+from seatrial.contracts.models import ModelRead, ModelSummary, Task
+from seatrial.contracts.perturb import Noisemaker, PerturbationsRead
+from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead
+from seatrial.contracts.states import ModelState
+
+
+class AsyncClient(AsyncAudits):
+    """Speaks to one service as one project.
+
+    A request is sent again, after pauses that grow, when the connection fails or the service answers 429, 502, 503 or
+    504. What would do its work twice is sent once. Every method raises :class:`~seatrial.client.ClientError`:
+    ``ProblemResponseError`` where the service refuses, ``ServiceUnreachableError`` where it does not answer,
+    ``UnexpectedAnswerError`` where something else answers.
+
+    Args:
+        base_url: Where the service listens, without ``/v1``.
+        api_key: Sent as a bearer token; None on a service that needs none.
+        timeout_s: Seconds without a byte before a request fails.
+        retries: Times a request is sent again.
+        transport: For tests.
+
+    Raises:
+        ValueError: ``base_url`` is not an address.
+    """
+
+    async def add_model(self, file: Source | str, manifest: Mapping[str, Any], *, wait_s: int = 30) -> ModelRead:
+        """Upload weights and return the model.
+
+        Args:
+            file: One .safetensors, or an archive of a folder.
+            manifest: What the weights are: ``name``, ``version``, ``task``, ``architecture``, ...
+            wait_s: Seconds to wait for a worker to load it; after that it is returned in state ``checking``.
+
+        Raises:
+            ProblemResponseError: The manifest, the file or the model itself is refused, with the reason.
+        """
+        return await self._ask(upload_request("/v1/models", file, manifest, wait_s), ModelRead)
+
+    async def add_endpoint(self, manifest: Mapping[str, Any], *, wait_s: int = 30) -> ModelRead:
+        """Store a model behind an HTTP endpoint and return it.
+
+        Args:
+            manifest: As of :meth:`add_model`, with an architecture of kind ``endpoint``.
+            wait_s: Seconds to wait for a worker to ask it; after that it is returned in state ``checking``.
+
+        Raises:
+            ProblemResponseError: The manifest or what the endpoint answers is refused, with the reason.
+        """
+        body = {"manifest": dict(manifest)}
+        return await self._ask(Request("POST", "/v1/models", json=body, **prefer_wait(wait_s)), ModelRead)
+
+    def models(
+        self,
+        *,
+        name: str | None = None,
+        task: Task | None = None,
+        state: ModelState | str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[ModelSummary]:
+        """Yield the project's models, newest first, filtered by name, task and state.
+
+        ``limit`` is how many a request fetches: all are yielded. Class names and manifest are left to :meth:`model`.
+        """
+        return self._pages("/v1/models", ModelSummary, {"name": name, "task": task, "state": state, "limit": limit})
+
+    async def model(self, model_id: str) -> ModelRead:
+        """Return one model."""
+        return await self._ask(Request("GET", f"/v1/models/{path_part(model_id)}"), ModelRead)
+
+    async def cancel_check(self, model_id: str) -> ModelRead:
+        """End the check of a model and return it, rejected; cancelling twice is the same as once.
+
+        Raises:
+            ProblemResponseError: It has been checked already.
+        """
+        return await self._ask(Request("POST", f"/v1/models/{path_part(model_id)}/cancel"), ModelRead)
+
+    async def add_dataset(self, file: Source | str, manifest: Mapping[str, Any]) -> DatasetRead:
+        """Upload examples and return the dataset.
+
+        Args:
+            file: .npz, .parquet, .csv, .jsonl, .conllu, or an archive of folders of images.
+            manifest: What the examples are: ``name``, ``version``, ``task``, ...
+
+        Raises:
+            ProblemResponseError: The manifest or the file is refused, with the reason.
+        """
+        return await self._ask(upload_request("/v1/datasets", file, manifest), DatasetRead)
+
+    def datasets(
+        self, *, name: str | None = None, task: Task | None = None, limit: int | None = None
+    ) -> AsyncIterator[DatasetSummary]:
+        """Yield the project's datasets, newest first, filtered by name and task.
+
+        ``limit`` is how many a request fetches: all are yielded. Class names and manifest are left to :meth:`dataset`.
+        """
+        return self._pages("/v1/datasets", DatasetSummary, {"name": name, "task": task, "limit": limit})
+
+    async def dataset(self, dataset_id: str) -> DatasetRead:
+        """Return one dataset."""
+        return await self._ask(Request("GET", f"/v1/datasets/{path_part(dataset_id)}"), DatasetRead)
+
+    async def add_policy(self, policy: Policy | Mapping[str, Any]) -> PolicyRead:
+        """Store a policy and return it; where the name is taken, as its next version."""
+        return await self._ask(Request("POST", "/v1/policies", json=as_json(policy)), PolicyRead)
+
+    def policies(
+        self, *, name: str | None = None, shipped: bool | None = None, limit: int | None = None
+    ) -> AsyncIterator[PolicyRead]:
+        """Yield the project's policies, newest first, filtered by name; Seatrial's own with ``shipped``.
+
+        ``limit`` is how many a request fetches: all are yielded.
+        """
+        return self._pages("/v1/policies", PolicyRead, {"name": name, "shipped": shipped, "limit": limit})
+
+    async def policy(self, reference: str) -> PolicyRead:
+        """Return a policy by its id, name, ``name@version``, or the name of a shipped one."""
+        return await self._ask(Request("GET", f"/v1/policies/{path_part(reference)}"), PolicyRead)
+
+    async def promote(self, audit_id: str, name: str = "champion", *, note: str = "") -> BaselineRead:
+        """Make a succeeded audit the baseline ``name`` of its model and return that."""
+        body = {"audit": audit_id, "name": name, "note": note}
+        return await self._ask(Request("POST", "/v1/baselines", json=body), BaselineRead)
+
+    def baselines(
+        self, *, model: str | None = None, name: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[BaselineRead]:
+        """Yield baselines with their history, newest first, filtered by the model's name and their own.
+
+        ``limit`` is how many a request fetches: all are yielded.
+        """
+        return self._pages("/v1/baselines", BaselineRead, {"model": model, "name": name, "limit": limit})
+
+    async def perturb(
+        self,
+        texts: Iterable[str | Sequence[str]] | None = None,
+        *,
+        sentences: Iterable[Sequence[str]] | None = None,
+        attackers: Literal["all"] | Iterable[Noisemaker] = "all",
+        levels: Iterable[float] = (0.2, 0.5, 0.8),
+        draws: int = 1,
+        seed: int = 0,
+        first: int = 0,
+        variant: Literal["code", "paper"] = "code",
+        selection: Literal["code", "paper"] | None = None,
+        phi: float | None = None,
+        typos: Literal["codespell", "nlpaug"] = "codespell",
+        glyphs: Literal["dejavu", "dejavu_bmp", "confusables"] = "dejavu",
+    ) -> PerturbationsRead:
+        """Return texts with noise, without a model; nothing is stored.
+
+        Args:
+            texts: Texts, or pairs of premise and hypothesis.
+            sentences: Lists of tokens, in place of texts.
+            attackers: ``all``, or their names.
+            levels: Fractions of the words that are attacked.
+            draws: Random draws of each text at each level.
+            seed: Everything random follows from it.
+            first: Number of the first text; those after it are counted on.
+            variant: Rules of the released program or of the paper.
+            selection: How words are selected; by default as of ``variant``.
+            phi: How hard an attacked word is hit; by default the level.
+            typos: Where misspellings are taken from.
+            glyphs: Where look-alikes are taken from.
+
+        Raises:
+            ProblemResponseError: They are too much for one request, or an attacker lacks what it draws from.
+        """
+        given = {"texts": texts, "sentences": sentences, "attackers": attackers, "levels": levels, "draws": draws}
+        noise = {"variant": variant, "selection": selection, "phi": phi, "typos": typos, "glyphs": glyphs}
+        body = without_none({**given, "seed": seed, "first": first, **noise})
+        return await self._ask(Request("POST", "/v1/perturb", json=body), PerturbationsRead)

@@ -1,0 +1,126 @@
+"""The connection that is awaited, in asyncio or trio: sends, sends again, and reads answers within bounds."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import httpx
+from pydantic import BaseModel
+
+from seatrial.client.answers import parse_answer, parse_page
+from seatrial.client.connection import LOOPBACK, BoundedBody, checked_address, credentials
+from seatrial.client.errors import ServiceUnreachableError
+from seatrial.client.requests import Request
+from seatrial.client.retries import backoff_s, pause_before_retry
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class AsyncSession:
+    """What :class:`~seatrial.client.AsyncClient` sends its requests through."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        retries: int = 5,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.base_url = checked_address(base_url)
+        self.retries = retries
+        self._timeout_s = timeout_s
+        self._http = httpx.AsyncClient(
+            base_url=self.base_url, headers=credentials(api_key), transport=transport, mounts=LOOPBACK
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client; its connections are closed at the end of the block."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _send(self, request: Request, *, is_streamed: bool = False) -> httpx.Response:
+        """Send a request until it succeeds and return the answer, read to its end.
+
+        A streamed one is left to be read, and closed, by the caller; whatever breaks off by then is the caller's too.
+
+        Raises:
+            ProblemResponseError: The service refused.
+            ServiceUnreachableError: It did not answer.
+            UnexpectedAnswerError: The answer is too long, or does not end.
+        """
+        outcome: httpx.Response | httpx.RequestError
+        attempt = 0
+        while True:
+            try:
+                outcome = await self._send_once(request, is_streamed)
+                if not outcome.is_error:
+                    return outcome
+            except httpx.RequestError as error:
+                outcome = error
+            await anyio.sleep(
+                pause_before_retry(request, outcome, attempt=attempt, retries=self.retries, base_url=self.base_url)
+            )
+            attempt += 1
+
+    async def _send_once(self, request: Request, is_streamed: bool) -> httpx.Response:
+        with request.arguments(self._timeout_s) as arguments:
+            answer = await self._http.send(self._http.build_request(**arguments), stream=True)
+        if is_streamed and not answer.is_error:
+            return answer
+        async with aclosing(answer):
+            body = BoundedBody(answer)
+            async for piece in answer.aiter_bytes():
+                body.add(piece)
+            body.attach()
+        return answer
+
+    async def _ask(self, request: Request, into: type[M]) -> M:
+        """Send a request and return what it is answered with."""
+        return parse_answer(request, await self._send(request), into)
+
+    async def _pages(self, path: str, into: type[M], filters: Mapping[str, Any]) -> AsyncIterator[M]:
+        """Yield the items of a list, page by page."""
+        params = {name: value for name, value in filters.items() if value is not None}
+        while True:
+            request = Request("GET", path, params=params)
+            items, following = parse_page(request, await self._send(request), into)
+            for item in items:
+                yield item
+            if following is None:
+                return
+            params = {**params, "cursor": following}
+
+    async def _save(self, request: Request, target: Path | str) -> Path:
+        """Write an answer to a file that is there whole or not at all."""
+        target = Path(target)
+        part = target.with_name(f"{target.name}.part")
+        attempt = 0
+        while True:
+            async with aclosing(await self._send(request, is_streamed=True)) as answer:
+                try:
+                    with part.open("wb") as file:
+                        async for piece in answer.aiter_bytes():
+                            file.write(piece)
+                    part.replace(target)
+                    return target
+                except httpx.RequestError as error:
+                    if attempt >= self.retries:
+                        raise ServiceUnreachableError(f"GET {request.path} broke off: {error!r}") from error
+                finally:
+                    part.unlink(missing_ok=True)
+            await anyio.sleep(backoff_s(attempt))
+            attempt += 1

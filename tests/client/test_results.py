@@ -1,0 +1,90 @@
+"""Audits and verdicts in a notebook."""
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from seatrial.client import Audit, AuditJudgement
+from seatrial.client.results import MAX_ROWS
+
+NOW = datetime.now(UTC).isoformat()
+EVIL = "<script>alert('x')</script>"
+POINT = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 9, "method": "bootstrap"}
+UNDEFINED = {"value": None, "low": None, "high": None, "n": 0, "method": "none"}
+
+
+def judgement(**more: Any) -> dict[str, Any]:
+    rule = {"rule": 0, "label": EVIL, "metric": "uncertainty_span.mus_worst", "severity": "block"}
+    rule |= {"requirement": "at most 0.05", "bound": 0.05, "outcome": "failed", "counts_as": "failed"}
+    rule |= {"estimate": POINT, "judged": POINT, "reason": f"0.5 is more {EVIL}", **more}
+    policy = {"id": None, "name": "p", "version": None, "digest": "sha256:0"}
+    return {"verdict": "failed", "headline": f"Failed: {EVIL}", "rules": [rule], "policy": policy}
+
+
+def audit(estimates: dict[str, Any], **more: Any) -> Audit:
+    check = {"id": "chk_1", "kind": "uncertainty_span", "params": {}, "state": "succeeded", "stages": []}
+    check |= {"progress": {"stage": None, "done": 0, "total": 0, "remaining_s": 0}}
+    flag = {"code": "zero_gradients", "severity": "warning", "message": EVIL}
+    result = {"estimates": estimates, "flags": [flag], "counts": {}}
+    failed = {
+        **check,
+        "id": "chk_2",
+        "state": "failed",
+        "error": {"code": "out-of-memory", "title": "Out of memory", "detail": EVIL},
+    }
+    body = {"id": "aud_1", "state": "failed", "model": "m", "dataset": "d", "seed": 0, "samples": 9, "kinds": []}
+    body |= {"created_at": NOW, "spec": {}, "spec_digest": "", "checks": [{**check, "result": result}, failed]}
+    return Audit.model_validate({**body, **more})
+
+
+def test_an_audit_is_a_frame_of_its_estimates() -> None:
+    frame = audit({"mus": POINT, "s_ece[arm=over]": UNDEFINED}).to_frame()
+    assert list(frame.columns) == ["check", "metric", "value", "low", "high", "n", "method"]
+    assert list(frame["metric"]) == ["uncertainty_span.mus", "uncertainty_span.s_ece[arm=over]"]
+    assert frame.iloc[0].to_dict() == {"check": "chk_1", "metric": "uncertainty_span.mus", **POINT}
+    assert frame["value"].isna().tolist() == [False, True]
+
+
+def test_an_audit_without_numbers_is_a_frame_without_rows() -> None:
+    frame = audit({}).to_frame()
+    assert (len(frame), list(frame.columns)[:3]) == (0, ["check", "metric", "value"])
+
+
+def test_a_verdict_is_a_frame_of_its_rules() -> None:
+    frame = AuditJudgement.model_validate(judgement()).to_frame()
+    row = frame.iloc[0]
+    assert (row["metric"], row["outcome"], row["bound"]) == ("uncertainty_span.mus_worst", "failed", 0.05)
+    assert (row["value"], row["low"], row["high"], row["n"]) == (0.5, 0.4, 0.6, 9)
+    unmeasured = AuditJudgement.model_validate(judgement(estimate=None, judged=None)).to_frame()
+    assert list(unmeasured.columns) == list(frame.columns)
+    assert unmeasured["value"].isna().all()
+
+
+def test_without_pandas_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for one in (audit({"mus": POINT}), AuditJudgement.model_validate(judgement())):
+        with pytest.raises(ModuleNotFoundError, match="to_frame\\(\\) needs pandas: pip install pandas"):
+            one.to_frame()
+
+
+def test_a_notebook_shows_numbers_flags_errors_and_the_verdict_and_runs_nothing_of_them() -> None:
+    shown = audit({"mus": POINT, EVIL: POINT}, judgement=judgement())._repr_html_()
+    assert "aud_1: failed" in shown
+    assert "<td>uncertainty_span.mus</td><td>0.5000</td><td>[0.4000, 0.6000]</td><td>9</td>" in shown
+    assert "warning: zero_gradients" in shown
+    assert "Out of memory: " in shown
+    assert "<script" not in shown
+    # The flag, the error, the metric and the headline.
+    assert shown.count("&lt;script&gt;") == 4
+    verdict = AuditJudgement.model_validate(judgement())._repr_html_()
+    assert "<td>failed</td><td>block</td>" in verdict
+    assert "<script" not in verdict
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    shown = audit({f"m{number}": POINT for number in range(MAX_ROWS + 7)})._repr_html_()
+    assert shown.count("<tr>") == MAX_ROWS + 1
+    assert "7 more rows: to_frame() has them all" in shown
+    assert "more rows" not in audit({f"m{number}": POINT for number in range(MAX_ROWS)})._repr_html_()
