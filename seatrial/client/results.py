@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import Judgement
-from seatrial.reporting.numbers import interval, told
+from seatrial.reporting.numbers import format_estimate, format_interval, format_value
 
 if TYPE_CHECKING:
     import pandas
@@ -42,7 +42,7 @@ class AuditJudgement(Judgement):
                 rule.severity,
                 rule.label,
                 rule.requirement,
-                "" if rule.estimate is None else f"{told(rule.estimate)} {interval(rule.estimate)}",
+                "" if rule.estimate is None else format_estimate(rule.estimate),
                 rule.reason,
             )
             for rule in self.rules
@@ -83,7 +83,7 @@ class Audit(AuditRead):
             if check.result is not None:
                 lines += [f"{flag.severity}: {flag.code}: {flag.message}" for flag in check.result.flags]
                 for name, estimate in check.result.estimates.items():
-                    rows.append((f"{check.kind}.{name}", told(estimate), interval(estimate), estimate.n))
+                    rows.append((f"{check.kind}.{name}", format_value(estimate), format_interval(estimate), estimate.n))
         return _html(lines, ("metric", "value", "95 % interval", "n"), rows)
 
 
