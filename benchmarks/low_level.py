@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seatrial.families.low_level_attack.params import ATTACKERS, Noise
+from seatrial.contracts.noise import ATTACKERS, Noise
 from seatrial.noise.edits import levenshtein
 from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber

@@ -5,12 +5,10 @@ from math import prod
 
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.checks import CheckParams
+from seatrial.contracts.family import FamilySpec, HeldOut, Situation
 from seatrial.contracts.models import IMAGES, MULTI_LABEL, TAGGING
-from seatrial.families import GRADIENT_FAMILIES, TASKS, CheckParams
-from seatrial.families.low_level_attack.params import NOT_OF_TOKENS, LowLevelAttackParams
-from seatrial.families.shared.defence_costs import is_module
-from seatrial.families.shared.defence_params import Rmc, ShippedDefence
-from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.contracts.registry import family
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
 from seatrial.store.tables import DatasetRow, ModelRow
 
@@ -43,40 +41,68 @@ def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, sampl
     """Refuse a check whose family cannot audit the model, or that needs more examples than there are.
 
     Raises:
-        TaskMismatchError: The family audits models of another task, or needs weights where there is an endpoint; or
-            attackers are named that cannot be run on the model's task.
-        InvalidRequestError: Examples set apart for validation are not there.
+        TaskMismatchError: The family audits models of another task, or needs weights where there is an endpoint.
+        InvalidRequestError: Examples set apart are not there.
     """
-    tasks = TASKS[check.kind]
-    if model.task not in tasks:
+    spec = family(check.kind)
+    if model.task not in spec.tasks:
         raise TaskMismatchError(
-            f"{check.kind} audits models for {' or '.join(tasks)}; {model.id} does {model.task}.",
+            f"{check.kind} audits models for {' or '.join(spec.tasks)}; {model.id} does {model.task}.",
             pointer=f"{pointer}/kind",
         )
-    if check.kind in GRADIENT_FAMILIES and model.format == "endpoint":
+    if spec.needs.gradients and model.format == "endpoint":
         raise TaskMismatchError(
             f"{check.kind} needs gradients, and so the model's weights; {model.id} is an endpoint.",
             pointer=f"{pointer}/kind",
         )
-    if isinstance(check, LowLevelAttackParams):
-        _check_attackers(check, model, pointer)
-    examples, wanted = int(dataset.facts["examples"]), check.held_out()
-    if samples + wanted > examples:
-        most = examples - wanted
-        remedy = f"ask for at most {most:,} samples, " if most >= 2 else ""
-        raise InvalidRequestError(
-            f"{dataset.id} has {examples:,} examples: with {samples:,} of them attacked, {examples - samples:,} are "
-            f"left for the {wanted:,} validation_samples, which are never attacked. Lower validation_samples, "
-            f"{remedy}or name a validation_dataset.",
-            pointer=f"{pointer}/validation_samples",
-        )
+    _check_held_out(spec, check.held_out(), dataset, samples, pointer)
 
 
-def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow, pointer: str) -> None:
+def _check_held_out(spec: FamilySpec, wanted: int, dataset: DatasetRow, samples: int, pointer: str) -> None:
+    examples = int(dataset.facts["examples"])
+    if samples + wanted <= examples:
+        return
+    most = examples - wanted
+    remedy = f"ask for at most {most:,} samples, " if most >= 2 else ""
+    left = f"{dataset.id} has {examples:,} examples: with {samples:,} of them attacked, {examples - samples:,} are left"
+    match spec.needs.held_out:
+        case HeldOut(number, other):
+            raise InvalidRequestError(
+                f"{left} for the {wanted:,} {number}, which are never attacked. Lower {number}, {remedy}or name a "
+                f"{other}.",
+                pointer=f"{pointer}/{number}",
+            )
+    raise InvalidRequestError(
+        f"{left} for the {wanted:,} that {spec.kind} sets apart: {remedy}or name a larger dataset.", pointer=pointer
+    )
+
+
+def check_misfits(check: CheckParams, situation: Situation, pointer: str) -> None:
+    """Refuse what the check's family says cannot be run.
+
+    Raises:
+        TaskMismatchError: Model and check are for different things.
+        InvalidRequestError: The parameters ask for what cannot be done in this situation.
+    """
+    for misfit in family(check.kind).misfits(check, situation):
+        refused = TaskMismatchError if misfit.is_mismatch else InvalidRequestError
+        raise refused(misfit.detail, pointer=f"{pointer}/{misfit.parameter}".removesuffix("/"))
+
+
+def check_further_data(
+    model: ModelRow, dataset: DatasetRow, further: DatasetRow, pointer: str, *, is_learnt_from: bool
+) -> None:
     """Refuse a further dataset that is for another task, or is the audited one.
 
     Images of outliers may have another shape, which workers bring to the model's; what a defence learns from may not:
     it would learn from other pictures than it answers.
+
+    Args:
+        model: The audited one.
+        dataset: The audited one.
+        further: The other dataset.
+        pointer: To the parameter that names it.
+        is_learnt_from: Whether something learns from it.
 
     Raises:
         TaskMismatchError: It does not fit the model.
@@ -84,7 +110,6 @@ def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow
     """
     if further.task != model.task:
         raise TaskMismatchError(f"The model does {model.task}, {further.id} is for {further.task}.", pointer=pointer)
-    is_learnt_from = pointer.endswith("/training_dataset")
     if model.task == IMAGES and not is_learnt_from:
         return
     _check_labels(model, further, pointer)
@@ -99,32 +124,11 @@ def check_further_data(model: ModelRow, dataset: DatasetRow, further: DatasetRow
         raise InvalidRequestError(f"{further.id} is the dataset that is attacked: {remedy}", pointer=pointer)
 
 
-def check_sizes(check: CheckParams, sizes: dict[str, int], pointer: str) -> None:
-    """Refuse defences that learn from more examples than there are.
-
-    Raises:
-        InvalidRequestError: Pointing at the first such defence.
-    """
-    if not isinstance(check, TransductiveAttackParams):
-        return
-    there = sizes.get("training_dataset", 0)
-    for position, defence in enumerate(check.defences):
-        if isinstance(defence, ShippedDefence) and defence.least_training > there:
-            why = ""
-            if isinstance(defence, Rmc):
-                why = f" to find {defence.neighbours:,} neighbours among them and their attacked copies"
-            raise InvalidRequestError(
-                f"{defence.name} needs {defence.least_training:,} training examples at least{why}, and "
-                f"training_dataset has {there:,}.",
-                pointer=f"{pointer}/defences/{position}",
-            )
-
-
 def check_memory(request: AuditCreate, dataset: DatasetRow, samples: int, most_bytes: int) -> None:
     """Refuse batches of images that a worker has no memory for.
 
     Raises:
-        InvalidRequestError: Pointing at ``/batch_size``, or at the check whose defences see all examples at once.
+        InvalidRequestError: Pointing at ``/batch_size``.
     """
     shape = dataset.facts.get("shape")
     if shape is None:
@@ -137,14 +141,6 @@ def check_memory(request: AuditCreate, dataset: DatasetRow, samples: int, most_b
             f"(SEATRIAL_MAX_BATCH_BYTES): {_at_most(most_bytes // of_image, 'batch_size')}.",
             pointer="/batch_size",
         )
-    for position, check in enumerate(request.checks):
-        if isinstance(check, TransductiveAttackParams) and samples * of_image > most_bytes:
-            raise InvalidRequestError(
-                f"Defences see all {samples:,} images of shape {shape} together, which take {samples * of_image:,} "
-                f"bytes; a worker holds at most {most_bytes:,} (SEATRIAL_MAX_BATCH_BYTES): "
-                f"{_at_most(most_bytes // of_image, 'samples')}.",
-                pointer=f"/checks/{position}",
-            )
 
 
 def check_training_memory(further: DatasetRow, most_bytes: int, pointer: str) -> None:
@@ -155,7 +151,7 @@ def check_training_memory(further: DatasetRow, most_bytes: int, pointer: str) ->
     """
     shape = further.facts.get("shape")
     examples = int(further.facts["examples"])
-    if shape is not None and pointer.endswith("/training_dataset") and examples * prod(shape) * 4 > most_bytes:
+    if shape is not None and examples * prod(shape) * 4 > most_bytes:
         raise InvalidRequestError(
             f"{further.id} has {examples:,} images of shape {shape} (channels, height, width), which take "
             f"{examples * prod(shape) * 4:,} bytes together; a worker holds at most {most_bytes:,} "
@@ -166,23 +162,6 @@ def check_training_memory(further: DatasetRow, most_bytes: int, pointer: str) ->
 
 def _at_most(count: int, parameter: str) -> str:
     return f"ask for {parameter} of at most {count:,}" if count else "bring the images to a smaller size"
-
-
-def check_attacks(check: CheckParams, pointer: str) -> None:
-    """Refuse a defence none of the attacks asked for can be run on.
-
-    Raises:
-        InvalidRequestError: Pointing at the attacks.
-    """
-    if not isinstance(check, TransductiveAttackParams) or check.attacks != ["defence_autoattack"]:
-        return
-    never = [one.name for one in check.defences if not is_module(one.name, one.settings)]
-    if never:
-        raise InvalidRequestError(
-            f"defence_autoattack cannot be run on {', '.join(never)}: it has a memory or adapts to the whole sample. "
-            "Ask for fpa, gmsa_avg or gmsa_min as well.",
-            pointer=f"{pointer}/attacks",
-        )
 
 
 def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
@@ -202,22 +181,6 @@ def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
     classes, others = _classes(model), _classes(other)
     if classes and others and classes != others:
         raise TaskMismatchError(f"{model.id} has {classes} classes, {other.id} has {others}.", pointer=pointer)
-
-
-def _check_attackers(check: LowLevelAttackParams, model: ModelRow, pointer: str) -> None:
-    if model.task != TAGGING or check.attackers == "all":
-        return
-    left = [name for name in check.attackers if name not in NOT_OF_TOKENS]
-    for place, name in enumerate(check.attackers):
-        if name not in NOT_OF_TOKENS:
-            continue
-        remedy = "leave it out" if left else "name others, or `all`, which leaves it out"
-        if check.combined and len(left) == 1:
-            remedy += f", and name another beside {left[0]}, among which `combined` can draw"
-        raise TaskMismatchError(
-            f"{name} joins words, which leaves no tag for each token, and {model.id} does {model.task}: {remedy}.",
-            pointer=f"{pointer}/attackers/{place}",
-        )
 
 
 def _classes(model: ModelRow) -> int | None:

@@ -12,10 +12,10 @@ from app.audits import repository
 from app.audits.repository import AuditParts, RunningShard, StageWork
 from app.policies.repository import find_own_judgement
 from app.web.problems import NotFoundError
+from seatrial.contracts.costs import StageShares
 from seatrial.contracts.meters import meters_of
+from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, TERMINAL
-from seatrial.families import STAGE_SHARES
-from seatrial.families.shared.costs import StageShares
 from seatrial.store.database import AnyRow
 
 
@@ -80,7 +80,8 @@ def render_audit(
 
 def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | None) -> dict[str, Any]:
     work = parts.work.get(check.id, StageWork())
-    shares = STAGE_SHARES[check.kind](check.params, check.stage) if check.kind in STAGE_SHARES and check.stage else None
+    spec = find_family(check.kind)
+    shares = spec.stage_shares(check.params, check.stage) if spec and spec.stage_shares and check.stage else None
     return {
         "id": check.id,
         "kind": check.kind,

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
 from seatrial.contracts.models import IMAGES
+from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, RunState
-from seatrial.families import TASKS
 from seatrial.store.database import AnyRow
 from seatrial.store.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 
@@ -149,7 +149,8 @@ def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts |
     for check_id, name in session.execute(_FIND_STAGES, of_audit):
         stages.setdefault(check_id, []).append(name)
     asked = {}
-    if any(IMAGES not in TASKS.get(check.kind, (IMAGES,)) for check in checks):
+    specs = [find_family(check.kind) for check in checks]
+    if any(spec is not None and IMAGES not in spec.tasks for spec in specs):
         asked = {row[0]: (int(row[1] or 0), int(row[2] or 0)) for row in session.execute(_SUM_ASKED, of_audit)}
     return AuditParts(audit, checks, stages, _work(session, of_audit), asked)
 

@@ -8,13 +8,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits.compatibility import (
-    check_attacks,
     check_data,
     check_family,
     check_further_data,
     check_memory,
+    check_misfits,
     check_same_input,
-    check_sizes,
     check_training_memory,
 )
 from app.datasets import repository as datasets
@@ -23,7 +22,9 @@ from app.policies.baselines import check_baseline
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import InvalidRequestError, StoredProblemError
 from seatrial.contracts.audits import AuditCreate, AuditEstimate
+from seatrial.contracts.family import Situation
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, total_seconds
 from seatrial.store.events import record_event
@@ -95,12 +96,16 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
                 check_same_input(model, found, pointer)
             else:
                 found = _dataset(session, project_id, named, pointer)
-                check_further_data(model, dataset, found, pointer)
-                check_training_memory(found, limits.max_batch_bytes, pointer)
+                is_learnt_from = parameter in family(check.kind).needs.training
+                check_further_data(model, dataset, found, pointer, is_learnt_from=is_learnt_from)
+                if is_learnt_from:
+                    check_training_memory(found, limits.max_batch_bytes, pointer)
                 sizes[parameter] = int(found.facts["examples"])
             further[pointer] = found
-        check_sizes(check, sizes, f"/checks/{position}")
-        check_attacks(check, f"/checks/{position}")
+        situation = Situation(
+            model.id, model.task, dataset.facts.get("shape"), samples, sizes, most_bytes=limits.max_batch_bytes
+        )
+        check_misfits(check, situation, f"/checks/{position}")
         costs.append(cost_of(check, samples, sizes, model.facts, mean_words=dataset.facts.get("mean_words")))
     return Plan(request, model, dataset, further, costs, policy)
 

@@ -12,8 +12,9 @@ from app.cli.exits import BadRequestError
 from app.cli.files import read_limited, shorten
 from app.policies import presets
 from app.policies.documents import YamlError, yaml_to_json
+from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.policies import GateFile, Policy, Rule, parse_metric
-from seatrial.families import TASKS, CheckParams, params_contract
+from seatrial.contracts.registry import families, family, params_contract
 from seatrial.ingest.strict_json import strict_json
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ def read_checks(path: Path) -> list[Any]:
 
     checks = _validated(path, parse)
     if not checks:
-        raise BadRequestError(f"{path} holds no checks: write a list like [{{kind: uncertainty_span}}]")
+        raise BadRequestError(f"{path} holds no checks: write a list like [{{kind: {next(iter(families()))}}}]")
     return checks
 
 
@@ -83,7 +84,7 @@ def default_checks(policy: Policy | None, task: str, say: Callable[[str], None])
     """
     rules = policy.rules if policy is not None else []
     named = dict.fromkeys(parse_metric(rule.metric).family for rule in rules if rule.required)
-    checks = _defaults(named, task) or _defaults(TASKS, task)[:1]
+    checks = _defaults(named, task) or _defaults(families(), task)[:1]
     if not checks:
         raise BadRequestError(
             f"no check audits models for {task} by default: give checks in the policy file or --checks"
@@ -93,13 +94,13 @@ def default_checks(policy: Policy | None, task: str, say: Callable[[str], None])
     return checks
 
 
-def _defaults(families: Iterable[str], task: str) -> list[BaseModel]:
+def _defaults(kinds: Iterable[str], task: str) -> list[BaseModel]:
     checks: list[BaseModel] = []
-    for family in families:
-        if task not in TASKS[family]:
+    for kind in kinds:
+        if task not in family(kind).tasks:
             continue
         try:
-            checks.append(params_contract(family).model_validate({"kind": family}))
+            checks.append(params_contract(kind).model_validate({"kind": kind}))
         except ValidationError:
             # It must be told something, like which defences to attack.
             continue
@@ -127,7 +128,7 @@ def _fields(place: tuple[int | str, ...]) -> Iterable[str]:
             return GateFile.model_fields
         case ("rules", int()):
             return Rule.model_fields
-        case ("checks", int(), str(kind)) | (int(), str(kind)) if kind in TASKS:
+        case ("checks", int(), str(kind)) | (int(), str(kind)) if kind in families():
             return params_contract(kind).model_fields
     return ()
 

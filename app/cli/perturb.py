@@ -25,8 +25,8 @@ from app.perturb.rewriting import (
 )
 from seatrial.contracts.datasets import COLUMNS
 from seatrial.contracts.models import TAGGING, TEXTS, Task
+from seatrial.contracts.noise import ATTACKERS, Attacker, Noise
 from seatrial.contracts.perturb import NOISEMAKERS
-from seatrial.families.low_level_attack.params import ATTACKERS, Attacker, Noise
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.noise.lexicons import Lexicons
 from seatrial.store.settings import get_settings

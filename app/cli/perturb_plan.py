@@ -7,8 +7,8 @@ from typing import Literal
 from app.cli.exits import BadRequestError
 from app.perturb.noising import LackingResourceError, Noising
 from app.perturb.rewriting import Copy, Parts
+from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise
 from seatrial.contracts.perturb import Cell, Noisemaker, drawn_among
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise
 from seatrial.noise.lexicons import Lexicons
 
 Asked = Noisemaker | Literal["all"]

@@ -12,56 +12,38 @@ from app.console.forms import REST
 from app.web.bodies import parse_json
 from app.web.problems import FieldError, InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
-from seatrial.families import GRADIENT_FAMILIES, TASKS, params_contract
+from seatrial.contracts.registry import families, family, params_contract
 from seatrial.families.narratives import narrative_of
 
 _NUMBERS = ("samples", "seed")
 _TEXTS = ("policy", "baseline")
-_REQUIRED: dict[str, dict[str, Any]] = {"transductive_attack": {"defences": [{"name": "dent"}]}}
-"""What stands in the form where a family's parameters have no default."""
-
 ENDPOINT = "endpoint"
 
 
 def families_for(task: str, model_format: str) -> list[str]:
-    """Return the families that can audit a model.
-
-    >>> families_for("text-classification", "endpoint")
-    ['temperature_attack', 'low_level_attack']
-    >>> families_for("token-classification", "endpoint")
-    ['low_level_attack']
-    """
+    """Return the families that can audit a model."""
     return [
         kind
-        for kind, tasks in TASKS.items()
-        if task in tasks and not (model_format == ENDPOINT and kind in GRADIENT_FAMILIES)
+        for kind, spec in families().items()
+        if task in spec.tasks and not (model_format == ENDPOINT and spec.needs.gradients)
     ]
 
 
 def starting_params(kind: str) -> str:
-    """Return a family's parameters as JSON, to be changed: what is null follows from the others.
-
-    >>> list(json.loads(starting_params("low_level_attack")))[:3]
-    ['attackers', 'combined', 'levels']
-    >>> json.loads(starting_params("uncertainty_span"))["step_size"] is None
-    True
-    """
+    """Return a family's parameters as JSON, to be changed: what is null follows from the others."""
     params: dict[str, Any] = {}
+    starting = family(kind).starting
     for name, field in _fields(kind).items():
         default = field.get_default(call_default_factory=True, validated_data={})
-        if name in _REQUIRED.get(kind, {}):
-            params[name] = _REQUIRED[kind][name]
+        if name in starting:
+            params[name] = starting[name]
         elif default is not PydanticUndefined:
             params[name] = to_jsonable_python(default)
     return json.dumps(params, indent=2)
 
 
 def about(kind: str) -> str:
-    """Return what a family asks and how, in two sentences, for somebody who chooses among families.
-
-    >>> about("certified_calibration").partition("? ")[0]
-    "What can an attacker within l_2 0.25 provably do to the model's confidence"
-    """
+    """Return what a family asks and how, in two sentences, for somebody who chooses among families."""
     question = narrative_of(kind).question(json.loads(starting_params(kind)))
     return f"{question} {inspect.getdoc(params_contract(kind))}"
 

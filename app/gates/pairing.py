@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from app.gates.measured import MeasuredCheck
-from app.gates.per_example import MEANS, NoMeanError, Records, Values
-from app.gates.ranges import named
+from app.gates.ranges import described, named
+from seatrial.families.shared.per_example import NoMeanError, Records, Values, read_values
 from seatrial.statistics.arrays import Floats
 
 LEAST_SHARED = 0.5
@@ -33,7 +33,7 @@ class Pairs(NamedTuple):
 
 def is_mean(metric: str) -> bool:
     """Tell whether a metric is a mean over examples, or over the decisions about them."""
-    return _key(metric) in MEANS.get(named(metric).family, {})
+    return described(metric).per_example is not None
 
 
 def values_of(metric: str, params: Mapping[str, Any], read: Callable[[str], pa.Table | None]) -> Values | None:
@@ -47,14 +47,7 @@ def values_of(metric: str, params: Mapping[str, Any], read: Callable[[str], pa.T
     Raises:
         NoMeanError: For models of another task it is a mean, for this one it is not.
     """
-    asked = named(metric)
-    mean = MEANS.get(asked.family, {}).get(_key(metric))
-    return None if mean is None else mean(Records(params, asked.qualifiers, read))
-
-
-def _key(metric: str) -> tuple[str, ...]:
-    asked = named(metric)
-    return (asked.name, *sorted(asked.qualifiers))
+    return read_values(described(metric), Records(params, named(metric).qualifiers, read))
 
 
 @dataclass(frozen=True)

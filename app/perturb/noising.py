@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Sequence
 
+from seatrial.contracts.noise import COMBINED, Attacker, Noise
 from seatrial.contracts.perturb import NOISEMAKERS, Cell
-from seatrial.families.low_level_attack.params import COMBINED, Attacker, Noise
 from seatrial.noise.copies import Noisy, noisy_copy
 from seatrial.noise.draws import one_of
 from seatrial.noise.lexicons import Lacking, Lexicons

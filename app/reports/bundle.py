@@ -34,8 +34,8 @@ from app.web.problems import ConflictError
 from app.web.services import Services
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import params_contract
 from seatrial.contracts.states import TERMINAL, RunState
-from seatrial.families import params_contract
 from seatrial.store.artifacts import ArtifactMissingError
 from seatrial.store.records import read_parquet, to_parquet
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow

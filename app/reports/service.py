@@ -12,12 +12,13 @@ from app.gates.service import judge_audit
 from app.reports import repository
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
-from seatrial.contracts.estimates import Metric, Result, split_name
+from seatrial.contracts.estimates import Result, split_name
+from seatrial.contracts.family import Metric
 from seatrial.contracts.meters import meters_of
 from seatrial.contracts.policies import JudgementRequest
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import metrics_of, params_contract
 from seatrial.contracts.states import TERMINAL, RunState
-from seatrial.families import METRICS, params_contract
 from seatrial.families.narratives import comparisons_of, narrative_of
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.outcomes import Judged
@@ -248,15 +249,11 @@ def _estimates(kind: str, result: Result) -> list[ReportEstimate]:
 
 
 def find_metric(kind: str, name: str) -> Metric | None:
-    """Return what a published number is, by its name and the keys of its qualifiers; None for one not listed.
-
-    >>> find_metric("uncertainty_span", "ece[attack=ace]").qualifiers
-    ['attack']
-    """
+    """Return what a published number is, by its name and the keys of its qualifiers; None for one not listed."""
     base, qualifiers = split_name(name)
     keys = list(qualifiers)
-    candidates = [metric for metric in METRICS.get(kind, []) if metric.name == base]
-    exact = [metric for metric in candidates if metric.qualifiers == keys]
+    candidates = [metric for metric in metrics_of(kind) if metric.name == base]
+    exact = [metric for metric in candidates if metric.qualifiers == tuple(keys)]
     # A number may carry a further qualifier than the table knows: the closest entry still says what it is.
     if exact or not candidates:
         return exact[0] if exact else None

@@ -7,12 +7,12 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real, Request
+from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.meters import Meters
 from seatrial.contracts.policies import Judgement, PolicyReference, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
-from seatrial.families import CheckParams
 
 
 class AuditCreate(Request):

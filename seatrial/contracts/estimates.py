@@ -35,16 +35,6 @@ class Result(BaseModel):
     counts: dict[str, int] = Field(description="Whole numbers every rate can be recomputed from.")
 
 
-class Metric(BaseModel):
-    """One metric of a family, as documentation and as the schema a gate checks names against."""
-
-    name: str = Field(description="Name without qualifiers.", examples=["s_ece"])
-    qualifiers: list[str] = Field(default_factory=list, description="Qualifier keys, in the order they are written.")
-    unit: str = Field(description="Unit of the value.", examples=["nat", "1"])
-    description: str = Field(description="One sentence, with the source.")
-    better: Literal["higher", "lower", "neither"] = Field(description="Which way is good for the model.")
-
-
 def metric_name(name: str, **qualifiers: object) -> str:
     """Return a metric's name as published in ``estimates``.
 
@@ -62,7 +52,7 @@ def metric_name(name: str, **qualifiers: object) -> str:
 def split_name(name: str) -> tuple[str, dict[str, str]]:
     """Return a metric's name without its family, and its qualifiers.
 
-    >>> split_name("uncertainty_span.s_ece[arm=over]")
+    >>> split_name("any_family.s_ece[arm=over]")
     ('s_ece', {'arm': 'over'})
     """
     base, _, inside = name.partition("[")

@@ -1,26 +1,8 @@
-"""Between which values a metric lies, as far as its family and its unit tell."""
+"""Between which values a metric lies, in words, and which demands on it test nothing."""
 
 from typing import NamedTuple
 
-from seatrial.contracts.estimates import Metric
-
-_DIFFERENCES = frozenset({"illusion_gap", "overestimate", "gain_over_static"})
-"""Metrics that are one share less another."""
-
-SIGNED = frozenset({"s_ece", "importance_correlation", "span_growth", "score_drop", "edit_correlation"})
-"""Metrics that reach as far below 0 as above."""
-
-UNLIMITED = frozenset(
-    {
-        *("temperature", "mean_queries", "nud"),
-        *("relative_score", "mean_relative_score", "rank", "characters_changed"),
-    }
-)
-"""Metrics without a largest value. ``nud`` has one in the arm that raises entropy. A score under noise may be above the
-one without, and what became of a text longer than the text."""
-
-_LEAST = {"rank": 1.0}
-"""Metrics that begin elsewhere than at 0."""
+from seatrial.contracts.family import Metric
 
 
 class Reach(NamedTuple):
@@ -45,14 +27,10 @@ class Reach(NamedTuple):
 def reach_of(metric: Metric) -> Reach:
     """Return between which values a metric always lies; what is not known is None.
 
-    >>> from seatrial.families import METRICS
-    >>> [str(reach_of(metric)) for metric in METRICS["temperature_attack"] if metric.name in ("temperature", "mce")]
-    ['a share from 0 to 1 (0.05 for 5 %)', 'never below 0']
+    >>> print(reach_of(Metric(name="mce", unit="1", better="lower", description="Largest error of any bin.")))
+    a share from 0 to 1 (0.05 for 5 %)
     """
-    highest = 1.0 if metric.unit == "1" and metric.name not in UNLIMITED else None
-    if metric.name in SIGNED | _DIFFERENCES:
-        return Reach(None if highest is None else -highest, highest)
-    return Reach(_LEAST.get(metric.name, 0.0), highest)
+    return Reach(*metric.range)
 
 
 def foregone(reach: Reach, asked: str, bound: float) -> str | None:

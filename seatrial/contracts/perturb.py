@@ -7,16 +7,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real
-from seatrial.families.low_level_attack.params import (
-    ATTACKERS,
-    COMBINED,
-    NOT_OF_TOKENS,
-    Attacker,
-    Noise,
-    in_a_list,
-    shares,
-)
-from seatrial.families.shared.rules import all_different
+from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, in_a_list, shares
+from seatrial.contracts.rules import all_different
 
 Noisemaker = Attacker | Literal["combined"]
 """An attacker, or the one that draws among several."""

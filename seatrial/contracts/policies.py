@@ -12,9 +12,11 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real, Request
-from seatrial.contracts.estimates import Estimate, Metric, split_name
+from seatrial.contracts.checks import CheckParams
+from seatrial.contracts.estimates import Estimate, split_name
+from seatrial.contracts.family import Better, Metric
 from seatrial.contracts.metric_ranges import foregone, reach_of
-from seatrial.families import METRICS, CheckParams
+from seatrial.contracts.registry import families, family, metrics_of
 
 Severity = Literal["block", "warn"]
 """Whether a rule that does not hold keeps the model from shipping, or is only told."""
@@ -47,34 +49,31 @@ class MetricName(NamedTuple):
 
 
 def parse_metric(text: str) -> MetricName:
-    """Take a full metric name apart; numbers in qualifiers come out as results write them.
+    """Take a full metric name apart; numbers in qualifiers come out as results write them: 0.250 is 0.25.
 
     Raises:
         ValueError: It is not such a name, or no family publishes one like it.
-
-    >>> parse_metric("certified_calibration.cce[radius=0.250]")
-    MetricName(family='certified_calibration', name='cce', qualifiers={'radius': '0.25'})
     """
     found = _METRIC.match(text)
     if found is None:
         raise ValueError(f"a metric is family.name or family.name[key=value,...], got {text!r}")
-    family, (name, told) = found["family"], split_name(text)
-    if family not in METRICS:
-        raise ValueError(f"there is no family {family!r}; there are {', '.join(METRICS)}")
+    kind, (name, told) = found["family"], split_name(text)
+    if kind not in families():
+        raise ValueError(f"there is no family {kind!r}; there are {', '.join(families())}")
     if not all(told.values()):
         raise ValueError(f"qualifiers are key=value, got {text!r}")
     qualifiers = {key.strip(): _canonical(value.strip()) for key, value in told.items()}
-    known = [metric for metric in METRICS[family] if metric.name == name]
+    known = [metric for metric in metrics_of(kind) if metric.name == name]
     if not known:
-        names = ", ".join(dict.fromkeys(metric.name for metric in METRICS[family]))
-        raise ValueError(f"{family} has no metric {name!r}; it has {names}")
-    if not any(set(metric.qualifiers) == set(qualifiers) for metric in known):
+        names = ", ".join(dict.fromkeys(metric.name for metric in metrics_of(kind)))
+        raise ValueError(f"{kind} has no metric {name!r}; it has {names}")
+    if not any(metric.is_called(name, qualifiers) for metric in known):
         forms = ", ".join(
             f"{name}[{','.join(f'{key}=' for key in metric.qualifiers)}]" if metric.qualifiers else name
             for metric in known
         )
-        raise ValueError(f"{family}.{name} is published as {forms}")
-    return MetricName(family, name, qualifiers)
+        raise ValueError(f"{kind}.{name} is published as {forms}")
+    return MetricName(kind, name, qualifiers)
 
 
 def _canonical(value: str) -> str:
@@ -89,9 +88,9 @@ class Rule(Request):
 
     metric: str = Field(
         max_length=200,
-        description="Full name, e.g. `temperature_attack.illusion_gap[recipe=pwws]`; `*` as a qualifier's value means "
+        description="Full name, `family.metric` or `family.metric[key=value,...]`; `*` as a qualifier's value means "
         "every value the audit has, each judged by itself.",
-        examples=["uncertainty_span.mus_worst"],
+        examples=[next(f"{kind}.{spec.metrics[0].name}" for kind, spec in families().items())],
     )
     max: Real | None = Field(default=None, description="The metric must be at most this.")
     min: Real | None = Field(default=None, description="The metric must be at least this.")
@@ -135,7 +134,7 @@ class Rule(Request):
 
     @model_validator(mode="after")
     def _can_hold_and_fail(self) -> Self:
-        reach = reach_of(_described(self.metric))
+        reach = reach_of(described_metric(self.metric))
         for asked in ("max", "min", "max_regression"):
             bound = getattr(self, asked)
             fate = None if bound is None else foregone(reach, asked, bound)
@@ -155,16 +154,22 @@ class Rule(Request):
         return self
 
 
-def better_of(metric: str) -> Literal["higher", "lower", "neither"]:
+def better_of(metric: str) -> Better:
     """Return which way of a metric is good for the model."""
-    return _described(metric).better
+    return described_metric(metric).better
 
 
-def _described(metric: str) -> Metric:
+def described_metric(metric: str) -> Metric:
+    """Return what a family says of a metric, by its full name.
+
+    Raises:
+        ValueError: No family publishes it.
+    """
     named = parse_metric(metric)
-    return next(
-        one for one in METRICS[named.family] if one.name == named.name and set(one.qualifiers) == set(named.qualifiers)
-    )
+    found = family(named.family).find_metric(named.name, named.qualifiers)
+    if found is None:
+        raise AssertionError("unreachable: parsing has found it")
+    return found
 
 
 class Policy(Request):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.families import Costed
+from seatrial.contracts.family import FamilyParams
 
 OVERHEAD_S = 3.0
 """Seconds of a check that do not depend on its passes: picking it up, the bootstrap, the figures."""
@@ -29,7 +29,7 @@ class Cost:
 
 
 def cost_of(
-    check: Costed,
+    check: FamilyParams,
     samples: int,
     sizes: dict[str, int],
     facts: dict[str, Any] | None,

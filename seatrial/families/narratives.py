@@ -1,16 +1,17 @@
 """Plain sentences about results: one pure module per family, with the same functions."""
 
+import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.certified_calibration import narrative as certified_calibration
-from seatrial.families.low_level_attack import narrative as low_level_attack
+from seatrial.contracts.family import load
+from seatrial.contracts.registry import find_family
 from seatrial.families.shared import generic_narrative as generic
-from seatrial.families.temperature_attack import narrative as temperature_attack
-from seatrial.families.transductive_attack import narrative as transductive_attack
-from seatrial.families.uncertainty_span import narrative as uncertainty_span
 from seatrial.reporting.schemas import Answer, Comparison, Scale
+
+log = logging.getLogger(__name__)
 
 
 class Narrative(Protocol):
@@ -54,18 +55,19 @@ class Comparing(Protocol):
         ...
 
 
-_NARRATIVES: dict[str, Narrative] = {
-    "certified_calibration": certified_calibration,
-    "low_level_attack": low_level_attack,
-    "temperature_attack": temperature_attack,
-    "transductive_attack": transductive_attack,
-    "uncertainty_span": uncertainty_span,
-}
-
-
+@cache
 def narrative_of(kind: str) -> Narrative:
-    """Return the narrative of a family; a plain one for a family that has none of its own."""
-    return _NARRATIVES.get(kind, generic)
+    """Return the narrative of a family; a plain one for a family that has none of its own, or that is not there."""
+    spec = find_family(kind)
+    if spec is None or not spec.narrative:
+        return generic
+    try:
+        narrative: Narrative = load(spec.narrative)
+    except Exception:
+        # Another distribution's may fail in any way when imported: its numbers are reported all the same.
+        log.exception("the narrative of the family %s cannot be loaded", kind)
+        return generic
+    return narrative
 
 
 def comparisons_of(kind: str, result: Result, labels: list[str] | None) -> list[Comparison]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from seatrial.families.low_level_attack.params import Noise
+from seatrial.contracts.noise import Noise
 from seatrial.noise.keys import keyboard_typo_code, keyboard_typo_paper
 from seatrial.noise.lexical import LookAlikes, natural_typo, phonetic, visual
 from seatrial.noise.lexicons import Lexicons, stopwords

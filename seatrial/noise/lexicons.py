@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, Noise
+from seatrial.contracts.noise import ATTACKERS, COMBINED, Noise
 
 DATA = Path(__file__).parent / "data"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, Attacker, Noise
+from seatrial.contracts.noise import ATTACKERS, COMBINED, Attacker, Noise
 from seatrial.noise.attackers import attack
 from seatrial.noise.draws import shuffled
 from seatrial.noise.lexicons import Lexicons

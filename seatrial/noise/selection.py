@@ -2,7 +2,7 @@
 
 import random
 
-from seatrial.families.low_level_attack.params import Reading
+from seatrial.contracts.noise import Reading
 from seatrial.noise.draws import shuffled
 
 

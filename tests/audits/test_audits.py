@@ -11,12 +11,11 @@ from app.audits.reading import remaining_s
 from app.audits.repository import RunningShard, StageWork
 from app.web.services import Services
 from seatrial.contracts.audits import AuditEstimate, AuditRead, AuditSummary
+from seatrial.contracts.costs import StageShares
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.families import STAGE_SHARES
 from seatrial.families.cost import OVERHEAD_S
-from seatrial.families.low_level_attack.params import LowLevelAttackParams
-from seatrial.families.shared.costs import StageShares
+from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.store import lifecycle
 from seatrial.store.tables import AuditRow, CheckRow, IdempotencyRow, ModelRow, ShardRow
@@ -288,7 +287,7 @@ def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
 def test_every_stage_of_an_audit_of_noise_begins_where_the_one_before_ended() -> None:
     params = LowLevelAttackParams(kind="low_level_attack", levels=[0.2, 0.5], draws=3, combined=True)
     stages = ["clean", *(f"attack_{attacker}" for attacker in params.runs("text-classification"))]
-    shares = [STAGE_SHARES["low_level_attack"](params.model_dump(mode="json"), stage) for stage in stages]
+    shares = [stage_shares(params.model_dump(mode="json"), stage) for stage in stages]
     whole = params.passes(1, {}).forward
     reached = 0.0
     for share in shares:
@@ -296,7 +295,7 @@ def test_every_stage_of_an_audit_of_noise_begins_where_the_one_before_ended() ->
         assert share.before == reached
         reached += share.here
         assert reached + share.after == whole
-    assert STAGE_SHARES["low_level_attack"](params.model_dump(mode="json"), "preflight") is None
+    assert stage_shares(params.model_dump(mode="json"), "preflight") is None
 
 
 def test_what_earlier_stages_took_is_taken_off_the_estimate(

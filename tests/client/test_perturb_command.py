@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.perturb.service import perturb
+from seatrial.contracts.noise import Noise
 from seatrial.contracts.perturb import PerturbRequest
-from seatrial.families.low_level_attack.params import Noise
 from seatrial.noise.lexicons import Lexicons
 from tests.servers import eventually
 

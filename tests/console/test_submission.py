@@ -9,8 +9,9 @@ import pytest
 from app.cli.gate_files import default_checks
 from app.console.requests import about, described_params, families_for, starting_params
 from seatrial.contracts.models import Task
-from seatrial.families import TASKS, params_contract
-from seatrial.families.low_level_attack.params import ATTACKERS, LowLevelAttackParams
+from seatrial.contracts.noise import ATTACKERS
+from seatrial.contracts.registry import families, params_contract
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.store.tables import AuditRow, ModelRow
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
@@ -49,7 +50,7 @@ def confirmed(page: httpx.Response) -> dict[str, str]:
 
 
 def test_the_parameters_a_form_begins_with_are_the_defaults() -> None:
-    for kind in TASKS:
+    for kind in families():
         params = json.loads(starting_params(kind))
         contract = params_contract(kind)
         required = {
@@ -73,7 +74,7 @@ def test_every_family_says_what_it_asks(console: Console, ready: dict[str, str])
 def test_only_families_that_fit_are_offered(console: Console, ready: dict[str, str]) -> None:
     page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
     offered = {one["value"] for one in elements(page, "input") if one.get("name") == "checks"}
-    assert offered == {kind for kind, tasks in TASKS.items() if "image-classification" in tasks}
+    assert offered == {kind for kind, spec in families().items() if "image-classification" in spec.tasks}
     assert families_for("image-classification", "endpoint") == []
     assert families_for("token-classification", "archive") == ["low_level_attack"]
     assert families_for("multi-label-classification", "endpoint") == ["low_level_attack"]

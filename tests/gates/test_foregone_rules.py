@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from app.policies import presets
 from seatrial.contracts.metric_ranges import reach_of
 from seatrial.contracts.policies import GateFile, Policy, Rule
-from seatrial.families import METRICS
+from seatrial.contracts.registry import families
 from tests.gates.over_http import ended
 from tests.web.test_problems import assert_problem
 
@@ -84,8 +84,8 @@ def test_what_is_shipped_can_hold_and_can_fail(name: str) -> None:
 
 def test_every_share_has_both_ends() -> None:
     open_above = {"nud", "relative_score", "mean_relative_score", "rank", "characters_changed"}
-    for family, metrics in METRICS.items():
-        for metric in metrics:
+    for family, spec in families().items():
+        for metric in spec.metrics:
             found = reach_of(metric)
             if metric.unit == "1" and metric.name not in open_above | {"temperature"}:
                 assert found.highest == 1, (family, metric.name)

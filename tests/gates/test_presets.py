@@ -7,7 +7,7 @@ import pytest
 from app.gates import presets
 from app.gates.verdict import Measured, judge
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
-from seatrial.families import METRICS, params_contract
+from seatrial.contracts.registry import families, params_contract
 
 NAMES = sorted(presets.RESERVED)
 ATTACKS = {"transfer_autoattack", "transfer_pgd"}
@@ -29,7 +29,7 @@ def test_there_is_no_other() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_family_is_asked_about_and_none_is_required(name: str) -> None:
     rules = presets.get(name).rules
-    assert {parse_metric(rule.metric).family for rule in rules} == set(METRICS)
+    assert {parse_metric(rule.metric).family for rule in rules} == set(families())
     assert not any(rule.required for rule in rules)
 
 
@@ -61,7 +61,7 @@ def test_what_every_number_needs_is_said_and_so() -> None:
         assert f"`{asked.family}`" in demand.needs
         assert ("baseline" in demand.needs) == (demand.asks == "max_regression")
         fields = params_contract(asked.family).model_fields
-        assert all(name in {*fields, *METRICS, *ATTACKS} for name in re.findall("`([a-z_]+)`", demand.needs))
+        assert all(name in {*fields, *families(), *ATTACKS} for name in re.findall("`([a-z_]+)`", demand.needs))
         if "radius" in asked.qualifiers:
             assert float(asked.qualifiers["radius"]) in fields["radii"].default
             assert f" {asked.qualifiers['radius']} in `radii` (default)" in demand.needs

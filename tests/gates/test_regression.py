@@ -15,8 +15,8 @@ from app.gates.proportions import score_interval
 from app.gates.regression import mover, paired_difference
 from app.gates.verdict import Measured, Pairing
 from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.noise import ATTACKERS
 from seatrial.contracts.states import RunState
-from seatrial.families.low_level_attack.params import ATTACKERS
 from seatrial.statistics import paired as workers_paired
 from seatrial.statistics.intervals import bootstrap_means
 from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share

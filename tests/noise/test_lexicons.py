@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.families.low_level_attack.params import ATTACKERS, Noise
+from seatrial.contracts.noise import ATTACKERS, Noise
 from seatrial.noise.lexicons import LexiconError, Lexicons, read_confusables, read_nlpaug, stopwords
 
 SHIPPED = Lexicons(None)

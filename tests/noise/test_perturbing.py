@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2_contingency
 
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, Attacker, Noise
+from seatrial.contracts.noise import ATTACKERS, COMBINED, Attacker, Noise
 from seatrial.noise import attackers
 from seatrial.noise.perturbing import Perturbation, PerturbedTokens, Perturber
 from seatrial.noise.tokens import between_tokens, tokens

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, Noise
+from seatrial.contracts.noise import ATTACKERS, COMBINED, Noise
 from seatrial.noise.lexicons import Lexicons, stopwords
 from seatrial.noise.perturbing import Perturber
 from tests.noise.fakes import SENTENCE

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.families import METRICS
-from seatrial.families.low_level_attack.params import ATTACKERS
+from seatrial.contracts.noise import ATTACKERS
+from seatrial.contracts.registry import families, metrics_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "families.md").read_text()
 SECTIONS = {section.split()[0].rstrip(","): section for section in PAGE.split("\n## ")[1:]}
 
 
-@pytest.mark.parametrize("family", METRICS)
+@pytest.mark.parametrize("family", families())
 def test_every_number_is_in_the_table_of_its_family(family: str) -> None:
     text = SECTIONS[family] + (SECTIONS["robust_accuracy"] if "robust_accuracy" in SECTIONS[family] else "")
     cells = " ".join(re.findall(r"^\| (`.*?) \| ", text, re.MULTILINE))
     described = set(re.findall(r"`([a-z_0-9]+)", cells))
-    assert {metric.name for metric in METRICS[family]} <= described
+    assert {metric.name for metric in metrics_of(family)} <= described
 
 
 def test_every_attacker_is_described_in_both_readings() -> None:

@@ -17,8 +17,8 @@ from app.perturb.schemas import PERTURB_EXAMPLES
 from app.perturb.turns import Turns
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError, TooManyRequestsError
+from seatrial.contracts.noise import ATTACKERS, Noise
 from seatrial.contracts.perturb import MOST_CHARACTERS, MOST_COPIES, MOST_TEXT_CHARACTERS, MOST_TOKENS, PerturbRequest
-from seatrial.families.low_level_attack.params import ATTACKERS, Noise
 from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber
 from seatrial.store.seeds import derive_seed

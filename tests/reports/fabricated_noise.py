@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.families.low_level_attack.params import ATTACKERS, LowLevelAttackParams
+from seatrial.contracts.noise import ATTACKERS
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.database import Database
 from seatrial.store.tables import CheckRow

@@ -8,7 +8,8 @@ from app.reports.html import render_html
 from app.reports.markdown import render_markdown
 from app.reports.service import find_metric
 from seatrial.contracts.estimates import Result
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, METRICS
+from seatrial.contracts.noise import ATTACKERS, COMBINED
+from seatrial.families.low_level_attack.metrics import METRICS
 from seatrial.families.narratives import comparisons_of, low_level_attack
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.schemas import Answer

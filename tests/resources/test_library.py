@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.families.low_level_attack.params import ATTACKERS, Noise
+from seatrial.contracts.noise import ATTACKERS, Noise
 from seatrial.noise.lexicons import Lexicons
 from tests.resources.making import (
     write_encoder,

@@ -21,7 +21,7 @@ from app.integrations import mlflow as hook
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import metric_name
 from seatrial.contracts.policies import Judgement
-from seatrial.families import METRICS
+from seatrial.contracts.registry import families
 from tests.servers import ROOT
 from tests.snippets.fakes import mlflow as fake
 
@@ -214,8 +214,8 @@ def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 def published() -> Iterator[tuple[str, str, list[str]]]:
-    for family, metrics in METRICS.items():
-        for metric in metrics:
+    for family, spec in families().items():
+        for metric in spec.metrics:
             yield family, metric.name, metric.qualifiers
 
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.web.services import Services
-from seatrial.families import TASKS
+from seatrial.contracts.registry import family
 from seatrial.store.settings import Settings
 from tests.audits.acting import make_ready
 from tests.client.test_client import ENDPOINT
@@ -79,7 +79,7 @@ def test_every_example_of_a_body_works(
             # Ids and folders are the reader's own; everything else is posted as it stands.
             body = json.loads(json.dumps(example["value"]))
             if "checks" in body:
-                is_about_texts = "text-classification" in TASKS[body["checks"][0]["kind"]]
+                is_about_texts = "text-classification" in family(body["checks"][0]["kind"]).tasks
                 body |= dict(zip(("model", "dataset"), texts if is_about_texts else images, strict=True))
             if "path" in body:
                 body["path"] = str(folder / body["path"].rpartition("/")[2])

@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import families, params_contract
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.families import METRICS, params_contract
 from seatrial.families.cost import cost_of
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_check, open_stage
@@ -87,7 +87,7 @@ def read_check(database: Database, check_id: str) -> CheckJob:
     """Return everything the database says about a check."""
     with database.read() as session:
         check = session.get_one(CheckRow, check_id)
-        if check.kind not in METRICS:
+        if check.kind not in families():
             raise AccidentError(f"this worker knows no check of kind {check.kind}: the API runs a newer version")
         audit = session.get_one(AuditRow, check.audit_id)
         references = parse_manifest(params_contract(check.kind), check.params).references()

@@ -47,10 +47,11 @@ def prepare() -> None:
     """Import what a child needs, in the process it is forked from; a file of nobody's is read and no thread started."""
     from importlib import import_module
 
-    from seatrial.families import METRICS
+    from workers.runtime.families import import_families
 
-    # torch and scipy import the others by themselves when first used: half a second each time for every child.
-    for name in (*(f"workers.families.{kind}.family" for kind in METRICS), *LATE_IMPORTS):
+    import_families()
+    # torch and scipy import these by themselves when first used: half a second each time for every child.
+    for name in LATE_IMPORTS:
         import_module(name)
 
 

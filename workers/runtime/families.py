@@ -1,9 +1,12 @@
-"""The families by name. Imported when first asked for: a family may bring in heavy libraries."""
+"""The measuring halves of the families. Imported when first asked for: a family may bring in heavy libraries."""
 
-from importlib import import_module
+import logging
 
-from seatrial.families import METRICS
+from seatrial.contracts.family import load
+from seatrial.contracts.registry import families, family
 from workers.families.protocol import AnyFamily
+
+log = logging.getLogger(__name__)
 
 
 def find_family(kind: str) -> AnyFamily:
@@ -12,7 +15,14 @@ def find_family(kind: str) -> AnyFamily:
     Raises:
         KeyError: There is no such family.
     """
-    if kind not in METRICS:
-        raise KeyError(kind)
-    family: AnyFamily = import_module(f"workers.families.{kind}.family").FAMILY
-    return family
+    found: AnyFamily = load(family(kind).worker)
+    return found
+
+
+def import_families() -> None:
+    """Import all of them; one of another distribution that cannot be is told, and fails when it is asked for."""
+    for kind in families():
+        try:
+            find_family(kind)
+        except Exception:
+            log.exception("the family %s cannot be imported here", kind)

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.models import IMAGES, ModelManifest
 from seatrial.contracts.problems import StoredProblem
-from seatrial.families import params_contract
+from seatrial.contracts.registry import params_contract
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings

@@ -11,8 +11,8 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import params_contract
 from seatrial.contracts.states import RunState
-from seatrial.families import params_contract
 from seatrial.store.checkpoints import may_resume
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_shard, give_back

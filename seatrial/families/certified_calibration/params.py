@@ -1,16 +1,16 @@
-"""Parameters and metrics of ``certified_calibration``: what can an adversary provably do to a model's confidence."""
+"""Parameters of ``certified_calibration``: what can an adversary provably do to a model's confidence."""
 
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from seatrial.contracts.base import Real, Request
-from seatrial.contracts.estimates import Metric
-from seatrial.families.shared import robust_accuracy
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.base import Real
+from seatrial.contracts.costs import Passes
+from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
-from seatrial.families.shared.rules import LEAST, all_different
+from seatrial.families.shared.rules import LEAST
 
 AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
 """The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
@@ -25,7 +25,7 @@ ATTACKED_DRAWS = 1000
 """Draws of noise an attacked image's smoothed confidence is measured with, at most ``n``."""
 
 
-class CertifiedCalibrationParams(Request):
+class CertifiedCalibrationParams(FamilyParams):
     """Bound calibration under every perturbation of an l_2 radius, by randomized smoothing (Emde et al.)."""
 
     kind: Literal["certified_calibration"] = Field(description="This family.")
@@ -185,132 +185,3 @@ def _default_radius(radii: list[float], sigma: float) -> float | None:
     """Return the largest radius above 0 and not above sigma, else the smallest; None where none is above 0."""
     positive = [radius for radius in radii if radius > 0]
     return max((radius for radius in positive if radius <= sigma), default=positive[0]) if positive else None
-
-
-METRICS = [
-    Metric(
-        name="certified_accuracy",
-        qualifiers=["radius"],
-        unit="1",
-        better="higher",
-        description="Share of all examples whose class is right and certified not to change within the radius; "
-        "abstentions count as wrong.",
-    ),
-    Metric(
-        name="certified_share",
-        qualifiers=["radius"],
-        unit="1",
-        better="higher",
-        description="Share of all examples whose class, right or wrong, is certified at the radius: those cce, cbs and "
-        "the comparisons at this radius are over.",
-    ),
-    Metric(
-        name="average_certified_radius",
-        unit="pixel l_2",
-        better="higher",
-        description="Mean certified radius, 0 where the class is wrong or the procedure abstains.",
-    ),
-    Metric(
-        name="cce",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="Certified calibration error: the largest ECE their certified intervals leave possible on the "
-        "examples certified at the radius, solved exactly. No perturbation within the radius can cause more.",
-    ),
-    Metric(
-        name="cce_system",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="Certified calibration error of the whole system, over all examples: those not certified at the "
-        "radius may become right or wrong, with any confidence down to 1 / classes^2.",
-    ),
-    Metric(
-        name="cbs",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="Certified Brier score: the largest top-label Brier score their certified intervals leave "
-        "possible on the examples certified at the radius.",
-    ),
-    Metric(
-        name="ece",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="ECE without an attack, on the examples certified at the radius: what cce starts from.",
-    ),
-    Metric(
-        name="acce",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="What the paper's ADMM finds of cce: no more than it, so no certificate.",
-    ),
-    Metric(
-        name="dece",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="What gradient ascent on the differentiable ECE finds of cce: no more than it, so no certificate.",
-    ),
-    Metric(
-        name="brier_ece",
-        qualifiers=["radius"],
-        unit="1",
-        better="lower",
-        description="ECE of the confidences of the worst Brier score: no more than cce, so no certificate.",
-    ),
-    Metric(
-        name="interval_width",
-        qualifiers=["bound", "radius"],
-        unit="1",
-        better="lower",
-        description="Mean width of the certified confidence interval at the radius, over the examples that are not "
-        "abstained on.",
-    ),
-    Metric(
-        name="abstention_rate",
-        unit="1",
-        better="lower",
-        description="Share of examples CERTIFY abstains on: no class is shown to have a probability of at least 1/2 "
-        "under noise.",
-    ),
-    Metric(
-        name="accuracy",
-        unit="1",
-        better="higher",
-        description="Accuracy of the smoothed classifier without an attack by PREDICT, which needs only one class to "
-        "come out ahead of every other, not to have half of the draws; its own abstentions count as wrong.",
-    ),
-    Metric(
-        name="ece",
-        unit="1",
-        better="lower",
-        description="ECE of the smoothed classifier without an attack, over the examples CERTIFY does not abstain on.",
-    ),
-    Metric(
-        name="brier",
-        unit="1",
-        better="lower",
-        description="Top-label Brier score of the smoothed classifier without an attack, over the examples CERTIFY "
-        "does not abstain on.",
-    ),
-    Metric(
-        name="ece",
-        qualifiers=["attack", "radius"],
-        unit="1",
-        better="lower",
-        description="ECE under an attack on the smoothed confidence, on the examples certified at the radius.",
-    ),
-    Metric(
-        name="brier",
-        qualifiers=["attack", "radius"],
-        unit="1",
-        better="lower",
-        description="Top-label Brier score under an attack on the smoothed confidence, on the examples certified at "
-        "the radius.",
-    ),
-    *robust_accuracy.METRICS,
-]

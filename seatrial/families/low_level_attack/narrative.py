@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Flag, Result
+from seatrial.contracts.noise import ATTACKERS, COMBINED
 from seatrial.families.low_level_attack.noise_narrative import (
     AUROC,
     attackers_of,
@@ -23,7 +24,6 @@ from seatrial.families.low_level_attack.noise_narrative import (
     value_of,
     with_interval,
 )
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED
 from seatrial.families.shared.figures import describe
 from seatrial.reporting.adversarial_texts import noisy_comparisons
 from seatrial.reporting.numbers import percent, points

@@ -6,8 +6,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Real, Request
-from seatrial.contracts.estimates import Metric
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.costs import Passes
+from seatrial.contracts.family import FlagSpec, Metric, only
 from seatrial.families.shared.rules import LEAST, fits_its_norm
 
 Norm = Literal["linf", "l2"]
@@ -122,20 +122,26 @@ def in_the_check_s_ball(asked: Any, norm: Norm, epsilon: float | None) -> Any:
     return given if given.get("norm", norm) != norm else own | given
 
 
-METRICS = [
+FLAGS: tuple[FlagSpec, ...] = ()
+
+METRICS = (
     Metric(
         name="robust_accuracy",
         unit="1",
         better="higher",
         description="Share of all examples classified right and broken by no attack of AutoAttack (Croce and Hein "
         "2020); those that errored count as broken. An upper bound of the true robust accuracy.",
+        depends_on=only("robust_accuracy"),
+        per_example="seatrial.families.shared.robust_accuracy_records:holding",
     ),
     Metric(
         name="robust_accuracy",
-        qualifiers=["attack"],
+        qualifiers=("attack",),
         unit="1",
         better="higher",
         description="The same after this attack and those before it in AutoAttack's sequence: cumulative, not what the "
         "attack alone would leave.",
+        depends_on=only("robust_accuracy"),
+        per_example="seatrial.families.shared.robust_accuracy_records:holding",
     ),
-]
+)

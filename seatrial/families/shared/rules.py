@@ -1,24 +1,9 @@
 """Rules several families' parameters share; a refusal names the field it is raised for."""
 
-from typing import TypeVar
-
 from pydantic import ValidationInfo
-
-T = TypeVar("T")
 
 LEAST = 1e-6
 """Least radius: pixels are float32, and what is much smaller does not change them."""
-
-
-def all_different(values: list[T], info: ValidationInfo) -> list[T]:
-    """Return a list none of whose members stands twice.
-
-    Raises:
-        ValueError: One does.
-    """
-    if len(set(values)) != len(values):
-        raise ValueError(f"{info.field_name} must differ from each other")
-    return values
 
 
 def fits_its_norm(epsilon: float, info: ValidationInfo) -> float:

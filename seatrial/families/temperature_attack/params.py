@@ -1,13 +1,13 @@
-"""Parameters and metrics of ``temperature_attack``: is a text classifier's robustness an illusion."""
+"""Parameters of ``temperature_attack``: is a text classifier's robustness an illusion."""
 
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from seatrial.contracts.base import Real, Request
-from seatrial.contracts.estimates import Metric
-from seatrial.families.shared.costs import Passes
-from seatrial.families.shared.rules import all_different
+from seatrial.contracts.base import Real
+from seatrial.contracts.costs import Passes
+from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.rules import all_different
 
 Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
 """TextAttack's attack recipes, by its own short names."""
@@ -43,7 +43,7 @@ FURTHER_EVALUATION = 0.05
 ASSUMED_WORDS = 25.0
 
 
-class TemperatureAttackParams(Request):
+class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
 
     kind: Literal["temperature_attack"] = Field(description="This family.")
@@ -168,126 +168,3 @@ class TemperatureAttackParams(Request):
     def _queries(self, recipe: str, words: float) -> float:
         most = 2 + QUERIES_PER_WORD[recipe] * words
         return most if self.query_budget is None else min(most, self.query_budget)
-
-
-METRICS = [
-    Metric(name="clean_accuracy", unit="1", better="higher", description="Accuracy before any attack."),
-    Metric(
-        name="adversarial_accuracy",
-        qualifiers=["arm", "recipe"],
-        unit="1",
-        better="higher",
-        description="Accuracy of the unmodified model on all texts after a recipe run against the arm; examples wrong "
-        "before the attack count as errors (eq. 9).",
-    ),
-    Metric(
-        name="adversarial_accuracy",
-        qualifiers=["arm"],
-        unit="1",
-        better="higher",
-        description="Accuracy of the unmodified model on all texts when each is met by the worst of the recipes for "
-        "it, run against the arm; examples wrong before the attack count as errors.",
-    ),
-    Metric(
-        name="attack_success_rate",
-        qualifiers=["arm", "recipe"],
-        unit="1",
-        better="lower",
-        description="Share of the examples right before the attack that the unmodified model gets wrong after it.",
-    ),
-    Metric(
-        name="search_success_rate",
-        qualifiers=["arm", "recipe"],
-        unit="1",
-        better="neither",
-        description="Share of the examples right before the attack that it flips on the arm's own scores, as "
-        "TextAttack counts it: floating-point ties may set it apart from attack_success_rate.",
-    ),
-    Metric(
-        name="mean_queries",
-        qualifiers=["arm", "recipe"],
-        unit="queries",
-        better="higher",
-        description="Mean number of queries per attacked example, as TextAttack counts them (before any cache).",
-    ),
-    Metric(
-        name="mean_perturbed_share",
-        qualifiers=["arm", "recipe"],
-        unit="1",
-        better="higher",
-        description="Mean share of words changed, over successful attacks.",
-    ),
-    Metric(
-        name="mean_confidence",
-        qualifiers=["arm"],
-        unit="1",
-        better="neither",
-        description="Mean top-label confidence of the arm's model on the clean texts.",
-    ),
-    Metric(
-        name="mean_adversarial_confidence",
-        qualifiers=["arm", "recipe"],
-        unit="1",
-        better="neither",
-        description="Mean top-label confidence of the arm's model on the texts the attack ended with.",
-    ),
-    Metric(
-        name="ece",
-        qualifiers=["arm"],
-        unit="1",
-        better="lower",
-        description="Expected calibration error on the clean texts, mean-confidence form, at the arm's temperature.",
-    ),
-    Metric(
-        name="mce",
-        qualifiers=["arm"],
-        unit="1",
-        better="lower",
-        description="Largest calibration error of any bin on the clean texts, at the arm's temperature.",
-    ),
-    Metric(
-        name="temperature",
-        qualifiers=["arm"],
-        unit="1",
-        better="neither",
-        description="Temperature the logits are divided by in the arm, on top of the design temperature; `as_served` "
-        "is the design temperature itself.",
-    ),
-    Metric(
-        name="illusion_gap",
-        qualifiers=["recipe"],
-        unit="1",
-        better="lower",
-        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples: the "
-        "robustness that was an illusion.",
-    ),
-    Metric(
-        name="illusion_gap",
-        unit="1",
-        better="lower",
-        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples, each "
-        "met by the worst of the recipes for it: the number to gate on.",
-    ),
-    Metric(
-        name="mcnemar_p",
-        qualifiers=["recipe"],
-        unit="1",
-        better="neither",
-        description="Exact two-sided McNemar p of as served against the arm the gap is taken to.",
-    ),
-    Metric(
-        name="mcnemar_p",
-        unit="1",
-        better="neither",
-        description="Exact two-sided McNemar p of as served against the arm the gap is taken to, each example met by "
-        "the worst of the recipes for it.",
-    ),
-    Metric(
-        name="importance_correlation",
-        qualifiers=["recipe"],
-        unit="1",
-        better="neither",
-        description="Mean Spearman correlation, over texts, of the recipe's token importances as served and calibrated "
-        "(appendix E.7).",
-    ),
-]

@@ -1,18 +1,19 @@
-"""Parameters and metrics of ``transductive_attack``: does a test-time defence hold."""
+"""Parameters of ``transductive_attack``: does a test-time defence hold."""
 
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from seatrial.contracts.base import Real, Request
-from seatrial.contracts.estimates import Metric
+from seatrial.contracts.base import Real
+from seatrial.contracts.costs import Passes
+from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.rules import all_different
 from seatrial.families.shared import defence_params
-from seatrial.families.shared.costs import Passes
 from seatrial.families.shared.defence_costs import RUNS, is_module, passes_to_adapt, passes_to_begin
 from seatrial.families.shared.defence_params import DefenceParams
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
-from seatrial.families.shared.rules import all_different, fits_its_norm
+from seatrial.families.shared.rules import fits_its_norm
 
 AttackName = Literal["transfer_autoattack", "transfer_pgd", "defence_autoattack", "fpa", "gmsa_avg", "gmsa_min"]
 
@@ -36,7 +37,7 @@ LEAST = 1e-6
 """Least radius: pixels are float32, and what is much smaller does not change them."""
 
 
-class TransductiveAttackParams(Request):
+class TransductiveAttackParams(FamilyParams):
     """Attack defences that adapt at test time, by what is made without and with knowledge of them (Chen et al.)."""
 
     kind: Literal["transductive_attack"] = Field(description="This family.")
@@ -157,65 +158,3 @@ def game_of(defence: str, attack: str, repeat: int) -> str:
     'dent.gmsa_min.0'
     """
     return f"{defence}.{attack}.{repeat}"
-
-
-METRICS = [
-    Metric(
-        name="static_accuracy",
-        unit="1",
-        better="higher",
-        description="Accuracy of the static model, without defence or attack.",
-    ),
-    Metric(
-        name="static_robustness",
-        unit="1",
-        better="higher",
-        description="Robust accuracy of the static model under AutoAttack, or PGD where that was not asked for: what a "
-        "defence has to improve on.",
-    ),
-    Metric(
-        name="clean_accuracy",
-        qualifiers=["defence"],
-        unit="1",
-        better="higher",
-        description="Accuracy of the defended model on unperturbed examples.",
-    ),
-    Metric(
-        name="robustness",
-        qualifiers=["defence", "attack"],
-        unit="1",
-        better="higher",
-        description="Share of examples the defended model answers rightly, perturbed by an attack; the mean over "
-        "repeats.",
-    ),
-    Metric(
-        name="robustness_std",
-        qualifiers=["defence", "attack"],
-        unit="1",
-        better="neither",
-        description="Standard deviation (n - 1) of the robustness over repeats; published for two and more.",
-    ),
-    Metric(
-        name="overestimate",
-        qualifiers=["defence"],
-        unit="1",
-        better="lower",
-        description="Robustness under attacks made on the static model (AutoAttack, else PGD) less the lowest under an "
-        "attack that knows the defence, on the same examples: what an evaluation without such attacks makes up.",
-    ),
-    Metric(
-        name="gain_over_static",
-        qualifiers=["defence"],
-        unit="1",
-        better="higher",
-        description="Lowest robustness of the defended model under any attack less that of the static model, on the "
-        "same examples: what the defence is worth.",
-    ),
-    Metric(
-        name="rejection_rate",
-        qualifiers=["defence", "attack"],
-        unit="1",
-        better="neither",
-        description="Share of examples a defence that may reject did reject; they count as answered wrongly.",
-    ),
-]

@@ -1,15 +1,15 @@
-"""Parameters and metrics of ``uncertainty_span``: how far can an attacker push a model's uncertainty."""
+"""Parameters of ``uncertainty_span``: how far can an attacker push a model's uncertainty."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Real, Request
-from seatrial.contracts.estimates import Metric
-from seatrial.families.shared import robust_accuracy
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.costs import Passes
+from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
-from seatrial.families.shared.rules import LEAST, all_different, fits_its_norm
+from seatrial.families.shared.rules import LEAST, fits_its_norm
 
 SpecificAttack = Literal[
     "ace",
@@ -49,7 +49,7 @@ class OutlierParams(Request):
         return epsilons
 
 
-class UncertaintySpanParams(Request):
+class UncertaintySpanParams(FamilyParams):
     """Attack a classifier's predictive entropy both ways and report the span between (Ledda et al.)."""
 
     kind: Literal["uncertainty_span"] = Field(description="This family.")
@@ -168,143 +168,3 @@ class UncertaintySpanParams(Request):
 
 
 ARMS = ("clean", "over", "under")
-
-METRICS = [
-    Metric(name="mus", unit="nat", better="lower", description="Mean uncertainty span: mean of H_under - H_over."),
-    Metric(
-        name="mus",
-        qualifiers=["attack"],
-        unit="nat",
-        better="lower",
-        description="Mean span of another attack on the unmodified model: `tempered` (through scaled logits, "
-        "when the softmax is saturated) or `transfer` (made on the transfer model).",
-    ),
-    Metric(
-        name="mus_worst",
-        unit="nat",
-        better="lower",
-        description="Mean over examples of the widest span any of the attacks reached: the number to gate on.",
-    ),
-    Metric(
-        name="mus_scaled",
-        unit="nat",
-        better="lower",
-        description="Mean span of the softmax of temperature-scaled logits, clean margins brought to 2 nats at most.",
-    ),
-    Metric(name="mus_std", unit="nat", better="neither", description="Standard deviation of the span (n - 1)."),
-    Metric(name="msus", unit="nat^2", better="lower", description="Mean squared uncertainty span."),
-    Metric(name="msus_std", unit="nat^2", better="neither", description="Standard deviation of squared spans (n - 1)."),
-    Metric(
-        name="span_growth",
-        unit="nat",
-        better="neither",
-        description="Mean span at twice epsilon less that at epsilon, on the first 100 examples; near 0 is suspect.",
-    ),
-    Metric(name="nud", unit="1", better="lower", description="Mean |H_under - H_clean| / (log C - H_clean)."),
-    Metric(
-        name="nud",
-        qualifiers=["arm"],
-        unit="1",
-        better="lower",
-        description="Mean |H_arm - H_clean| / (log C - H_clean).",
-    ),
-    Metric(name="clean_accuracy", unit="1", better="higher", description="Accuracy before any attack."),
-    Metric(
-        name="accuracy",
-        qualifiers=["arm"],
-        unit="1",
-        better="higher",
-        description="Accuracy in an arm; the under-confidence attack may change predictions.",
-    ),
-    Metric(name="entropy", qualifiers=["arm"], unit="nat", better="neither", description="Mean predictive entropy."),
-    Metric(name="confidence", qualifiers=["arm"], unit="1", better="neither", description="Mean top-label confidence."),
-    Metric(
-        name="ece",
-        qualifiers=["arm"],
-        unit="1",
-        better="lower",
-        description="Expected calibration error, mean-confidence form.",
-    ),
-    Metric(
-        name="ece_centre",
-        qualifiers=["arm"],
-        unit="1",
-        better="lower",
-        description="ECE against bin centres (the paper's eq. 4).",
-    ),
-    Metric(
-        name="s_ece",
-        qualifiers=["arm"],
-        unit="1",
-        better="neither",
-        description="Signed ECE, accuracy minus confidence: negative is over-confident.",
-    ),
-    Metric(
-        name="mce", qualifiers=["arm"], unit="1", better="lower", description="Largest calibration error of any bin."
-    ),
-    Metric(name="brier", qualifiers=["arm"], unit="1", better="lower", description="Top-label Brier score."),
-    Metric(
-        name="ece",
-        qualifiers=["attack"],
-        unit="1",
-        better="lower",
-        description="ECE under a label-preserving attack, mean-confidence form.",
-    ),
-    Metric(
-        name="s_ece",
-        qualifiers=["attack"],
-        unit="1",
-        better="neither",
-        description="Signed ECE under a label-preserving attack: negative is over-confident.",
-    ),
-    Metric(
-        name="confidence",
-        qualifiers=["attack"],
-        unit="1",
-        better="neither",
-        description="Mean top-label confidence under a label-preserving attack.",
-    ),
-    Metric(
-        name="accuracy",
-        qualifiers=["attack"],
-        unit="1",
-        better="higher",
-        description="Accuracy under a label-preserving attack (unchanged by design).",
-    ),
-    Metric(
-        name="auroc",
-        qualifiers=["epsilon"],
-        unit="1",
-        better="higher",
-        description="AUROC of entropy, outliers positive.",
-    ),
-    Metric(
-        name="aupr_in",
-        qualifiers=["epsilon"],
-        unit="1",
-        better="higher",
-        description="Area under precision-recall by trapezoid, inliers positive.",
-    ),
-    Metric(
-        name="aupr_out",
-        qualifiers=["epsilon"],
-        unit="1",
-        better="higher",
-        description="Area under precision-recall by trapezoid, outliers positive.",
-    ),
-    Metric(
-        name="fpr95",
-        qualifiers=["epsilon"],
-        unit="1",
-        better="lower",
-        description="Share of inliers flagged at the first threshold that flags 95 % of the outliers.",
-    ),
-    Metric(
-        name="outlier_entropy",
-        qualifiers=["epsilon"],
-        unit="nat",
-        better="higher",
-        description="Mean entropy of the outliers under the over-confidence attack.",
-    ),
-    *robust_accuracy.METRICS,
-]

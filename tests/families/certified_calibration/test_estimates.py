@@ -12,7 +12,7 @@ import torch
 from torchmetrics.functional.classification import binary_calibration_error
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.certified_calibration.params import METRICS
+from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.shared.robust_accuracy import METRICS as ROBUST_ACCURACY
 from seatrial.statistics.intervals import clopper_pearson
 from seatrial.statistics.samples import Sample

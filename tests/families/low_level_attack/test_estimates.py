@@ -10,7 +10,7 @@ from scipy.stats import pearsonr, rankdata
 from sklearn.metrics import roc_auc_score
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from seatrial.families.low_level_attack.params import METRICS
+from seatrial.families.low_level_attack.metrics import METRICS
 from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import clopper_pearson, counts
 from seatrial.statistics.paired import score_interval

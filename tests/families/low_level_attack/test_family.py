@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from seatrial.families.low_level_attack.params import ATTACKERS
+from seatrial.contracts.noise import ATTACKERS
 from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber
 from seatrial.noise.seeding import noise_generator

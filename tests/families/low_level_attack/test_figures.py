@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import pytest
 
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED
+from seatrial.contracts.noise import ATTACKERS, COMBINED
 from tests.families.low_level_attack.fabricated import parameters, sampled
 from workers.families.low_level_attack import estimates
 from workers.families.low_level_attack.figures import COLOURS, MARKERS, draw

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seatrial.families import METRICS
+from seatrial.contracts.registry import metrics_of
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from tests.defences import builders
 from tests.families.certified_calibration import audits as certificates
@@ -41,7 +41,7 @@ def test_a_check_has_the_block_s_numbers_beside_its_own(kind: str, check: Any) -
     named = {name.partition("[")[0] for name in result.estimates}
     assert "robust_accuracy" in named
     assert named - {"robust_accuracy"}
-    assert named <= {metric.name for metric in METRICS[kind]}
+    assert named <= {metric.name for metric in metrics_of(kind)}
     kept = result.estimates["robust_accuracy"]
     assert 0 < kept.value < result.counts["robust_accuracy_correct"] / kept.n
     assert result.counts["robust_accuracy_held"] == kept.value * kept.n

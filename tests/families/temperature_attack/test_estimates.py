@@ -8,7 +8,7 @@ import pytest
 import torch
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from seatrial.families.temperature_attack.params import METRICS
+from seatrial.families.temperature_attack.metrics import METRICS
 from seatrial.statistics.calibration import calibrate
 from seatrial.statistics.paired import mcnemar, score_interval
 from tests.families.temperature_attack.fabricated import Ending, model, parameters, records

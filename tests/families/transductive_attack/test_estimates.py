@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from seatrial.families.transductive_attack.params import METRICS, game_of
+from seatrial.families.transductive_attack.metrics import METRICS
+from seatrial.families.transductive_attack.params import game_of
 from seatrial.statistics import paired
 from tests.families.transductive_attack.fabricated import parameters, records, replaced, right
 from workers.families.transductive_attack.estimates import count, estimate_all, rate

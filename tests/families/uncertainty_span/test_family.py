@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from seatrial.families.uncertainty_span.params import METRICS
+from seatrial.families.uncertainty_span.metrics import METRICS
 from tests.attacks.test_pgd import naive_best_entropy
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, network, parameters
 from workers.errors import PreflightError

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import draw_on_sphere, project, steepest
 from workers.attacks.gradients import Loss, Model, input_gradient

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.costs import Passes
 from seatrial.families.shared.robust_accuracy import ATTACKS, DRAWS, AttackName
 from workers.attacks.autoattack.apgd import APGD
 from workers.attacks.autoattack.attempts import Attempt, over_targets

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import lengths
 from workers.attacks.autoattack.dlr import lead

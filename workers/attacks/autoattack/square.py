@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from seatrial.families.shared.costs import Passes
+from seatrial.contracts.costs import Passes
 from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
 from workers.attacks.autoattack.balls import project
 from workers.attacks.gradients import Model

@@ -6,7 +6,8 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.models import MULTI_LABEL
-from seatrial.families.low_level_attack.params import COMBINED, LowLevelAttackParams
+from seatrial.contracts.noise import COMBINED
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.clusters import correlations, interval_of, ratio
 from seatrial.statistics.estimating import estimate, proportion

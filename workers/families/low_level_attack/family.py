@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS, TAGGING
-from seatrial.families.low_level_attack.params import COMBINED, NOT_OF_TOKENS, LowLevelAttackParams
+from seatrial.contracts.noise import COMBINED, NOT_OF_TOKENS
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.noise.lexicons import Lexicons
 from workers.errors import PreflightError
 from workers.families.low_level_attack import estimates

@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.low_level_attack.params import ATTACKERS, COMBINED, LowLevelAttackParams
+from seatrial.contracts.noise import ATTACKERS, COMBINED
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from workers.families.low_level_attack.names import called
 from workers.figures.drawing import draw_figure
 

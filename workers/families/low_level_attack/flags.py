@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.contracts.models import MULTI_LABEL
-from seatrial.families.low_level_attack.params import COMBINED
+from seatrial.contracts.noise import COMBINED
 from seatrial.statistics.clusters import interval_of
 from workers.families.low_level_attack.audit import Audit
 from workers.families.low_level_attack.names import ATTACK, CLEAN, listed

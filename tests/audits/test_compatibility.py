@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.audits.compatibility import TaskMismatchError, check_data, check_family
+from app.audits.compatibility import TaskMismatchError, check_data, check_family, check_misfits
+from seatrial.contracts.family import Situation
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.ingest.class_names import moved
 from seatrial.store.tables import DatasetRow, ModelRow
@@ -30,6 +31,7 @@ def _pointer(error: TaskMismatchError) -> str:
 def _refusal(check: dict[str, Any], task: str = TAGS) -> tuple[str, str] | None:
     params = LowLevelAttackParams.model_validate({"kind": "low_level_attack"} | check)
     try:
+        check_misfits(params, Situation("mdl_1", task, None, 10, {}, most_bytes=2**30), "/checks/3")
         check_family(params, _model(task), _data(task), 50, "/checks/3")
     except TaskMismatchError as error:
         return _pointer(error), error.detail

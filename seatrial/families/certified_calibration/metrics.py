@@ -1,0 +1,188 @@
+"""What ``certified_calibration`` publishes."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+from seatrial.contracts.family import FROM_ZERO, Dependence, Measurement, Metric, Qualifiers, Range, all_but, equals
+from seatrial.families.shared import robust_accuracy
+
+RECORDS = "seatrial.families.certified_calibration.records:"
+
+
+def radii(measured: Measurement) -> Range | None:
+    """Return the range of certified radii, which ends at that of an example on whose class all draws agree.
+
+    That is sigma Phi^-1(alpha^(1/n)) (Cohen et al. 2019).
+    """
+    params = measured.params
+    try:
+        share = math.exp(math.log(params["alpha"]) / params["n"])
+        return 0.0, max(0.0, float(params["sigma"] * NormalDist().inv_cdf(share)))
+    except (KeyError, ValueError):
+        return None
+
+
+def _depends(*, is_binned: bool = False, is_of_intervals: bool = False) -> Callable[[Qualifiers], Dependence]:
+    """Return what a number depends on; sigma is part of the model, and where it was attacked of the metric's name."""
+
+    def of(qualifiers: Qualifiers) -> Dependence:
+        idle = {"radii", "solvers", "ace_attacks", "attack_radius", "sigma", "noise", "robust_accuracy"}
+        idle |= set() if is_binned else {"bins"}
+        idle |= set() if is_of_intervals else {"confidence_bound"}
+        return all_but(*idle, *(() if "attack" in qualifiers else ("attack_steps", "attack_draws")))
+
+    return of
+
+
+METRICS = (
+    Metric(
+        name="certified_accuracy",
+        qualifiers=("radius",),
+        unit="1",
+        better="higher",
+        description="Share of all examples whose class is right and certified not to change within the radius; "
+        "abstentions count as wrong.",
+        depends_on=_depends(),
+        per_example=RECORDS + "certified_right",
+    ),
+    Metric(
+        name="certified_share",
+        qualifiers=("radius",),
+        unit="1",
+        better="higher",
+        description="Share of all examples whose class, right or wrong, is certified at the radius: those cce, cbs and "
+        "the comparisons at this radius are over.",
+        depends_on=_depends(),
+        per_example=RECORDS + "certified",
+    ),
+    Metric(
+        name="average_certified_radius",
+        unit="pixel l_2",
+        better="higher",
+        description="Mean certified radius, 0 where the class is wrong or the procedure abstains.",
+        depends_on=_depends(),
+        range=FROM_ZERO,
+        example_range=radii,
+        per_example=RECORDS + "RADIUS",
+    ),
+    Metric(
+        name="cce",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="Certified calibration error: the largest ECE their certified intervals leave possible on the "
+        "examples certified at the radius, solved exactly. No perturbation within the radius can cause more.",
+        depends_on=_depends(is_binned=True, is_of_intervals=True),
+    ),
+    Metric(
+        name="cce_system",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="Certified calibration error of the whole system, over all examples: those not certified at the "
+        "radius may become right or wrong, with any confidence down to 1 / classes^2.",
+        depends_on=_depends(is_binned=True, is_of_intervals=True),
+    ),
+    Metric(
+        name="cbs",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="Certified Brier score: the largest top-label Brier score their certified intervals leave "
+        "possible on the examples certified at the radius.",
+        depends_on=_depends(is_of_intervals=True),
+    ),
+    Metric(
+        name="ece",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="ECE without an attack, on the examples certified at the radius: what cce starts from.",
+        depends_on=_depends(is_binned=True),
+    ),
+    Metric(
+        name="acce",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="What the paper's ADMM finds of cce: no more than it, so no certificate.",
+        depends_on=_depends(is_binned=True, is_of_intervals=True),
+    ),
+    Metric(
+        name="dece",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="What gradient ascent on the differentiable ECE finds of cce: no more than it, so no certificate.",
+        depends_on=_depends(is_binned=True, is_of_intervals=True),
+    ),
+    Metric(
+        name="brier_ece",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="ECE of the confidences of the worst Brier score: no more than cce, so no certificate.",
+        depends_on=_depends(is_binned=True, is_of_intervals=True),
+    ),
+    Metric(
+        name="interval_width",
+        qualifiers=("bound", "radius"),
+        unit="1",
+        better="lower",
+        description="Mean width of the certified confidence interval at the radius, over the examples that are not "
+        "abstained on.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="abstention_rate",
+        unit="1",
+        better="lower",
+        description="Share of examples CERTIFY abstains on: no class is shown to have a probability of at least 1/2 "
+        "under noise.",
+        depends_on=_depends(),
+        per_example=RECORDS + "ABSTAINED",
+    ),
+    Metric(
+        name="accuracy",
+        unit="1",
+        better="higher",
+        description="Accuracy of the smoothed classifier without an attack by PREDICT, which needs only one class to "
+        "come out ahead of every other, not to have half of the draws; its own abstentions count as wrong.",
+        depends_on=_depends(),
+        per_example=equals("certify", "predicted_class"),
+    ),
+    Metric(
+        name="ece",
+        unit="1",
+        better="lower",
+        description="ECE of the smoothed classifier without an attack, over the examples CERTIFY does not abstain on.",
+        depends_on=_depends(is_binned=True),
+    ),
+    Metric(
+        name="brier",
+        unit="1",
+        better="lower",
+        description="Top-label Brier score of the smoothed classifier without an attack, over the examples CERTIFY "
+        "does not abstain on.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="ece",
+        qualifiers=("attack", "radius"),
+        unit="1",
+        better="lower",
+        description="ECE under an attack on the smoothed confidence, on the examples certified at the radius.",
+        depends_on=_depends(is_binned=True),
+    ),
+    Metric(
+        name="brier",
+        qualifiers=("attack", "radius"),
+        unit="1",
+        better="lower",
+        description="Top-label Brier score under an attack on the smoothed confidence, on the examples certified at "
+        "the radius.",
+        depends_on=_depends(),
+    ),
+    *robust_accuracy.METRICS,
+)

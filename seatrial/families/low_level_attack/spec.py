@@ -1,0 +1,70 @@
+"""What the rest of the house reads of ``low_level_attack``."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
+from seatrial.contracts.models import TAGGING, TEXTS
+from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS
+from seatrial.families.low_level_attack.flags import FLAGS
+from seatrial.families.low_level_attack.metrics import METRICS, OF_ALL_ATTACKERS
+from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
+
+_HEEDING_PHI = frozenset({"intrude", "visual", "segment"})
+"""Attackers that hit a word as hard as `phi` says, in whichever reading."""
+
+
+def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return parameters of noise with what stands for others written out: the same noise in other words is the same."""
+    found = dict(params)
+    if not _hits_by_phi(name, qualifiers, params):
+        found.pop("phi", None)
+    if "attackers" in found:
+        found["attackers"] = sorted(ATTACKERS if found["attackers"] == "all" else found["attackers"])
+    if "selection" in found:
+        found["selection"] = found["selection"] or found.get("variant")
+    return found
+
+
+def _hits_by_phi(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> bool:
+    """Tell whether `phi` says how hard one of the attackers behind a metric hits a word."""
+    attacker = qualifiers.get("attacker")
+    heeding = _HEEDING_PHI | ({"keyboard_typo"} if params.get("variant") == "paper" else set())
+    if attacker is not None and attacker != COMBINED and name not in OF_ALL_ATTACKERS:
+        return attacker in heeding
+    among = params.get("attackers", "all")
+    return not heeding.isdisjoint(ATTACKERS if among == "all" else among)
+
+
+def misfits(params: LowLevelAttackParams, situation: Situation) -> Iterator[Misfit]:
+    """Find attackers that cannot be run on tagged sentences."""
+    if situation.task != TAGGING or params.attackers == "all":
+        return
+    left = [name for name in params.attackers if name not in NOT_OF_TOKENS]
+    for place, name in enumerate(params.attackers):
+        if name not in NOT_OF_TOKENS:
+            continue
+        remedy = "leave it out" if left else "name others, or `all`, which leaves it out"
+        if params.combined and len(left) == 1:
+            remedy += f", and name another beside {left[0]}, among which `combined` can draw"
+        yield Misfit(
+            f"{name} joins words, which leaves no tag for each token, and {situation.model} does {situation.task}: "
+            f"{remedy}.",
+            f"attackers/{place}",
+            is_mismatch=True,
+        )
+
+
+SPEC = FamilySpec(
+    kind="low_level_attack",
+    params=LowLevelAttackParams,
+    tasks=TEXTS,
+    metrics=METRICS,
+    flags=FLAGS,
+    worker="workers.families.low_level_attack.family:FAMILY",
+    narrative="seatrial.families.low_level_attack.narrative",
+    misfits=misfits,
+    canonical=canonical,
+    unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},
+    stage_shares=stage_shares,
+)

@@ -1,0 +1,39 @@
+"""What an example contributes to a robust accuracy, from columns of its records."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.families.shared.per_example import Records, Values, values_of
+
+AUTOATTACK = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("apgd-ce", "apgd-dlr")}
+"""In what order AutoAttack runs, by version: a robust accuracy is what was left after an attack and those before it."""
+
+
+def holds(
+    correct: NDArray[Any], errored: NDArray[Any], broken_by: NDArray[Any], attacks: Collection[str]
+) -> NDArray[np.bool_]:
+    """Return (n,) who is right and was broken by none of some attacks; an example that errored did not hold.
+
+    Args:
+        correct: (n,) null where an example errored.
+        errored: (n,).
+        broken_by: (n,) the attack that did; null where none did.
+        attacks: Their names.
+    """
+    rows = zip(correct, errored, broken_by, strict=True)
+    return np.array([bool(right) and not failed and by not in attacks for right, failed, by in rows], dtype=bool)
+
+
+def holding(records: Records) -> Values | None:
+    """Return who is right and held AutoAttack, all of it or up to an attack."""
+    columns = records.columns("robust_accuracy", ("correct", "errored", "broken_by"), where="example_id")
+    asked = records.params.get("robust_accuracy") or {}
+    order, last = AUTOATTACK.get(asked.get("version", ""), ()), records.qualifiers.get("attack")
+    if columns is None or (last is not None and last not in order):
+        return None
+    breaking = set(order if last is None else order[: order.index(last) + 1])
+    held = holds(columns["correct"], columns["errored"], columns["broken_by"], breaking)
+    return values_of(columns["example_id"], held)

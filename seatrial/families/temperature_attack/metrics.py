@@ -1,0 +1,185 @@
+"""What ``temperature_attack`` publishes."""
+
+from collections.abc import Callable
+
+from seatrial.contracts.family import FROM_ZERO, SIGNED_SHARE, Dependence, Metric, Qualifiers, all_but, only
+from seatrial.families.temperature_attack.params import AS_SERVED
+
+RECORDS = "seatrial.families.temperature_attack.records:"
+
+
+def _depends(*, is_binned: bool = False, is_unattacked: bool = False) -> Callable[[Qualifiers], Dependence]:
+    """Return what a number depends on: not on the temperature the model is served at, which is part of the model."""
+
+    def of(qualifiers: Qualifiers) -> Dependence:
+        arm = qualifiers.get("arm")
+        idle = {"design_temperature"} | (set() if is_binned else {"bins"})
+        if arm is not None:
+            idle.add("arms")
+        if "recipe" in qualifiers:
+            idle.add("recipes")
+        if is_unattacked:
+            idle |= {"recipes", "query_budget", "time_budget_s"}
+        if arm in (AS_SERVED, "transfer"):
+            idle |= {"validation_samples", "validation_dataset"}
+        if arm not in (None, "optimized"):
+            idle |= {"temperature_evaluations", "temperature_search"}
+        if arm not in (None, "transfer"):
+            idle.add("source_model")
+        return all_but(*idle)
+
+    return of
+
+
+METRICS = (
+    Metric(
+        name="clean_accuracy",
+        unit="1",
+        better="higher",
+        description="Accuracy before any attack.",
+        depends_on=only(),
+        per_example=RECORDS + "answered",
+    ),
+    Metric(
+        name="adversarial_accuracy",
+        qualifiers=("arm", "recipe"),
+        unit="1",
+        better="higher",
+        description="Accuracy of the unmodified model on all texts after a recipe run against the arm; examples wrong "
+        "before the attack count as errors (eq. 9).",
+        depends_on=_depends(),
+        per_example=RECORDS + "STANDING",
+    ),
+    Metric(
+        name="adversarial_accuracy",
+        qualifiers=("arm",),
+        unit="1",
+        better="higher",
+        description="Accuracy of the unmodified model on all texts when each is met by the worst of the recipes for "
+        "it, run against the arm; examples wrong before the attack count as errors.",
+        depends_on=_depends(),
+        per_example=RECORDS + "standing_under_all",
+    ),
+    Metric(
+        name="attack_success_rate",
+        qualifiers=("arm", "recipe"),
+        unit="1",
+        better="lower",
+        description="Share of the examples right before the attack that the unmodified model gets wrong after it.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="search_success_rate",
+        qualifiers=("arm", "recipe"),
+        unit="1",
+        better="neither",
+        description="Share of the examples right before the attack that it flips on the arm's own scores, as "
+        "TextAttack counts it: floating-point ties may set it apart from attack_success_rate.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="mean_queries",
+        qualifiers=("arm", "recipe"),
+        unit="queries",
+        better="higher",
+        description="Mean number of queries per attacked example, as TextAttack counts them (before any cache).",
+        depends_on=_depends(),
+        range=FROM_ZERO,
+    ),
+    Metric(
+        name="mean_perturbed_share",
+        qualifiers=("arm", "recipe"),
+        unit="1",
+        better="higher",
+        description="Mean share of words changed, over successful attacks.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="mean_confidence",
+        qualifiers=("arm",),
+        unit="1",
+        better="neither",
+        description="Mean top-label confidence of the arm's model on the clean texts.",
+        depends_on=_depends(is_unattacked=True),
+    ),
+    Metric(
+        name="mean_adversarial_confidence",
+        qualifiers=("arm", "recipe"),
+        unit="1",
+        better="neither",
+        description="Mean top-label confidence of the arm's model on the texts the attack ended with.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="ece",
+        qualifiers=("arm",),
+        unit="1",
+        better="lower",
+        description="Expected calibration error on the clean texts, mean-confidence form, at the arm's temperature.",
+        depends_on=_depends(is_binned=True, is_unattacked=True),
+    ),
+    Metric(
+        name="mce",
+        qualifiers=("arm",),
+        unit="1",
+        better="lower",
+        description="Largest calibration error of any bin on the clean texts, at the arm's temperature.",
+        depends_on=_depends(is_binned=True, is_unattacked=True),
+    ),
+    Metric(
+        name="temperature",
+        qualifiers=("arm",),
+        unit="1",
+        better="neither",
+        description="Temperature the logits are divided by in the arm, on top of the design temperature; `as_served` "
+        "is the design temperature itself.",
+        depends_on=_depends(is_unattacked=True),
+        range=FROM_ZERO,
+        is_fixed=True,
+    ),
+    Metric(
+        name="illusion_gap",
+        qualifiers=("recipe",),
+        unit="1",
+        better="lower",
+        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples: the "
+        "robustness that was an illusion.",
+        depends_on=_depends(),
+        range=SIGNED_SHARE,
+    ),
+    Metric(
+        name="illusion_gap",
+        unit="1",
+        better="lower",
+        description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples, each "
+        "met by the worst of the recipes for it: the number to gate on.",
+        depends_on=_depends(),
+        range=SIGNED_SHARE,
+    ),
+    Metric(
+        name="mcnemar_p",
+        qualifiers=("recipe",),
+        unit="1",
+        better="neither",
+        description="Exact two-sided McNemar p of as served against the arm the gap is taken to.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="mcnemar_p",
+        unit="1",
+        better="neither",
+        description="Exact two-sided McNemar p of as served against the arm the gap is taken to, each example met by "
+        "the worst of the recipes for it.",
+        depends_on=_depends(),
+    ),
+    Metric(
+        name="importance_correlation",
+        qualifiers=("recipe",),
+        unit="1",
+        better="neither",
+        description="Mean Spearman correlation, over texts, of the recipe's token importances as served and calibrated "
+        "(appendix E.7).",
+        depends_on=_depends(),
+        range=SIGNED_SHARE,
+    ),
+)

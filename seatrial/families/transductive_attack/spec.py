@@ -1,0 +1,67 @@
+"""What the rest of the house reads of ``transductive_attack``."""
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation
+from seatrial.contracts.models import IMAGES
+from seatrial.families.shared import robust_accuracy
+from seatrial.families.shared.defence_costs import is_module
+from seatrial.families.shared.defence_params import Rmc, ShippedDefence
+from seatrial.families.transductive_attack.flags import FLAGS
+from seatrial.families.transductive_attack.metrics import METRICS
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
+
+
+def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return parameters with the defence alone that a metric is about."""
+    if "defence" not in qualifiers or "defences" not in params:
+        return params
+    return {**params, "defences": [one for one in params["defences"] if one.get("name") == qualifiers["defence"]]}
+
+
+def misfits(params: TransductiveAttackParams, situation: Situation) -> Iterator[Misfit]:
+    """Find a sample too large to be seen at once, too few examples to learn from, and attacks no defence is open to."""
+    of_image = prod(situation.shape or ()) * 4
+    if situation.shape is not None and situation.samples * of_image > situation.most_bytes:
+        most = situation.most_bytes // of_image
+        remedy = f"ask for samples of at most {most:,}" if most else "bring the images to a smaller size"
+        yield Misfit(
+            f"Defences see all {situation.samples:,} images of shape {situation.shape} together, which take "
+            f"{situation.samples * of_image:,} bytes; a worker holds at most {situation.most_bytes:,} "
+            f"(SEATRIAL_MAX_BATCH_BYTES): {remedy}."
+        )
+    there = situation.sizes.get("training_dataset", 0)
+    for position, defence in enumerate(params.defences):
+        if isinstance(defence, ShippedDefence) and defence.least_training > there:
+            why = ""
+            if isinstance(defence, Rmc):
+                why = f" to find {defence.neighbours:,} neighbours among them and their attacked copies"
+            yield Misfit(
+                f"{defence.name} needs {defence.least_training:,} training examples at least{why}, and "
+                f"training_dataset has {there:,}.",
+                f"defences/{position}",
+            )
+    never = [one.name for one in params.defences if not is_module(one.name, one.settings)]
+    if params.attacks == ["defence_autoattack"] and never:
+        yield Misfit(
+            f"defence_autoattack cannot be run on {', '.join(never)}: it has a memory or adapts to the whole sample. "
+            "Ask for fpa, gmsa_avg or gmsa_min as well.",
+            "attacks",
+        )
+
+
+SPEC = FamilySpec(
+    kind="transductive_attack",
+    params=TransductiveAttackParams,
+    tasks=(IMAGES,),
+    metrics=METRICS,
+    flags=(*FLAGS, *robust_accuracy.FLAGS),
+    worker="workers.families.transductive_attack.family:FAMILY",
+    narrative="seatrial.families.transductive_attack.narrative",
+    needs=Needs(gradients=True, training=("training_dataset",)),
+    misfits=misfits,
+    canonical=canonical,
+    starting={"defences": [{"name": "dent"}]},
+)

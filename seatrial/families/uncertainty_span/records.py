@@ -1,0 +1,78 @@
+"""What an example contributes to the numbers of ``uncertainty_span``, from columns of its records.
+
+The family's estimates and the gates' resampling both call these.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.contracts.family import difference, formula
+from seatrial.families.shared.per_example import Columns, Records, Values, values_of
+
+Floats = NDArray[np.float64]
+
+SPAN = difference("attack", "entropy_under", "entropy_over")
+"""H_under - H_over in nats, of any attack's records."""
+
+SCALED_SPAN = difference("tempered", "scaled_entropy_under", "scaled_entropy_over")
+
+FURTHER = ("tempered", "transfer")
+"""Stages whose attacks may reach further than the white-box one."""
+
+
+def relative_change(entropy: Floats, clean: Floats, classes: Floats) -> Floats:
+    """Return |H_arm - H_clean| / (log C - H_clean) (n,), NaN where the clean output is uniform already.
+
+    Args:
+        entropy: (n,) under an attack.
+        clean: (n,) without.
+        classes: (n,) number of classes.
+    """
+    room = np.log(classes) - clean
+    return np.where(room > 1e-9, np.abs(entropy - clean) / np.where(room > 1e-9, room, 1), np.nan)
+
+
+CHANGE = formula("attack", "entropy_{arm}", "entropy_clean", "classes", of=relative_change)
+CHANGE_UNDER = formula("attack", "entropy_under", "entropy_clean", "classes", of=relative_change)
+
+
+def widest_span(lowest: Floats, highest: Floats, others: Iterable[tuple[Floats, Floats]]) -> Floats:
+    """Return the widest span (n,) any attack reached.
+
+    Args:
+        lowest: (n,) entropies the white-box attack reached.
+        highest: The same upwards.
+        others: Lowest and highest (n,) of each further attack, NaN where an example errored in it.
+    """
+    for low, high in others:
+        # fmin and fmax keep the white-box value of an example that errored in the other attack.
+        lowest, highest = np.fmin(lowest, low), np.fmax(highest, high)
+    return highest - lowest
+
+
+def worst_span(records: Records) -> Values | None:
+    """Return the widest span any attack reached, on the examples of the white-box one."""
+    names = ("best_entropy_over", "best_entropy_under")
+    attack = records.columns("attack", names)
+    if attack is None:
+        return None
+    ids, lowest, highest = (attack[name] for name in ("example_id", *names))
+    found = (records.columns(stage, ("entropy_over", "entropy_under")) for stage in FURTHER)
+    others = [
+        (_aligned(ids, other, "entropy_over"), _aligned(ids, other, "entropy_under"))
+        for other in found
+        if other is not None
+    ]
+    return values_of(ids, widest_span(lowest, highest, others))
+
+
+def _aligned(example_ids: NDArray[Any], other: Columns, name: str) -> Floats:
+    order = np.argsort(other["example_id"], kind="stable")
+    known, values = other["example_id"][order], other[name].astype(np.float64)[order]
+    if not len(known):
+        return np.full(len(example_ids), np.nan)
+    at = np.minimum(np.searchsorted(known, example_ids), len(known) - 1)
+    return np.where(known[at] == example_ids, values[at], np.nan)

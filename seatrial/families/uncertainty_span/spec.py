@@ -1,0 +1,31 @@
+"""What the rest of the house reads of ``uncertainty_span``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.contracts.family import FamilySpec, Needs, Qualifiers
+from seatrial.contracts.models import IMAGES
+from seatrial.families.shared import robust_accuracy
+from seatrial.families.uncertainty_span.flags import FLAGS
+from seatrial.families.uncertainty_span.metrics import METRICS
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+
+
+def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return parameters with the outliers' dataset alone: at which radii they were attacked is in the metric's name."""
+    if not params.get("outliers"):
+        return params
+    return {**params, "outliers": {"dataset": params["outliers"].get("dataset")}}
+
+
+SPEC = FamilySpec(
+    kind="uncertainty_span",
+    params=UncertaintySpanParams,
+    tasks=(IMAGES,),
+    metrics=METRICS,
+    flags=(*FLAGS, *robust_accuracy.FLAGS),
+    worker="workers.families.uncertainty_span.family:FAMILY",
+    narrative="seatrial.families.uncertainty_span.narrative",
+    needs=Needs(gradients=True),
+    canonical=canonical,
+)
