@@ -149,7 +149,8 @@ def _unlike(first: AuditRead, second: AuditRead) -> list[str]:
 
 def _unlike_params(kind: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     return [
-        f"{kind}: {name} is {in_words(name, first.get(name))} in A, {in_words(name, second.get(name))} in B."
+        f"{kind}: {name} is {in_words(kind, name, first.get(name))} in A, "
+        f"{in_words(kind, name, second.get(name))} in B."
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]

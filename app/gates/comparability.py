@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from app.gates.ranges import described, named
-from seatrial.contracts.registry import family, params_contract
+from seatrial.contracts.registry import family, find_family, params_contract
 
 
 def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
@@ -20,11 +20,10 @@ def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) ->
         now: Parameters of the audit's check.
         then: Those of the baseline's.
     """
-    first, second = _meaning(metric, now), _meaning(metric, then)
-    unset = family(named(metric).family).unset
+    kind, first, second = named(metric).family, _meaning(metric, now), _meaning(metric, then)
     return [
-        f"{name} is {in_words(first.get(name), unset.get(name))} here and "
-        f"{in_words(second.get(name), unset.get(name))} in the baseline"
+        f"{name} is {in_words(kind, name, first.get(name))} here and {in_words(kind, name, second.get(name))} in the "
+        "baseline"
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]
@@ -56,20 +55,22 @@ def _flat(params: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def in_words(value: Any, unset: str | None = None) -> str:
+def in_words(kind: str, name: str, value: Any) -> str:
     """Return the value of a parameter in words.
 
     Args:
+        kind: Family.
+        name: Of the parameter.
         value: As stored.
-        unset: What the parameter stands for where it is not given.
 
-    >>> in_words(None, "not set (the level)"), in_words(True), in_words(["visual", "segment"])
-    ('not set (the level)', 'on', 'visual, segment')
+    >>> in_words("any", "epsilon", None), in_words("any", "joint", True), in_words("any", "recipes", ["pwws", "bae"])
+    ('not given', 'on', 'pwws, bae')
     """
     if value in (None, []):
-        return unset or "not given"
+        spec = find_family(kind)
+        return "not given" if spec is None else spec.unset.get(name, "not given")
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
-        return ", ".join(in_words(one) for one in value)
+        return ", ".join(in_words(kind, name, one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)

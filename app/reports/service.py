@@ -17,7 +17,7 @@ from seatrial.contracts.family import Metric
 from seatrial.contracts.meters import meters_of
 from seatrial.contracts.policies import JudgementRequest
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.registry import metrics_of, params_contract
+from seatrial.contracts.registry import find_family, flags_of, metrics_of, params_contract
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.families.narratives import comparisons_of, narrative_of
 from seatrial.reporting.glossary import GLOSSARY
@@ -76,7 +76,6 @@ def compose_report(
     ]
     for row in rows:
         sources += [one for one in _referenced(session, project_id, row) if one not in sources]
-    terms = dict.fromkeys(term for row in rows for term in narrative_of(row.kind).terms(row.params))
     return ReportRead(
         audit=audit.id,
         state=RunState(audit.state),
@@ -92,7 +91,7 @@ def compose_report(
         error=StoredProblem.model_validate(audit.error) if audit.error else None,
         sources=sources,
         checks=checks,
-        glossary=[ReportTerm(term=term, meaning=GLOSSARY[term]) for term in sorted(terms, key=str.lower)],
+        glossary=_glossary(rows, checks),
         reproduction=ReportReproduction(
             request={**audit.spec, "model": audit.model_id, "dataset": audit.dataset_id},
             seed=audit.seed,
@@ -100,6 +99,22 @@ def compose_report(
             versions=_versions(model, repository.workers_of(session, audit_id)),
         ),
     )
+
+
+def _glossary(rows: list[CheckRow], checks: list[ReportCheck]) -> list[ReportTerm]:
+    """Return what the checks' terms mean, and their flags with what to do about them."""
+    found: dict[str, str] = {}
+    for row, check in zip(rows, checks, strict=True):
+        spec = find_family(row.kind)
+        known = {**GLOSSARY, **(spec.glossary if spec is not None else {})}
+        found |= {term: known[term] for term in narrative_of(row.kind).terms(row.params) if term in known}
+        raised = {flag.code for flag in check.flags}
+        found |= {
+            code: f"{flag.meaning} What to do: {flag.remedy}"
+            for code, flag in flags_of(row.kind).items()
+            if code in raised
+        }
+    return [ReportTerm(term=term, meaning=found[term]) for term in sorted(found, key=str.lower)]
 
 
 def pick_judgement(

@@ -1,5 +1,105 @@
-"""Doubts about the model and the data, which a check of any family may carry."""
+"""Doubts about the model, the data and the baseline, which a check of any family may carry."""
 
 from seatrial.contracts.family import FlagSpec
 
-SHARED: tuple[FlagSpec, ...] = ()
+SHARED: tuple[FlagSpec, ...] = (
+    FlagSpec(
+        code="non_deterministic",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="The model answered the same batch differently in evaluation mode: it draws random numbers. Gradients "
+        "are noisy and a single success may be luck.",
+        remedy="Fix the randomness, or read every rate as one draw.",
+    ),
+    FlagSpec(
+        code="probabilities_instead_of_logits",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="The outputs look like probabilities, and a second softmax or sigmoid over them makes every "
+        "confidence wrong.",
+        remedy="Export the model without its softmax or sigmoid.",
+    ),
+    FlagSpec(
+        code="labels_exclude_each_other",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="The probabilities of each text's labels sum to 1, as those of a softmax do, although a text may have "
+        "several labels.",
+        remedy="Use a sigmoid, or the task text-classification if a text has exactly one class.",
+    ),
+    FlagSpec(
+        code="constant_predictions",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="The model predicts the same class, or the same labels, for every example looked at, though their "
+        "labels differ.",
+        remedy="Check the preprocessing (scale, normalisation, tokenizer); if that is right, audit a balanced sample.",
+    ),
+    FlagSpec(
+        code="accuracy_near_chance",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="On the examples looked at, the model cannot be told from one that guesses.",
+        remedy="Audit more examples; if it stays, check labels, their order and the preprocessing.",
+    ),
+    FlagSpec(
+        code="clean_accuracy_differs",
+        severities=("warning",),
+        speaks_of=("clean_accuracy", "*"),
+        meaning="The accuracy stated in the manifest lies outside the interval of the measured one.",
+        remedy="Check that preprocessing, labels and dataset are those the accuracy was measured with.",
+    ),
+    FlagSpec(
+        code="label_names_differ",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="Dataset and model name their classes differently, so the order of the classes could not be compared.",
+        remedy="Give both the same names to have the order checked.",
+    ),
+    FlagSpec(
+        code="labels_not_annotated",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="The model gives labels the dataset does not name: these count as absent from every text.",
+        remedy="Use a dataset annotated with all of the model's labels, or leave the others out of the model's.",
+    ),
+    FlagSpec(
+        code="unknown_tokens",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="A large share of the tokens is unknown to the model's tokenizer, which sees no difference between "
+        "them: attacks that write unknown words change little.",
+        remedy="Check that the tokenizer is the one the model was trained with.",
+    ),
+    FlagSpec(
+        code="texts_truncated",
+        severities=("warning", "info"),
+        speaks_of=("*",),
+        meaning="Texts are longer than the model takes: it does not see their end, and words changed there change "
+        "nothing.",
+        remedy="Split long texts, or raise the model's maximum length if it was trained for more.",
+    ),
+    FlagSpec(
+        code="unanswered_texts",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="Some texts have no scores. They count as wrong without an attack, as errored under one, never as "
+        "robust.",
+        remedy="See the reason in the message: the endpoint's limits, its request template, or the texts themselves.",
+    ),
+    FlagSpec(
+        code="tokens_untagged",
+        severities=("warning", "info"),
+        speaks_of=("*",),
+        meaning="Some tokens get no tag even without an attack: they stand beyond what the model takes, or its "
+        "tokenizer drops them. They are in no number.",
+        remedy="Split long sentences to have all tokens judged.",
+    ),
+    FlagSpec(
+        code="other_dataset",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="A baseline was measured on another dataset: which of the two is harder is part of the difference.",
+        remedy="Audit the baseline's model on this dataset, and promote that audit.",
+    ),
+)

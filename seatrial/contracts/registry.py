@@ -7,12 +7,14 @@ under its name (:func:`broken`); a shipped one is never replaced.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, NamedTuple, get_args, get_origin
 
+from seatrial.contracts.estimates import Flag
 from seatrial.contracts.family import FamilyParams, FamilySpec, FlagSpec, Metric
+from seatrial.contracts.flags import SHARED
 
 GROUP = "seatrial.families"
 
@@ -38,6 +40,10 @@ class _Families(NamedTuple):
 
 class InvalidSpecError(ValueError):
     """An entry point does not lead to a family."""
+
+
+class UnregisteredFlagError(ValueError):
+    """A check raised a doubt that its family does not declare, or one graver or lighter than it declares."""
 
 
 def families() -> Mapping[str, FamilySpec]:
@@ -81,10 +87,23 @@ def metrics_of(kind: str) -> tuple[Metric, ...]:
 
 def flags_of(kind: str) -> Mapping[str, FlagSpec]:
     """Return by code the doubts a check may carry: its family's own, and those about its model and data."""
-    from seatrial.contracts.flags import SHARED
-
     spec = find_family(kind)
     return {flag.code: flag for flag in (*SHARED, *(() if spec is None else spec.flags))}
+
+
+def require_registered(kind: str, flags: Iterable[Flag]) -> None:
+    """Let flags pass that say what somebody can look up.
+
+    Raises:
+        UnregisteredFlagError: One is not among :func:`flags_of`, or not of a severity it may have.
+    """
+    known = flags_of(kind)
+    for flag in flags:
+        if flag.code not in known:
+            raise UnregisteredFlagError(f"{kind} does not declare the flag {flag.code!r}: add a FlagSpec of it")
+        if flag.severity not in known[flag.code].severities:
+            declared = ", ".join(known[flag.code].severities)
+            raise UnregisteredFlagError(f"{kind} raised {flag.code} as {flag.severity}; it declares {declared}")
 
 
 @cache

@@ -6,9 +6,10 @@ import pytest
 
 from app.reports.html import render_html
 from seatrial.contracts.estimates import Result
+from seatrial.families.certified_calibration import narrative as certified_calibration
 from seatrial.families.certified_calibration.certificates_narrative import headline_radius
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.families.narratives import certified_calibration, narrative_of
+from seatrial.families.narratives import narrative_of
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.schemas import Answer, ReportEstimate, Scale
 from seatrial.reporting.tables import EstimateTable, arrange

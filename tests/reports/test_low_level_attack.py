@@ -9,8 +9,9 @@ from app.reports.markdown import render_markdown
 from app.reports.service import find_metric
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.noise import ATTACKERS, COMBINED
+from seatrial.families.low_level_attack import narrative as low_level_attack
 from seatrial.families.low_level_attack.metrics import METRICS
-from seatrial.families.narratives import comparisons_of, low_level_attack
+from seatrial.families.narratives import comparisons_of
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.schemas import Answer
 from seatrial.reporting.tables import arrange

@@ -6,8 +6,10 @@ import pytest
 
 from app.reports.html import render_html
 from seatrial.contracts.estimates import Result
-from seatrial.families.narratives import certified_calibration, transductive_attack, uncertainty_span
+from seatrial.families.certified_calibration import narrative as certified_calibration
 from seatrial.families.shared.robust_accuracy import DOUBTS
+from seatrial.families.transductive_attack import narrative as transductive_attack
+from seatrial.families.uncertainty_span import narrative as uncertainty_span
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.schemas import Answer

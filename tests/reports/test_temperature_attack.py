@@ -6,7 +6,7 @@ import pytest
 
 from app.reports.html import render_html
 from seatrial.contracts.estimates import Result
-from seatrial.families.narratives import temperature_attack
+from seatrial.families.temperature_attack import narrative as temperature_attack
 from seatrial.families.temperature_attack.metrics import METRICS
 from seatrial.reporting.adversarial_texts import comparisons
 from seatrial.reporting.glossary import GLOSSARY

@@ -6,7 +6,8 @@ import pytest
 
 from app.reports.html import render_html
 from seatrial.contracts.estimates import Result
-from seatrial.families.narratives import narrative_of, transductive_attack
+from seatrial.families.narratives import narrative_of
+from seatrial.families.transductive_attack import narrative as transductive_attack
 from seatrial.families.transductive_attack.params import SHIPPED
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.schemas import Answer, Scale

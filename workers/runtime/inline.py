@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.models import IMAGES, ModelManifest
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.registry import params_contract
+from seatrial.contracts.registry import params_contract, require_registered
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -99,6 +99,7 @@ class InlineExecutor:
     ) -> dict[str, Any]:
         seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
         result: Result = family.reduce(params, done, seed, tick=holder.tick)
+        require_registered(job.check.kind, result.flags)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
         result = result.model_copy(update={"flags": [*noted, *result.flags]})
         figures = {
@@ -112,7 +113,9 @@ def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Reco
     params = parse_manifest(params_contract(job.kind), job.params)
     family = find_family(job.kind)
     if job.shard.stage == PREFLIGHT:
-        return run_preflight(family, params, job, context)
+        looked = run_preflight(family, params, job, context)
+        require_registered(job.kind, looked[1])
+        return looked
     records = family.run(params, job.shard, context)
     expected = job.shard.stop - job.shard.start
     if records.num_rows != expected:

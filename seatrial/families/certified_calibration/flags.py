@@ -2,4 +2,104 @@
 
 from seatrial.contracts.family import FlagSpec
 
-FLAGS: tuple[FlagSpec, ...] = ()
+FLAGS: tuple[FlagSpec, ...] = (
+    FlagSpec(
+        code="attack_beyond_certificate",
+        severities=("error",),
+        speaks_of=("certified_*", "cce*", "cbs", "average_certified_radius"),
+        meaning="Attacks within the radius moved smoothed confidences out of their certified intervals by more than "
+        "chance explains. Nothing within the radius should be able to: the certificates or the arithmetic are wrong.",
+        remedy="Do not rely on any certified number of this check; see that the model is deterministic and in "
+        "evaluation mode, and report it if it is.",
+    ),
+    FlagSpec(
+        code="radius_out_of_reach",
+        severities=("warning",),
+        speaks_of=("certified_*", "cce*", "cbs"),
+        meaning="No model could be certified at some of the radii with this sigma, n and alpha, even if every draw "
+        "gave the same class: zeros there say nothing about the model.",
+        remedy="Ask for smaller radii, or for a larger sigma with a model trained for it; the reach grows only slowly "
+        "with n.",
+    ),
+    FlagSpec(
+        code="no_certified_examples",
+        severities=("warning",),
+        speaks_of=("cce", "cbs", "ece", "acce", "dece", "brier_ece"),
+        meaning="No example is certified at some of the radii, so cce, cbs and what they are compared with are "
+        "undefined there: that is no sign of good calibration.",
+        remedy="Read cce_system, which is over all examples; train with noise of this sigma, or ask for smaller radii.",
+    ),
+    FlagSpec(
+        code="few_certified_examples",
+        severities=("warning",),
+        speaks_of=("cce", "cbs", "ece", "acce", "dece", "brier_ece"),
+        meaning="Few examples are certified at some of the radii. Calibration errors of fewer than 30 examples are "
+        "mostly chance, and those certified far out are the model's easiest.",
+        remedy="Raise the number of samples, or read these radii by certified_share first.",
+    ),
+    FlagSpec(
+        code="not_trained_for_noise",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="The model is right much more often without noise than smoothed: it was not trained for this noise. "
+        "The certificates are valid, but of a smoothed model nobody would use.",
+        remedy="Train with Gaussian noise of this sigma, put a denoiser in front, or certify with the sigma the model "
+        "was trained with.",
+    ),
+    FlagSpec(
+        code="abstains_often",
+        severities=("warning",),
+        speaks_of=("abstention_rate", "cce", "cbs", "certified_*"),
+        meaning="On many examples no class is shown to have at least half of the draws: they are certified at no "
+        "radius and are in no cce and no cbs.",
+        remedy="Read cce_system; train for noise of this sigma, use a smaller one, or raise n if it is small.",
+    ),
+    FlagSpec(
+        code="attack_far_below_certificate",
+        severities=("info",),
+        speaks_of=("cce", "ece"),
+        meaning="The strongest attack reached much less than the certificate allows. The true worst case lies "
+        "between: the gap is the intervals' and the attack's.",
+        remedy="More attack_steps and attack_draws may close it from below, more draws n a little from above.",
+    ),
+    FlagSpec(
+        code="admm_below_exact",
+        severities=("info",),
+        speaks_of=("acce",),
+        meaning="The paper's ADMM finds only part of the exact worst calibration error. It searches, so what it finds "
+        "is a lower bound and certifies nothing.",
+        remedy="State cce as the certified number, acce only to compare with published ones.",
+    ),
+    FlagSpec(
+        code="per_example_alpha",
+        severities=("info",),
+        speaks_of=("certified_*", "cce*", "cbs"),
+        meaning="Each certificate may be wrong by itself with probability alpha: of many, some are expected to be. "
+        "That is how the field reports.",
+        remedy="If cce and cbs are to hold as they stand with probability 1 - alpha, set joint.",
+    ),
+    FlagSpec(
+        code="shared_noise",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="All examples saw the same draws of noise. Every single guarantee holds, but certificates that fail "
+        "tend to fail together, and averages vary with the draws more than their intervals say.",
+        remedy="Set noise to independent where that matters; it takes longer.",
+    ),
+    FlagSpec(
+        code="adaptive_intervals",
+        severities=("info",),
+        speaks_of=("cce*", "cbs", "interval_width", "average_certified_radius"),
+        meaning="Draws ended once it was settled at which of the radii an example is certified: confidence intervals "
+        "rest on fewer draws and are wider, and radii between those asked for are cut short. They are as valid.",
+        remedy="For the tightest numbers use fixed sampling.",
+    ),
+    FlagSpec(
+        code="reduced_precision",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="The network was computed in bfloat16 under noise: what is certified is the smoothed model computed "
+        "that way.",
+        remedy="Serve it in bfloat16 too, or audit it where float32 is used.",
+    ),
+)

@@ -7,7 +7,8 @@ from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.costs import Passes
-from seatrial.contracts.family import FlagSpec, Metric, only
+from seatrial.contracts.family import Metric, only
+from seatrial.families.shared.robust_accuracy_flags import FLAGS
 from seatrial.families.shared.rules import LEAST, fits_its_norm
 
 Norm = Literal["linf", "l2"]
@@ -23,16 +24,7 @@ ATTACKS: dict[Version, tuple[AttackName, ...]] = {
 }
 """What each version of AutoAttack runs, in this order."""
 
-DOUBTS = frozenset(
-    {
-        "randomized_forward",
-        "softmax_output",
-        "zero_gradients",
-        "square_improves",
-        "optimizes_at_inference",
-        "losses_replaced",
-    }
-)
+DOUBTS = frozenset(flag.code for flag in FLAGS)
 """Codes of the flags about a robust accuracy."""
 
 TARGETS = 9
@@ -121,8 +113,6 @@ def in_the_check_s_ball(asked: Any, norm: Norm, epsilon: float | None) -> Any:
     own: dict[str, Any] = {"norm": norm} if epsilon is None else {"norm": norm, "epsilon": epsilon}
     return given if given.get("norm", norm) != norm else own | given
 
-
-FLAGS: tuple[FlagSpec, ...] = ()
 
 METRICS = (
     Metric(

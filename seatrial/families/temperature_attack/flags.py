@@ -2,4 +2,138 @@
 
 from seatrial.contracts.family import FlagSpec
 
-FLAGS: tuple[FlagSpec, ...] = ()
+FLAGS: tuple[FlagSpec, ...] = (
+    FlagSpec(
+        code="illusion",
+        severities=("warning",),
+        speaks_of=("adversarial_accuracy", "illusion_gap"),
+        meaning="Part of the accuracy under attack as served is surely not there in another arm: it comes from scores "
+        "that give an attack nothing to follow.",
+        remedy="Do not rely on the accuracy as served; compare models by the lowest arm, and serve calibrated scores.",
+    ),
+    FlagSpec(
+        code="nothing_compared",
+        severities=("warning",),
+        speaks_of=("illusion_gap", "mcnemar_p"),
+        meaning="No arm beside as_served was asked for, or no recipe that tries to change the prediction, so there is "
+        "no illusion gap.",
+        remedy="Ask for arms and for a recipe that changes predictions.",
+    ),
+    FlagSpec(
+        code="errored_examples",
+        severities=("warning", "info"),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="Examples errored under a recipe and are in none of its numbers. Right examples take more queries and "
+        "err more often than wrong ones.",
+        remedy="Give attacks more time or queries, or mend what the message says; read the bounds in the message.",
+    ),
+    FlagSpec(
+        code="unfinished_attacks",
+        severities=("warning", "info"),
+        speaks_of=("adversarial_accuracy", "attack_success_rate"),
+        meaning="The query budget ended attacks before they were through. What they left standing is not shown to "
+        "withstand.",
+        remedy="Raise query_budget, or leave it out.",
+    ),
+    FlagSpec(
+        code="saturated_softmax",
+        severities=("warning", "info"),
+        speaks_of=("adversarial_accuracy",),
+        meaning="The served probability of many clean texts is exactly 1. An attack as served cannot tell one word "
+        "from another there: that it fails says nothing about the model.",
+        remedy="Rely on the calibrated or the optimized arm.",
+    ),
+    FlagSpec(
+        code="underconfident_ties",
+        severities=("warning", "info"),
+        speaks_of=("adversarial_accuracy",),
+        meaning="The two largest served probabilities of some clean texts are equal although the logits differ: as "
+        "served, attacks see another prediction than the model makes and stop too early.",
+        remedy="Rely on the arms that compute in float64.",
+    ),
+    FlagSpec(
+        code="unrecoverable_scores",
+        severities=("error", "warning"),
+        speaks_of=("adversarial_accuracy", "illusion_gap", "temperature"),
+        meaning="The endpoint gave probabilities of exactly 0. What they were before rounding is lost, and no "
+        "temperature restores it.",
+        remedy="Let the endpoint answer with logits, or with log probabilities.",
+    ),
+    FlagSpec(
+        code="degenerate_temperature",
+        severities=("warning", "info"),
+        speaks_of=("temperature", "adversarial_accuracy"),
+        meaning="The fit of an arm came to no temperature: the arm is not what its name says.",
+        remedy="Use more validation examples, some of which the model gets wrong, or rely on another arm.",
+    ),
+    FlagSpec(
+        code="paper_bracket_failed",
+        severities=("warning", "info"),
+        speaks_of=("temperature", "adversarial_accuracy"),
+        meaning="SciPy refuses the paper's bracket on this model, as it does on most; the arm runs at the best "
+        "temperature seen.",
+        remedy="Use temperature_search = bounded.",
+    ),
+    FlagSpec(
+        code="paper_optimizer_stuck",
+        severities=("warning", "info"),
+        speaks_of=("temperature", "adversarial_accuracy"),
+        meaning="The paper's LBFGS never left its start, or would have crossed zero: that calibration seems not to "
+        "help is the optimiser's doing.",
+        remedy="Rely on arm calibrated, which solves the same problem exactly.",
+    ),
+    FlagSpec(
+        code="calibration_did_not_help",
+        severities=("info",),
+        speaks_of=("illusion_gap",),
+        meaning="Calibration brings to light hardly any of an illusion that another arm shows.",
+        remedy="Judge by the lowest arm.",
+    ),
+    FlagSpec(
+        code="optimized_beats_calibrated",
+        severities=("info",),
+        speaks_of=("illusion_gap",),
+        meaning="Arm optimized takes more accuracy than calibration does: calibrating the model removes part of the "
+        "illusion only.",
+        remedy="Judge by the lowest arm.",
+    ),
+    FlagSpec(
+        code="calibration_falls_short",
+        severities=("info",),
+        speaks_of=("illusion_gap",),
+        meaning="Another arm takes more accuracy than calibration does: calibrating the model removes part of the "
+        "illusion only.",
+        remedy="Judge by the lowest arm.",
+    ),
+    FlagSpec(
+        code="few_validation_examples",
+        severities=("warning",),
+        speaks_of=("temperature", "adversarial_accuracy", "illusion_gap"),
+        meaning="The fitted arms rest on so few validation examples that a temperature is open by a factor of two or "
+        "more.",
+        remedy="Raise validation_samples, or give a validation_dataset.",
+    ),
+    FlagSpec(
+        code="search_disagreement",
+        severities=("warning", "info"),
+        speaks_of=("search_success_rate", "adversarial_accuracy"),
+        meaning="In some arms an attack counts successes the unmodified model does not share, or misses some: the "
+        "scores it saw tie, or are reordered by rounding or by Platt scaling. Such an attack may have stopped too "
+        "early.",
+        remedy="Read adversarial accuracy, which is the unmodified model's, as an upper bound in these arms.",
+    ),
+    FlagSpec(
+        code="resources_differ",
+        severities=("error",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate"),
+        meaning="Workers ran a recipe with different resources: its numbers mix them.",
+        remedy="Give all workers the same SEATRIAL_RESOURCES, and audit again.",
+    ),
+    FlagSpec(
+        code="recipe_variant",
+        severities=("info",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate"),
+        meaning="A recipe ran with a substitute for a resource of the original.",
+        remedy="Compare its numbers with those of the same variant only, or install the resource.",
+    ),
+)

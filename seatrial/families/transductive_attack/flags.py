@@ -2,4 +2,109 @@
 
 from seatrial.contracts.family import FlagSpec
 
-FLAGS: tuple[FlagSpec, ...] = ()
+FLAGS: tuple[FlagSpec, ...] = (
+    FlagSpec(
+        code="defence_failed",
+        severities=("error",),
+        speaks_of=("robustness", "clean_accuracy", "overestimate", "gain_over_static"),
+        meaning="Games of a defence have no numbers. What rests on them alone is null; where other repeats went "
+        "through those count, which may flatter a defence that fails when it is hard pressed.",
+        remedy="Mend the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
+    ),
+    FlagSpec(
+        code="overestimated",
+        severities=("warning",),
+        speaks_of=("robustness", "overestimate"),
+        meaning="Attacks made on the static model surely overstate the defence: part of what they show is robustness "
+        "against those who do not know of it.",
+        remedy="Quote the lowest number, and compare defences by gain_over_static.",
+    ),
+    FlagSpec(
+        code="worse_than_static",
+        severities=("warning",),
+        speaks_of=("gain_over_static", "robustness"),
+        meaning="Under attack the defended model surely keeps less than the static model does.",
+        remedy="Serve the model without the defence.",
+    ),
+    FlagSpec(
+        code="no_adaptive_attack",
+        severities=("warning",),
+        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        meaning="No number is about an attacker who knows the defence: carried over from the static model, attacks "
+        "meet another model than they were made for.",
+        remedy="Ask for fpa, gmsa_avg and gmsa_min, or see to it that they can finish; do not rely on any robustness "
+        "here before.",
+    ),
+    FlagSpec(
+        code="defence_not_simulated",
+        severities=("warning",),
+        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        meaning="The only attack that knows the defence is defence_autoattack, which takes the batch apart while it "
+        "runs and is known to overestimate.",
+        remedy="Ask for fpa, gmsa_avg and gmsa_min.",
+    ),
+    FlagSpec(
+        code="adaptive_weaker_than_transfer",
+        severities=("error",),
+        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        meaning="Attacks that know the defence surely do less than one that does not. Who knows a defence can do all "
+        "that others can: the attack was too weak, and its numbers say nothing of such an attacker.",
+        remedy="Raise steps and iterations, see that step_size times steps exceeds epsilon, and submit again.",
+    ),
+    FlagSpec(
+        code="clean_accuracy_lost",
+        severities=("warning",),
+        speaks_of=("clean_accuracy",),
+        meaning="Without an attack the defended model is surely less accurate than the static one.",
+        remedy="Weigh it against what is gained under attack; see that the preset was made for this model and data, "
+        "and that batches are as large as it needs.",
+    ),
+    FlagSpec(
+        code="autoattack_weaker_than_pgd",
+        severities=("warning", "info"),
+        speaks_of=("static_robustness", "gain_over_static"),
+        meaning="Examples withstand AutoAttack on the static model and fall to PGD: static_robustness is too high by "
+        "these, and gain_over_static too low.",
+        remedy="A few are chance; of many, look at what misleads gradients, and leave autoattack_queries at 5000.",
+    ),
+    FlagSpec(
+        code="autoattack_without_square",
+        severities=("info",),
+        speaks_of=("static_robustness", "robustness"),
+        meaning="AutoAttack was run without Square, its one attack that needs no gradient: where gradients mislead, "
+        "its numbers are too high and nothing here would tell.",
+        remedy="Leave autoattack_queries at 5000; do not compare these numbers with published ones.",
+    ),
+    FlagSpec(
+        code="selection_fell_back",
+        severities=("info",),
+        speaks_of=("robustness",),
+        meaning="In some rounds no iteration brought the simulated defence lower than the clean batch leaves it, and "
+        "the clean batch was sent: these examples were not attacked at all.",
+        remedy="Where it is often, raise steps, step_size or iterations.",
+    ),
+    FlagSpec(
+        code="varies_between_repeats",
+        severities=("info",),
+        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        meaning="What the defender draws moves the numbers by more than their intervals, which are of examples alone, "
+        "are wide.",
+        remedy="Raise repeats, and state robustness_std beside the mean.",
+    ),
+    FlagSpec(
+        code="one_repeat_of_a_randomised_defence",
+        severities=("info",),
+        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        meaning="The answers of a defence depend on what it draws, and each game was played once: how much the "
+        "numbers vary with that is not known and in no interval.",
+        remedy="Set repeats to 3 or more before comparing defences.",
+    ),
+    FlagSpec(
+        code="adversarial_order",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="Examples came sorted by label within windows of two batches, so batches hold few classes; without an "
+        "attack too.",
+        remedy="Compare with the natural order of a second check: what differs is the price of trusting the order.",
+    ),
+)

@@ -6,9 +6,9 @@ from typing import Any
 
 from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation
 from seatrial.contracts.models import IMAGES
-from seatrial.families.shared import robust_accuracy
 from seatrial.families.shared.defence_costs import is_module
 from seatrial.families.shared.defence_params import Rmc, ShippedDefence
+from seatrial.families.shared.robust_accuracy_flags import flags_about
 from seatrial.families.transductive_attack.flags import FLAGS
 from seatrial.families.transductive_attack.metrics import METRICS
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
@@ -57,7 +57,7 @@ SPEC = FamilySpec(
     params=TransductiveAttackParams,
     tasks=(IMAGES,),
     metrics=METRICS,
-    flags=(*FLAGS, *robust_accuracy.FLAGS),
+    flags=(*FLAGS, *flags_about("static_robustness", "gain_over_static")),
     worker="workers.families.transductive_attack.family:FAMILY",
     narrative="seatrial.families.transductive_attack.narrative",
     needs=Needs(gradients=True, training=("training_dataset",)),

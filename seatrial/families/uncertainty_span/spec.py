@@ -5,7 +5,7 @@ from typing import Any
 
 from seatrial.contracts.family import FamilySpec, Needs, Qualifiers
 from seatrial.contracts.models import IMAGES
-from seatrial.families.shared import robust_accuracy
+from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -23,7 +23,8 @@ SPEC = FamilySpec(
     params=UncertaintySpanParams,
     tasks=(IMAGES,),
     metrics=METRICS,
-    flags=(*FLAGS, *robust_accuracy.FLAGS),
+    # Of gradients that are zero it speaks in its own words.
+    flags=(*FLAGS, *(flag for flag in robust_accuracy_flags.FLAGS if flag.code not in {own.code for own in FLAGS})),
     worker="workers.families.uncertainty_span.family:FAMILY",
     narrative="seatrial.families.uncertainty_span.narrative",
     needs=Needs(gradients=True),

@@ -1,0 +1,63 @@
+"""Doubts about a robust accuracy."""
+
+from dataclasses import replace
+
+from seatrial.contracts.family import FlagSpec
+
+FLAGS: tuple[FlagSpec, ...] = (
+    FlagSpec(
+        code="randomized_forward",
+        severities=("warning",),
+        speaks_of=("robust_accuracy",),
+        meaning="The model answered the same images differently in several passes: the gradient of one pass is noise, "
+        "and a misclassification may be chance.",
+        remedy="Use version `rand`, which averages 20 passes, or audit the model with its randomness fixed.",
+    ),
+    FlagSpec(
+        code="softmax_output",
+        severities=("warning",),
+        speaks_of=("robust_accuracy",),
+        meaning="The outputs are probabilities: a softmax rounds to 0 and 1, and the gradient of a saturated output "
+        "is 0.",
+        remedy="Return the logits, before the softmax.",
+    ),
+    FlagSpec(
+        code="zero_gradients",
+        severities=("error", "warning", "info"),
+        speaks_of=("robust_accuracy",),
+        meaning="The gradient of the logits was exactly 0 at the start for some examples: the model hides its "
+        "gradients (quantisation, thresholds, detached computation), and APGD and FAB cannot attack what they cannot "
+        "see.",
+        remedy="Audit the model without the part that is not differentiable, or with a smooth stand-in for it in the "
+        "backward pass; until then only Square counts.",
+    ),
+    FlagSpec(
+        code="square_improves",
+        severities=("warning",),
+        speaks_of=("robust_accuracy",),
+        meaning="Square, which sees scores only, broke examples that the gradient attacks could not: they were "
+        "probably led astray, and true robustness is lower still.",
+        remedy="Attack the model adaptively, around whatever hides its gradients.",
+    ),
+    FlagSpec(
+        code="optimizes_at_inference",
+        severities=("warning",),
+        speaks_of=("robust_accuracy",),
+        meaning="The model runs backward passes inside its forward pass: it adapts to its input, and an attack "
+        "through, or past, its optimisation is weak.",
+        remedy="Audit it as a transductive defence, with an attack on the models it adapts to, and the static model "
+        "underneath by itself.",
+    ),
+    FlagSpec(
+        code="losses_replaced",
+        severities=("info",),
+        speaks_of=("robust_accuracy",),
+        meaning="The number of classes does not allow some losses of AutoAttack; others ran instead.",
+        remedy="Nothing is lost by it; compare with other reports on the same number of classes only.",
+    ),
+)
+
+
+def flags_about(*metrics: str) -> tuple[FlagSpec, ...]:
+    """Return the flags of AutoAttack where what it found is published under other names."""
+    return tuple(replace(flag, speaks_of=metrics) for flag in FLAGS)
