@@ -110,7 +110,7 @@ def perturb(
     columns: Sequence[str],
     **noise: Any,
 ) -> None:
-    """Write the texts in SOURCE, or of standard input, with character-level noise, as `low_level_attack` makes it.
+    """Write the texts in SOURCE, or of standard input, with character-level noise, as audits make it.
 
     The format stays, and so does all that is no text: other columns, labels, tags, comments. A .txt file has a text per
     line; .jsonl, .csv and .parquet have a column text, or premise and hypothesis, or (not CSV) tokens; of .conllu the

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import yaml
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse
@@ -12,6 +13,7 @@ from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
 from app.gates.wording import requirement
 from app.policies import repository
 from app.policies.documents import YamlError, yaml_to_json
+from app.policies.schemas import POLICY_EXAMPLES
 from app.policies.service import find_policy, parse_policy, shipped_policies, store_policy
 from app.web.identifiers import PolicyReference
 from app.web.pagination import decode_cursor, encode_cursor
@@ -22,16 +24,8 @@ from seatrial.contracts.policies import Policy, PolicyRead, Rule
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 PER_PAGE = 50
-STARTING = """\
-name: release
-description: What a model must hold to ship.
-rules:
-  - metric: uncertainty_span.clean_accuracy
-    min: 0.9
-  - metric: uncertainty_span.mus
-    max: 1.0
-    severity: warn
-"""
+STARTING = yaml.safe_dump(next(iter(POLICY_EXAMPLES.values())), sort_keys=False)
+"""What stands in the form at first."""
 
 
 @router.get("/policies")

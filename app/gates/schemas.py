@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from app.policies.schemas import POLICY_EXAMPLES
+
 JUDGEMENT_EXAMPLES: dict[str, Any] = {
     "By a shipped policy": {"policy": "standard"},
     "By a policy that is stored nowhere": {
-        "policy": {"name": "draft", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.4}]}
+        "policy": {"name": "draft", "rules": next(body["rules"][:1] for body in POLICY_EXAMPLES.values())}
     },
 }

@@ -15,7 +15,7 @@ _THAN_BEFORE = " worse than the baseline"
 def requirement(rule: Rule) -> str:
     """Return what a rule asks, in words.
 
-    >>> requirement(Rule(metric="uncertainty_span.mus", max_regression=0))
+    >>> requirement(Rule.model_construct(max=None, min=None, max_regression=0.0))
     'not worse than the baseline'
     """
     if rule.min is not None:

@@ -116,7 +116,7 @@ def tag_by_verdict(model_name: str, version: str | int, judgement: Judgement) ->
 def metrics_of(audit: AuditRead) -> dict[str, float]:
     """Return the numbers of an audit by names MLflow takes, the ends of their intervals beside them.
 
-    ``uncertainty_span.s_ece[arm=over]`` is ``uncertainty_span/s_ece.arm-over``, ``….low`` and ``….high``. No two
+    ``span.s_ece[arm=over]`` is ``span/s_ece.arm-over``, ``….low`` and ``….high``. No two
     numbers have one name, and a number has the same name in every audit; a number that is undefined has none.
     """
     metrics: dict[str, float] = {}
@@ -162,10 +162,10 @@ def metric_key(name: str) -> str:
 
     A qualifier that MLflow would not take, or a name too long, ends in the beginning of its SHA-256.
 
-    >>> metric_key("certified_calibration.cce[radius=0.25]")
-    'certified_calibration/cce.radius-0.25'
-    >>> metric_key("temperature_attack.accuracy[recipe=textfooler (variant: a, b)]")
-    'temperature_attack/accuracy.recipe-textfooler_variant_a_b-7f2da69d'
+    >>> metric_key("certificates.cce[radius=0.25]")
+    'certificates/cce.radius-0.25'
+    >>> metric_key("attacks.accuracy[recipe=textfooler (variant: a, b)]")
+    'attacks/accuracy.recipe-textfooler_variant_a_b-80c5cb92'
     """
     family = name.partition(".")[0]
     base, qualifiers = split_name(name)

@@ -9,7 +9,7 @@ from seatrial.noise.copies import Noisy, noisy_copy
 from seatrial.noise.draws import one_of
 from seatrial.noise.lexicons import Lacking, Lexicons
 from seatrial.noise.perturbing import Perturber
-from seatrial.noise.seeding import FAMILY, audit_seeds, noise_generator, word_forms
+from seatrial.noise.seeding import audit_seeds, noise_family, noise_generator, word_forms
 from seatrial.store.seeds import derive_seed
 
 
@@ -77,7 +77,7 @@ class Noising:
 
         In which order attackers and levels were asked for changes nothing.
         """
-        rng = random.Random(derive_seed(self._seed, FAMILY, f"mix {draw}", index))  # noqa: S311 - not for secrets
+        rng = random.Random(derive_seed(self._seed, noise_family(), f"mix {draw}", index))  # noqa: S311 - not for secrets
         asked = [name for name in NOISEMAKERS if name in self._perturbers]
         return Cell(one_of(asked, rng), one_of(sorted(levels), rng), draw)
 

@@ -37,7 +37,7 @@ async def perturb_texts(
     format: Annotated[PerturbFormat | None, Query(description="Wins over the Accept header.")] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
-    """Make the noise of `low_level_attack` without a model, to look at it or to train on it. Nothing is stored.
+    """Put character-level noise on texts without a model, to look at it or to train on it. Nothing is stored.
 
     The same request gives the same copies, and text number i those that an audit of the same seed makes of example i.
     One request makes 2,000 copies at most, of 200,000 characters and 15,000 tokens of sentences together, from texts of

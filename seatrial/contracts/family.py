@@ -304,6 +304,8 @@ class FamilySpec:
         starting: What stands in a form where parameters have no default.
         stage_shares: (parameters as stored, stage) to where in a check the stage stands, None where it is not known.
         glossary: Terms of its report that are not in everybody's, with their meanings.
+        audit_examples: Bodies of audits for the documentation, without model and dataset, by what they ask.
+        policy_examples: Bodies of policies, likewise.
     """
 
     kind: str
@@ -320,6 +322,8 @@ class FamilySpec:
     starting: Mapping[str, Any] = field(default_factory=dict)
     stage_shares: Callable[[Mapping[str, Any], str], StageShares | None] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
+    audit_examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy_examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def find_metric(self, name: str, qualifiers: Iterable[str]) -> Metric | None:
         """Return the metric of a name and keys of qualifiers; None where there is none."""

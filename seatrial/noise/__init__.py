@@ -1,6 +1,6 @@
 """Character-level noise without a model: the ten attackers of the Zéroe catalogue (Eger and Benz 2020).
 
-Used by the audits of ``low_level_attack``, by ``POST /v1/perturb`` and by ``seatrial perturb``.
+Used by the audits that meet a model with it, by ``POST /v1/perturb`` and by ``seatrial perturb``.
 
 :class:`seatrial.noise.perturbing.Perturber` selects words and edits them in place; each attacker is a function of a
 word (segment: of a text), how hard it is hit and a generator. Both readings of the catalogue are offered, that of the

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Protocol
 
+from seatrial.contracts.noise import Noise
+from seatrial.contracts.registry import families
 from seatrial.store.seeds import derive_seed
-
-FAMILY = "low_level_attack"
 
 MOST_FORMS = 100_000
 """Word types whose forms are remembered; those of others are drawn again, the same."""
@@ -25,9 +25,15 @@ class _AttacksWords(Protocol):
         """Return the word attacked, or None where it cannot be changed."""
 
 
+@lru_cache(maxsize=1)
+def noise_family() -> str:
+    """Return the family whose checks make this noise, which is part of every seed."""
+    return next(kind for kind, spec in families().items() if issubclass(spec.params, Noise))
+
+
 def audit_seeds(seed: int) -> SeedOf:
     """Return the seeds an audit of that seed has for this family."""
-    return partial(derive_seed, seed, FAMILY)
+    return partial(derive_seed, seed, noise_family())
 
 
 def noise_purpose(attacker: str, level: float, draw: int) -> str:

@@ -56,7 +56,7 @@ def measured(outcome: RuleOutcome) -> str:
 
     >>> from seatrial.contracts.estimates import Estimate
     >>> mus = Estimate(value=0.41, low=0.38, high=0.44, n=500, method="bootstrap")
-    >>> said = {"rule": 0, "label": "span", "metric": "uncertainty_span.mus", "severity": "block", "bound": 0.3}
+    >>> said = {"rule": 0, "label": "span", "metric": "a.mus", "severity": "block", "bound": 0.3}
     >>> said |= {"requirement": "at most 0.3", "outcome": "failed", "counts_as": "failed", "reason": "Too large."}
     >>> measured(RuleOutcome(**said, estimate=mus, judged=mus))
     '0.4100 [0.3800, 0.4400], n = 500'
@@ -113,7 +113,7 @@ def gauge(outcome: RuleOutcome) -> Gauge | None:
 
     >>> from seatrial.contracts.estimates import Estimate
     >>> mus = Estimate(value=0.4, low=0.3, high=0.5, n=500, method="bootstrap")
-    >>> said = {"rule": 0, "label": "span", "metric": "uncertainty_span.mus", "severity": "block", "bound": 0.1}
+    >>> said = {"rule": 0, "label": "span", "metric": "a.mus", "severity": "block", "bound": 0.1}
     >>> said |= {"requirement": "at most 0.1", "outcome": "failed", "counts_as": "failed", "reason": "Too large."}
     >>> gauge(RuleOutcome(**said, estimate=mus, judged=mus)).label
     '0.3000 to 0.5000, around 0.4000; the bound is 0.1'

@@ -73,7 +73,7 @@ class ReportParameter(Read):
 class ReportEstimate(Estimate):
     """An estimate with its meaning."""
 
-    name: str = Field(description="Full name, as policies use it: `uncertainty_span.mus`.")
+    name: str = Field(description="Full name, as policies use it: `family.metric[key=value,...]`.")
     unit: str = Field(description="Unit of the value.")
     better: Literal["higher", "lower", "neither"] = Field(description="Which way is good for the model.")
     description: str = Field(description="What it says, with the source.")

@@ -148,7 +148,7 @@ class Settings(BaseSettings):
     )
     autocast: Literal["off", "bfloat16"] = Field(
         default="off",
-        description="Let certified_calibration compute networks in bfloat16: faster on a GPU; what is certified is "
+        description="Let certificates be computed in bfloat16: faster on a GPU; what is certified is "
         "then the network in that arithmetic.",
     )
 

@@ -27,7 +27,7 @@ class Resource:
         what: What it is, in the recipes' own words.
         licence: Of the edition ``install`` gets, or of the original.
         how_to_get_it: A command or a sentence.
-        attackers: Attackers of ``low_level_attack`` that cannot run without it, with the parameter that asks for it.
+        attackers: Attackers of the noise that cannot run without it, with the parameter that asks for it.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Resource:
 
     @property
     def needed_by(self) -> list[str]:
-        """Recipes of ``temperature_attack`` and attackers of ``low_level_attack`` that cannot run without it."""
+        """Recipes of text attacks, and attackers of the noise, that cannot run without it."""
         recipes = [name for name in RECIPES if self.name in ("stopwords", *RECIPES[name])]
         return [*recipes, *self.attackers]
 

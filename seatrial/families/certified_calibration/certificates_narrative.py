@@ -6,7 +6,7 @@ from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.reporting.numbers import percent, points
+from seatrial.families.shared.estimates_in_words import defined, number_of
 from seatrial.reporting.numbers import radius as told_radius
 
 
@@ -78,48 +78,3 @@ def known_at(result: Result, at: float) -> Known:
 def asked(params: Mapping[str, Any], name: str) -> Any:
     """Return a parameter, or its default in a check that a version without it has stored."""
     return params.get(name, CertifiedCalibrationParams.model_fields[name].get_default(call_default_factory=True))
-
-
-def defined(result: Result, name: str) -> Estimate | None:
-    """Return a number that was published and is defined on the sample."""
-    estimate = result.estimates.get(name)
-    return None if estimate is None or estimate.value is None else estimate
-
-
-def number_of(estimate: Estimate) -> float:
-    """Return the value of an estimate that is defined."""
-    if estimate.value is None:
-        raise AssertionError("unreachable: only defined estimates are kept")
-    return estimate.value
-
-
-def at_most(estimate: Estimate) -> float:
-    """Return how large a number may be; the number itself where it has no interval."""
-    return max(number_of(estimate), number_of(estimate) if estimate.high is None else estimate.high)
-
-
-def at_least(estimate: Estimate) -> float:
-    """Return how small a number may be; the number itself where it has no interval."""
-    return min(number_of(estimate), number_of(estimate) if estimate.low is None else estimate.low)
-
-
-def in_points(estimate: Estimate) -> str:
-    """Return a difference of shares and its interval in percentage points."""
-    ends = [points(max(end, 0.0)).split(" ")[0] for end in (estimate.low, estimate.high) if end is not None]
-    return points(estimate.value) + _between(ends)
-
-
-def in_percent(estimate: Estimate) -> str:
-    """Return a share and its interval in per cent."""
-    ends = [percent(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high) if end is not None]
-    return percent(estimate.value) + _between(ends)
-
-
-def in_digits(estimate: Estimate) -> str:
-    """Return a number and its interval with three decimals."""
-    ends = [f"{end:.3f}" for end in (estimate.low, estimate.high) if end is not None]
-    return f"{estimate.value:.3f}{_between(ends)}"
-
-
-def _between(ends: list[str]) -> str:
-    return f" (95% interval {ends[0]} to {ends[1]})" if len(ends) == 2 else ""

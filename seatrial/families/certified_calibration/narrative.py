@@ -13,15 +13,17 @@ from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name
 from seatrial.families.certified_calibration.certificates_narrative import (
     Known,
     asked,
+    attacked_radii,
+    headline_radius,
+    known_at,
+)
+from seatrial.families.shared.estimates_in_words import (
     at_least,
     at_most,
-    attacked_radii,
     defined,
-    headline_radius,
     in_digits,
     in_percent,
     in_points,
-    known_at,
     number_of,
 )
 from seatrial.families.shared.figures import describe

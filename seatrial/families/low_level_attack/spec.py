@@ -67,4 +67,27 @@ SPEC = FamilySpec(
     canonical=canonical,
     unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},
     stage_shares=stage_shares,
+    audit_examples={
+        "How much spam and typing errors does a text model stand?": {
+            "samples": 300,
+            "checks": [
+                {
+                    "kind": "low_level_attack",
+                    "attackers": ["visual", "intrude", "keyboard_typo", "segment"],
+                    "levels": [0.2, 0.5],
+                    "draws": 3,
+                }
+            ],
+            "policy": "standard",
+        }
+    },
+    policy_examples={
+        "What spam and tired thumbs may do": {
+            "name": "noise",
+            "rules": [
+                {"metric": "low_level_attack.worst_case_score[level=0.2]", "min": 0.6},
+                {"metric": "low_level_attack.relative_score[attacker=*,level=0.5]", "min": 0.7, "severity": "warn"},
+            ],
+        }
+    },
 )

@@ -11,8 +11,8 @@ from seatrial.reporting.schemas import Answer, Scale
 def title(kind: str) -> str:
     """Return the family's name as words.
 
-    >>> title("low_level_attack")
-    'Low level attack'
+    >>> title("pixel_noise")
+    'Pixel noise'
     """
     return kind.replace("_", " ").capitalize()
 

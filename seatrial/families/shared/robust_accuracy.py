@@ -48,7 +48,7 @@ class RobustAccuracyParams(Request):
     )
     norm: Norm = Field(
         default="linf",
-        description="Norm of the perturbation, on pixels in [0, 1]. Default: the check's (certified_calibration: l2).",
+        description="Norm of the perturbation, on pixels in [0, 1]. Default: the check's (that of certificates: l2).",
     )
     epsilon: Real | None = Field(
         default=None,
@@ -56,7 +56,7 @@ class RobustAccuracyParams(Request):
         le=1e6,
         validate_default=True,
         description="Radius of the perturbation in that norm. Default: the check's, where that is in the same norm (of "
-        "certified_calibration the radius it attacks at, or would attack at).",
+        "certificates the radius it attacks at, or would attack at).",
     )
     steps: int = Field(default=100, ge=1, le=10_000, description="Of every run of APGD and FAB.")
     queries: int = Field(default=5000, ge=0, le=100_000, description="Of Square, in `standard`; 0 leaves it out.")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.certified_calibration.certificates_narrative import defined, in_percent
+from seatrial.families.shared.estimates_in_words import defined, in_percent
 from seatrial.reporting.numbers import percent, radius
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words

@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.families.shared.per_example import Records, Values, values_of
-
-AUTOATTACK = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("apgd-ce", "apgd-dlr")}
-"""In what order AutoAttack runs, by version: a robust accuracy is what was left after an attack and those before it."""
+from seatrial.families.shared.robust_accuracy import ATTACKS
 
 
 def holds(
@@ -31,7 +29,8 @@ def holding(records: Records) -> Values | None:
     """Return who is right and held AutoAttack, all of it or up to an attack."""
     columns = records.columns("robust_accuracy", ("correct", "errored", "broken_by"), where="example_id")
     asked = records.params.get("robust_accuracy") or {}
-    order, last = AUTOATTACK.get(asked.get("version", ""), ()), records.qualifiers.get("attack")
+    # What an attack left is what it and those before it left.
+    order, last = ATTACKS.get(asked.get("version", ""), ()), records.qualifiers.get("attack")
     if columns is None or (last is not None and last not in order):
         return None
     breaking = set(order if last is None else order[: order.index(last) + 1])

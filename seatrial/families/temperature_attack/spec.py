@@ -15,4 +15,28 @@ SPEC = FamilySpec(
     worker="workers.families.temperature_attack.family:FAMILY",
     narrative="seatrial.families.temperature_attack.narrative",
     needs=Needs(held_out=HeldOut("validation_samples", "validation_dataset")),
+    audit_examples={
+        "Is the robustness of a text classifier an illusion of its temperature?": {
+            "samples": 300,
+            "checks": [
+                {
+                    "kind": "temperature_attack",
+                    "recipes": ["deepwordbug", "pruthi"],
+                    "arms": ["calibrated", "optimized"],
+                    "validation_samples": 200,
+                    "query_budget": 1000,
+                }
+            ],
+        }
+    },
+    policy_examples={
+        "No worse than what runs today": {
+            "name": "no-regression",
+            "rules": [
+                {"metric": "temperature_attack.illusion_gap[recipe=*]", "max": 0.05},
+                {"metric": "temperature_attack.clean_accuracy", "max_regression": 0.01, "required": False},
+            ],
+            "baseline": "champion",
+        }
+    },
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Result
-from seatrial.families.certified_calibration.certificates_narrative import defined, in_percent, number_of
+from seatrial.families.shared.estimates_in_words import defined, in_percent, number_of
 from seatrial.families.transductive_attack.defences_narrative import (
     CLEAN,
     REFERENCE,

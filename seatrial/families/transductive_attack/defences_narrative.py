@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name, split_name
-from seatrial.families.certified_calibration.certificates_narrative import defined, number_of
+from seatrial.families.shared.estimates_in_words import defined, number_of
 from seatrial.families.transductive_attack.params import ADAPTIVE, MODEL_SPACE, TRANSFERS, TransductiveAttackParams
 from seatrial.reporting.numbers import points, radius
 from seatrial.reporting.tables import value_words

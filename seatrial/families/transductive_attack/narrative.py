@@ -10,13 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Flag, Result
-from seatrial.families.certified_calibration.certificates_narrative import (
-    at_least,
-    at_most,
-    defined,
-    in_percent,
-    number_of,
-)
+from seatrial.families.shared.estimates_in_words import at_least, at_most, defined, in_percent, number_of
 from seatrial.families.shared.figures import describe
 from seatrial.families.transductive_attack.defence_findings import defence_findings, limit_findings, static_findings
 from seatrial.families.transductive_attack.defences_narrative import (

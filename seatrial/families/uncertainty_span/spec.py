@@ -29,4 +29,42 @@ SPEC = FamilySpec(
     narrative="seatrial.families.uncertainty_span.narrative",
     needs=Needs(gradients=True),
     canonical=canonical,
+    audit_examples={
+        "How far can an attacker push the uncertainty?": {
+            "seed": 0,
+            "samples": 500,
+            "checks": [{"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.1, "steps": 50}],
+        },
+        "May this model ship? Judged by a shipped policy when it ends": {
+            "checks": [{"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.03}],
+            "policy": "standard",
+            "baseline": "champion",
+        },
+        "Two radii, two norms, calibration attacks": {
+            "samples": 1000,
+            "checks": [
+                {"kind": "uncertainty_span", "norm": "linf", "epsilon": 0.03, "attacks": ["ace", "max_miscalibration"]},
+                {
+                    "kind": "uncertainty_span",
+                    "norm": "l2",
+                    "epsilon": 1,
+                    "steps": 40,
+                    "random_start": True,
+                    "restarts": 2,
+                },
+            ],
+        },
+    },
+    policy_examples={
+        "What must hold before a release": {
+            "name": "release",
+            "description": "Agreed with the product team.",
+            "rules": [
+                {"metric": "uncertainty_span.clean_accuracy", "min": 0.9, "label": "Accuracy"},
+                {"metric": "uncertainty_span.mus_worst", "max": 0.5, "undecided": "fail"},
+                {"metric": "uncertainty_span.s_ece[arm=over]", "max": 0.1, "severity": "warn"},
+            ],
+            "correction": "holm",
+        }
+    },
 )
