@@ -21,7 +21,7 @@ from workers.families.stages import HELD_OUT, SAMPLE, Stage
 from workers.runtime.claims import Claim
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
-from workers.runtime.jobs import Advanced, CheckJob, parse_manifest
+from workers.runtime.jobs import Advanced, CheckJob, read_params
 from workers.runtime.running import store_patiently, unexpected
 from workers.runtime.stages import PREFLIGHT, cut, make_shards
 
@@ -60,7 +60,7 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
         _let_go(database, claim, attempts=attempts - 1)
         return 0
     except WorkError as error:
-        end, outcome = RunState.FAILED, {"error": _located(error.problem, job.check).model_dump()}
+        end, outcome = RunState.FAILED, {"error": _located(error.problem, job).model_dump()}
     except SQLAlchemyError:
         # The database, not the check: the lease runs out and the check is taken up again.
         raise
@@ -90,11 +90,13 @@ def read_check(database: Database, check_id: str) -> CheckJob:
         if check.kind not in families():
             raise AccidentError(f"this worker knows no check of kind {check.kind}: the API runs a newer version")
         audit = session.get_one(AuditRow, check.audit_id)
-        references = parse_manifest(params_contract(check.kind), check.params).references()
+        params = read_params(check)
+        references = params.references()
         models = {"model": audit.model_id} | {k: v for k, v in references.items() if v.startswith("mdl_")}
         datasets = {SAMPLE: audit.dataset_id} | {k: v for k, v in references.items() if v.startswith("dat_")}
         return CheckJob(
             check=check,
+            params=params,
             audit=audit,
             by_name={name: session.get_one(ModelRow, row_id) for name, row_id in models.items()},
             datasets={name: session.get_one(DatasetRow, row_id) for name, row_id in datasets.items()},
@@ -115,22 +117,22 @@ def _reason_to_fail(job: CheckJob) -> StoredProblem | None:
     failed = [shard for shard in job.shards if shard.state == RunState.FAILED]
     if not failed:
         return None
-    first = _located(StoredProblem.model_validate(failed[0].error), job.check)
+    first = _located(StoredProblem.model_validate(failed[0].error), job)
     if len(job.shards) == 1 or failed[0].stage == PREFLIGHT:
         return first
     counted = f"{len(failed)} of {len(job.shards)} shards failed; the first, in stage {failed[0].stage}: {first.detail}"
     return first.model_copy(update={"detail": counted})
 
 
-def _located(problem: StoredProblem, check: CheckRow) -> StoredProblem:
+def _located(problem: StoredProblem, job: CheckJob) -> StoredProblem:
     """Return a problem whose field points into the request; families know neither their place in it nor the request.
 
     A family names one of its parameters, as in ``recipes/1``, or ``model``, which is the audit's.
     """
     if problem.field is None or problem.field.startswith("/"):
         return problem
-    is_parameter = problem.field.partition("/")[0] in params_contract(check.kind).model_fields
-    place = f"/checks/{check.ordinal}" if is_parameter else ""
+    is_parameter = problem.field.partition("/")[0] in type(job.params).model_fields
+    place = f"/checks/{job.check.ordinal}" if is_parameter else ""
     return problem.model_copy(update={"field": f"{place}/{problem.field}"})
 
 
@@ -170,9 +172,8 @@ def _examples(job: CheckJob, stage: Stage) -> int:
 
 
 def _estimate(job: CheckJob) -> float | None:
-    params = parse_manifest(params_contract(job.check.kind), job.check.params)
     sizes = {name: int(row.facts["examples"]) for name, row in job.datasets.items() if name != SAMPLE}
     facts = job.datasets[SAMPLE].facts
     samples = min(job.audit.samples, int(facts["examples"]))
     words = facts.get("mean_words")
-    return cost_of(params, samples, sizes, job.by_name["model"].facts, mean_words=words).seconds
+    return cost_of(job.params, samples, sizes, job.by_name["model"].facts, mean_words=words).seconds

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.models import IMAGES, ModelManifest
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.registry import params_contract, require_registered
+from seatrial.contracts.registry import require_registered
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -72,11 +72,10 @@ class InlineExecutor:
         if problem is not None:
             return Advanced(error=problem.model_dump())
         family = find_family(job.check.kind)
-        params = parse_manifest(params_contract(job.check.kind), job.check.params)
-        stage = family.next_stage(params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
+        stage = family.next_stage(job.params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
         if stage is not None:
             return Advanced(stage=stage)
-        return Advanced(values=self._reduce(family, params, job, done, holder))
+        return Advanced(values=self._reduce(family, job, done, holder))
 
     def run(self, job: ShardJob, holder: Holder) -> Measured:
         """Run a shard and store its records."""
@@ -94,29 +93,27 @@ class InlineExecutor:
     def close(self) -> None:
         """Let go of everything; the process's end does."""
 
-    def _reduce(
-        self, family: AnyFamily, params: Any, job: CheckJob, done: StoredRecords, holder: Holder
-    ) -> dict[str, Any]:
+    def _reduce(self, family: AnyFamily, job: CheckJob, done: StoredRecords, holder: Holder) -> dict[str, Any]:
         seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
-        result: Result = family.reduce(params, done, seed, tick=holder.tick)
+        result: Result = family.reduce(job.params, done, seed, tick=holder.tick)
         require_registered(job.check.kind, result.flags)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
         result = result.model_copy(update={"flags": [*noted, *result.flags]})
         figures = {
-            name: self._store.put_bytes(svg.encode()) for name, svg in sorted(family.figures(params, result).items())
+            name: self._store.put_bytes(svg.encode())
+            for name, svg in sorted(family.figures(job.params, result).items())
         }
         return {"result": result.model_dump(mode="json"), "figures": figures}
 
 
 def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Records, list[Flag]]:
     holder.look()
-    params = parse_manifest(params_contract(job.kind), job.params)
     family = find_family(job.kind)
     if job.shard.stage == PREFLIGHT:
-        looked = run_preflight(family, params, job, context)
+        looked = run_preflight(family, job, context)
         require_registered(job.kind, looked[1])
         return looked
-    records = family.run(params, job.shard, context)
+    records = family.run(job.params, job.shard, context)
     expected = job.shard.stop - job.shard.start
     if records.num_rows != expected:
         raise RuntimeError(f"{job.kind} returned {records.num_rows} records for {expected} examples")

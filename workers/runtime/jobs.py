@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.families import AnyParams, params_contract
 from seatrial.store.artifacts import digest_of_bytes
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.families.stages import Shard, Stage
@@ -49,7 +50,7 @@ class ShardJob:
     shard_id: str
     check_id: str
     kind: str
-    params: dict[str, object]
+    params: AnyParams
     shard: Shard
     seed: int
     samples: int
@@ -73,7 +74,7 @@ class ShardJob:
         facts = {
             "shard": [self.shard_id, self.shard.stage, self.shard.start, self.shard.stop],
             "kind": self.kind,
-            "params": self.params,
+            "params": self.params.model_dump(mode="json"),
             "sample": [self.seed, self.samples, self.batch_size],
             "resources": [[name, row.digest, row.manifest] for name, row in rows],
             "code": code_version(),
@@ -96,6 +97,7 @@ class CheckJob:
     """Everything about a check that the database says."""
 
     check: CheckRow
+    params: AnyParams
     audit: AuditRow
     by_name: dict[str, ModelRow]
     """The audit's model under "model", and further ones by the parameter naming them."""
@@ -154,6 +156,12 @@ class Advanced:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
+def read_params(check: CheckRow) -> AnyParams:
+    """Return a check's parameters; once for a job, which carries them wherever it is run."""
+    params: AnyParams = params_contract(check.kind).model_validate(check.params, strict=False)
+    return params
+
+
 def parse_manifest(model: type[Any], stored: dict[str, Any]) -> Any:
-    """Return a stored manifest or parameters as the contract they were accepted under."""
+    """Return a stored manifest as the contract it was accepted under."""
     return model.model_validate(stored, strict=False)

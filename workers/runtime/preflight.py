@@ -1,7 +1,6 @@
 """The stage every check begins with: do model, data and parameters fit together."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,7 @@ class _Look:
     classes: int
 
 
-def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardContext) -> tuple[Records, list[Flag]]:
+def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tuple[Records, list[Flag]]:
     """Look at a sample through the model; return its predictions and the doubts that do not stop the audit.
 
     Of multi-label texts and tagged sentences, label and prediction are -1 in the records, and two more columns hold how
@@ -47,7 +46,7 @@ def run_preflight(family: AnyFamily, params: Any, job: ShardJob, context: ShardC
     look = _images if manifest.task == IMAGES else _sentences if manifest.task == TAGGING else _texts
     seen = look(manifest, job, context)
     report = seen.report
-    family.preflight(seen.target, DataInfo(seen.examples, seen.classes, report.clean_accuracy.value or 0.0), params)
+    family.preflight(seen.target, DataInfo(seen.examples, seen.classes, report.clean_accuracy.value or 0.0), job.params)
     columns = {
         "example_id": pa.array(seen.positions, pa.int64()),
         "label": pa.array(seen.labels, pa.int64()),

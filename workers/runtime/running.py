@@ -23,7 +23,7 @@ from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
-from workers.runtime.jobs import ShardJob, parse_manifest
+from workers.runtime.jobs import ShardJob, read_params
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +69,15 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             .join(StageRow, (StageRow.check_id == ShardRow.check_id) & (StageRow.name == ShardRow.stage))
             .where(ShardRow.id == shard_id)
         ).one()
-        references = parse_manifest(params_contract(check.kind), check.params).references()
+        params = read_params(check)
+        references = params.references()
         source = audit.dataset_id if stage.source in (SAMPLE, HELD_OUT) else references[stage.source]
         others = select(func.coalesce(func.sum(ShardRow.forward_passes), 0)).where(ShardRow.check_id == check.id)
         return ShardJob(
             shard_id=shard.id,
             check_id=check.id,
             kind=check.kind,
-            params=check.params,
+            params=params,
             shard=Shard(shard.stage, shard.start, shard.stop),
             seed=audit.seed,
             samples=audit.samples,
