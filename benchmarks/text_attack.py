@@ -45,7 +45,8 @@ from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.textattack_environment import quiet
 from workers.calibration.scaling import Scaling
-from workers.families.protocol import HELD_OUT, Shard, TextExample
+from workers.families.contexts import TextExample
+from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import family
 from workers.models.hf_text import load_huggingface_text
 from workers.resources.library import Library

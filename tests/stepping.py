@@ -10,7 +10,8 @@ import pyarrow as pa
 import torch
 
 from seatrial.contracts.estimates import Estimate, Result
-from workers.families.protocol import DataInfo, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.contexts import Records, RunContext
+from workers.families.protocol import DataInfo, Shard, Stage, TargetInfo
 
 
 def play(state: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -12,7 +12,8 @@ from torch import Tensor
 from seatrial.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
-from workers.families.protocol import SAMPLE, AnyFamily, Batch, LabelledText, Records, Saved, Shard, Stage
+from workers.families.contexts import Batch, LabelledText, Records, Saved
+from workers.families.protocol import SAMPLE, AnyFamily, Shard, Stage
 from workers.models import TextClassifier, UnansweredError
 
 Data = tuple[Tensor, Tensor]

@@ -13,9 +13,9 @@ from seatrial.noise.lexicons import Lexicons
 from seatrial.store.seeds import derive_seed
 from tests.families.in_memory import TextContext, TextModel, run_text_check
 from workers.data import Text
+from workers.families.contexts import LabelledText
 from workers.families.low_level_attack.family import FAMILY
 from workers.families.low_level_attack.names import column
-from workers.families.protocol import LabelledText
 
 SEED = 7
 ATTACKERS = ["visual", "full_shuffle", "natural_typo"]

@@ -26,7 +26,8 @@ from tests import texts
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
 from workers.data import Text
-from workers.families.protocol import HELD_OUT, SAMPLE, DataInfo, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.contexts import Records, RunContext
+from workers.families.protocol import HELD_OUT, SAMPLE, DataInfo, Shard, Stage, TargetInfo
 from workers.runtime import inline
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"

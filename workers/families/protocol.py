@@ -4,30 +4,21 @@ A family is a library: it says which stages it needs, runs one shard of a stage,
 The runtime cuts stages into shards of whole batches, so a family never sees how many workers there are.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
-
-import pyarrow as pa
-import torch
-from torch import Tensor
+from typing import Any, Protocol, TypeVar
 
 from seatrial.contracts.estimates import Result
-from workers.attacks.text.scoring import ScoringService
-from workers.data import Text
+from workers.families.contexts import Records, RunContext
 from workers.families.stages import HELD_OUT as HELD_OUT
 from workers.families.stages import SAMPLE as SAMPLE
 from workers.families.stages import Shard as Shard
 from workers.families.stages import Stage as Stage
 from workers.models import Classifier
 
-Records: TypeAlias = pa.Table
-"""One row per example, in the order of the stage's source; never only an average."""
-
-Columns: TypeAlias = dict[str, Tensor]
-"""Columns of records to be, by name: (batch,) on the CPU."""
-
 ParamsT = TypeVar("ParamsT", contravariant=True)
+ContextT = TypeVar("ContextT", bound=RunContext, contravariant=True)
+"""What its shards need: images or texts, with checkpoints or without."""
 
 
 @dataclass(frozen=True)
@@ -51,179 +42,7 @@ class DataInfo:
     clean_accuracy: float
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Examples that go through the model together.
-
-    Attributes:
-        example_ids: Position of each example in its dataset.
-        images: (batch, channels, height, width) in [0, 1], on the classifier's device.
-        labels: (batch,) int64, on the classifier's device.
-    """
-
-    example_ids: list[int]
-    images: Tensor
-    labels: Tensor
-
-
-@dataclass(frozen=True)
-class TextExample:
-    """A labelled text.
-
-    Attributes:
-        example_id: Position in its dataset.
-        text: The text, or premise and hypothesis.
-        label: Class number.
-    """
-
-    example_id: int
-    text: Text
-    label: int
-
-
-@dataclass(frozen=True)
-class LabelledText:
-    """A text of any task and the truth about it.
-
-    Attributes:
-        example_id: Position in its dataset.
-        text: The text; premise and hypothesis; or, of a tagged sentence, its tokens.
-        truths: The class, one number; of multi-label texts 0 or 1 for each class; of a sentence a tag for each token.
-    """
-
-    example_id: int
-    text: Text
-    truths: tuple[int, ...]
-
-
-class Saved(Mapping[str, Tensor]):
-    """What a shard had saved: tensors by name, on the CPU, and ``notes``, the strings saved with them."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
-        self._tensors = dict(tensors)
-        self.notes = dict(notes)
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-
-class RunContext(Protocol):
-    """What a shard is given. Every method may raise :class:`Interrupted`; let it through."""
-
-    @property
-    def classifier(self) -> Classifier:
-        """The model under audit."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where the classifier computes."""
-        ...
-
-    @property
-    def examples(self) -> int:
-        """How many examples the stage has, all its shards together."""
-        ...
-
-    @property
-    def autocast(self) -> torch.dtype | None:
-        """The dtype the operator allows networks to compute in where a method does not need float32; None: none."""
-        ...
-
-    def batches(self) -> Iterator[Batch]:
-        """Yield the shard's batches in order; looks for cancellation before each and counts each as progress after."""
-        ...
-
-    def together(self) -> Batch:
-        """Return all of the shard's examples as one batch, for methods that see them together; progress is yours."""
-        ...
-
-    def examples_of(self, parameter: str) -> tuple[Tensor, Tensor]:
-        """Return the images (n, channels, height, width) and labels (n,) of the further dataset a parameter names.
-
-        On the CPU, in [0, 1], at the model's size and channels; all of them.
-        """
-        ...
-
-    def tick(self) -> None:
-        """Look for cancellation (cheap: call it at every gradient step)."""
-        ...
-
-    def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
-        """Return one CPU generator per example, seeded by (audit seed, family, purpose, example id) alone."""
-        ...
-
-    def model(self, parameter: str) -> Classifier:
-        """Return the further model a parameter names (``transfer_model``)."""
-        ...
-
-    def texts(self) -> list[TextExample]:
-        """Return the shard's examples of a text dataset, in order."""
-        ...
-
-    @property
-    def task(self) -> str:
-        """What the model under audit does."""
-        ...
-
-    def labelled(self) -> list[LabelledText]:
-        """Return the shard's examples of a dataset of texts of any task, in order; ``scoring`` answers their texts."""
-        ...
-
-    def progress(self, done: int) -> None:
-        """Tell how many of the shard's examples are done; for those who do not take batches."""
-        ...
-
-    def scoring(self, parameter: str | None = None) -> ScoringService:
-        """Return the scoring service of the text model under audit, or of the further model a parameter names."""
-        ...
-
-    def seed(self, purpose: str, example_id: int) -> int:
-        """Return a 63-bit seed made of (audit seed, family, purpose, example id) alone."""
-        ...
-
-    def records(self, stage: str) -> Records:
-        """Return the records of a finished stage of this check."""
-        ...
-
-    def saved(self) -> Saved | None:
-        """Return what this shard saved last, or None when it begins at its beginning. Ask once, before anything else.
-
-        A shard may be begun again: its worker died, was frozen beyond its lease, was asked to stop, or an error came
-        that nobody foresaw. The next attempt begins from the save; one that fails there too without having saved again
-        is followed by an attempt that begins anew, since the state itself may be to blame. Only what the same code
-        saved for the same shard comes back. A shard of a failed audit that is retried begins anew.
-        """
-        ...
-
-    def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
-        """Keep a state from which the shard can go on; it replaces the one before and goes when the shard ends.
-
-        Call it after every round, however short: a call soon after the last save only looks for cancellation, as
-        :meth:`tick` does. A worker asked to stop saves what it is given here, then interrupts. A save that cannot be
-        stored is logged and the shard goes on.
-
-        The records must not depend on where a shard was resumed: save everything that persists between rounds,
-        generators too (``generator.get_state()``), and the rows of the examples that are done.
-
-        Args:
-            state: Tensors by name, on any device; copied here, so that they may change afterwards.
-            notes: Strings by name, for what is no tensor: the reason an attack failed, a summary as JSON.
-            force: Save now, however young the last save is: after a round whose repetition would cost minutes.
-
-        Raises:
-            Interrupted: The shard was cancelled or lost, and nothing is stored; or the worker is asked to stop.
-        """
-        ...
-
-
-class Family(Protocol[ParamsT]):
+class Family(Protocol[ParamsT, ContextT]):
     """One audit family."""
 
     def preflight(self, target: TargetInfo, data: DataInfo, params: ParamsT) -> None:
@@ -234,7 +53,7 @@ class Family(Protocol[ParamsT]):
         """Return the stage after those done, or None when finished. Pure: the same records give the same stage."""
         ...
 
-    def run(self, params: ParamsT, shard: Shard, context: RunContext) -> Records:
+    def run(self, params: ParamsT, shard: Shard, context: ContextT) -> Records:
         """Run one shard and return one row per example, in order.
 
         The first columns are ``example_id`` (int64), ``label`` (int64) and ``errored`` (bool); an example whose
@@ -256,4 +75,4 @@ class Family(Protocol[ParamsT]):
         ...
 
 
-AnyFamily = Family[Any]
+AnyFamily = Family[Any, Any]

@@ -21,7 +21,7 @@ from seatrial.statistics.estimating import proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
-from workers.families.protocol import Batch, Columns, Records, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 
 NAME: Literal["robust_accuracy"] = "robust_accuracy"
 """Of the stage."""
@@ -46,7 +46,7 @@ def make_ensemble(params: RobustAccuracyParams) -> AutoAttack:
     )
 
 
-def run(params: RobustAccuracyParams, context: RunContext) -> Records:
+def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records:
     """Attack one shard and return a row per example: ``correct``, ``robust``, ``broken_by`` and the signs for flags.
 
     It goes on from the last batch that was saved.
@@ -73,7 +73,7 @@ def run(params: RobustAccuracyParams, context: RunContext) -> Records:
     return to_records(done, ensemble)
 
 
-def attack_batch(ensemble: AutoAttack, context: RunContext, batch: Batch, purpose: str) -> tuple[Evaluation, Columns]:
+def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purpose: str) -> tuple[Evaluation, Columns]:
     """Attack one batch of the model under audit, with randomness for ``purpose``, and look for signs of a weak attack.
 
     Returns:

@@ -16,7 +16,15 @@ from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.channels import check_batch_bytes
 from workers.data.sampling import strata, stratified_sample
 from workers.data.texts import of_classes
-from workers.families.protocol import Batch, LabelledText, Records, Saved, TextExample
+from workers.families.contexts import (
+    Batch,
+    LabelledText,
+    Records,
+    ResumableImageContext,
+    ResumableTextContext,
+    Saved,
+    TextExample,
+)
 from workers.models.endpoint import EndpointClassifier
 from workers.models.image_classifier import ImageClassifier
 from workers.runtime.executor import Holder
@@ -30,8 +38,8 @@ _PIECE_BYTES = 64 * 2**20
 """Decoded images of another shape than the model's that are in memory at once."""
 
 
-class ShardContext:
-    """Gives a family its batches, its randomness and its models; see :class:`workers.families.protocol.RunContext`."""
+class ShardContext(ResumableImageContext, ResumableTextContext):
+    """Gives a family its examples, its randomness and its models; see :mod:`workers.families.contexts`."""
 
     def __init__(self, job: ShardJob, resources: Resources, holder: Holder) -> None:
         self._job = job
@@ -84,7 +92,7 @@ class ShardContext:
         return sample[job.shard.start : job.shard.stop]
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the shard's batches; see :class:`workers.families.protocol.RunContext`."""
+        """Yield the shard's batches; see :class:`workers.families.contexts.RunContext`."""
         positions = self.positions()
         for first in range(0, len(positions), self._job.batch_size):
             self._holder.look()
@@ -241,13 +249,13 @@ class ShardContext:
         return self._earlier[stage]
 
     def saved(self) -> Saved | None:
-        """Return what this shard saved last; see :class:`workers.families.protocol.RunContext`."""
+        """Return what this shard saved last; see :class:`workers.families.contexts.RunContext`."""
         return self._saving.read()
 
     def save(
         self, state: Mapping[str, torch.Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False
     ) -> None:
-        """Keep a state from which the shard can go on; see :class:`workers.families.protocol.RunContext`."""
+        """Keep a state from which the shard can go on; see :class:`workers.families.contexts.RunContext`."""
         self._saving.write(state, notes or {}, force=force)
 
     def spent_s(self) -> float:

@@ -11,7 +11,8 @@ from seatrial.contracts.registry import require_registered
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
-from workers.families.protocol import AnyFamily, Records
+from workers.families.contexts import Records
+from workers.families.protocol import AnyFamily
 from workers.families.stages import Stage
 from workers.models.checks import check_target
 from workers.models.endpoint import EndpointClassifier

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.models import IMAGES, TAGGING, ModelManifest
-from workers.families.protocol import AnyFamily, DataInfo, Records, TargetInfo
+from workers.families.contexts import Records
+from workers.families.protocol import AnyFamily, DataInfo, TargetInfo
 from workers.models.checks import preflight
 from workers.models.text_preflight import preflight_tags, preflight_texts
 from workers.models.validating import PreflightReport, check_labels, check_same_classes

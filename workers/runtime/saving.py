@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from torch import Tensor
 
 from seatrial.store.artifacts import ArtifactMissingError, digest_of_bytes
-from workers.families.protocol import Saved
+from workers.families.contexts import Saved
 from workers.runtime.executor import Files, Holder
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.store.records import read_parquet
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.runtime.executor import Files
 
 

@@ -8,7 +8,7 @@ from seatrial.contracts.estimates import Result
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from tests.families.in_memory import Data, Model, run_check
 from workers.families.certified_calibration.family import FAMILY
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 
 
 def parameters(**changes: Any) -> CertifiedCalibrationParams:

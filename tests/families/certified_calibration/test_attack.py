@@ -14,7 +14,8 @@ from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import column_of
-from workers.families.protocol import Records, Shard
+from workers.families.contexts import Records
+from workers.families.protocol import Shard
 
 ATTACKS = list(ETA_OMEGA)
 

@@ -22,7 +22,7 @@ from workers.certification.bernoulli import predict
 from workers.certification.confidence import slack
 from workers.families.certified_calibration.certify import certificate_alpha
 from workers.families.certified_calibration.records import column_of
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 
 SIGMA = 0.25
 

@@ -7,10 +7,10 @@ import torch
 
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from workers.families.contexts import LabelledText, Records
 from workers.families.low_level_attack.answers import Answer, read_answer
 from workers.families.low_level_attack.noise import Noisy, Row, judge
 from workers.families.low_level_attack.records import attack_records, begin, clean_records
-from workers.families.protocol import LabelledText, Records
 from workers.models import UnansweredError
 
 SINGLE = "text-classification"

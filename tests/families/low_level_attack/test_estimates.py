@@ -15,9 +15,9 @@ from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import clopper_pearson, counts
 from seatrial.statistics.paired import score_interval
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
+from workers.families.contexts import LabelledText
 from workers.families.low_level_attack import estimates
 from workers.families.low_level_attack.audit import Audit
-from workers.families.protocol import LabelledText
 from workers.models import UnansweredError
 
 SINGLE, PAIRS = "text-classification", "text-pair-classification"

@@ -17,8 +17,9 @@ from tests.families.low_level_attack.fabricated import parameters
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
 from workers.errors import PreflightError
+from workers.families.contexts import LabelledText, Records
 from workers.families.low_level_attack.family import FAMILY, GRAIN
-from workers.families.protocol import DataInfo, LabelledText, Records, Shard, TargetInfo
+from workers.families.protocol import DataInfo, Shard, TargetInfo
 from workers.models import UnansweredError
 from workers.resources.library import Library
 from workers.runtime.interruptions import ShardCancelled

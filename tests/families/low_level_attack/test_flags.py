@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
+from workers.families.contexts import LabelledText
 from workers.families.low_level_attack import estimates
-from workers.families.protocol import LabelledText
 from workers.models import UnansweredError
 
 SINGLE, LABELS, TAGS = "text-classification", "multi-label-classification", "token-classification"

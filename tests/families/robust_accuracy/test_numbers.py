@@ -15,7 +15,8 @@ from tests.families.in_memory import Context, Model
 from tests.families.robust_accuracy.stages import CNN, DATA, IMAGES, LABELS, attack, parameters
 from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.families import robust_accuracy
-from workers.families.protocol import Batch, Shard
+from workers.families.contexts import Batch
+from workers.families.protocol import Shard
 from workers.families.robust_accuracy import count, estimate, make_ensemble, run
 
 IDS = [1000 + i for i in range(21)]

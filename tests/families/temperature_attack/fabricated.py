@@ -7,7 +7,7 @@ import torch
 
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
 from workers.calibration.scaling import Scaling
-from workers.families.protocol import Records, TextExample
+from workers.families.contexts import Records, TextExample
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
 from workers.families.temperature_attack.records import (
     SearchSample,

@@ -12,7 +12,7 @@ from seatrial.families.temperature_attack.metrics import METRICS
 from seatrial.statistics.calibration import calibrate
 from seatrial.statistics.paired import mcnemar, score_interval
 from tests.families.temperature_attack.fabricated import Ending, model, parameters, records
-from workers.families.protocol import TextExample
+from workers.families.contexts import TextExample
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.audit import read_audit
 from workers.families.temperature_attack.records import attack_records

@@ -13,7 +13,8 @@ from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from tests import texts
 from tests.attacks.text.classifiers import LetterCounter, tiny_sentiment
 from workers.attacks.text.scoring import ScoringService
-from workers.families.protocol import SAMPLE, Records, Shard, TextExample
+from workers.families.contexts import Records, TextExample
+from workers.families.protocol import SAMPLE, Shard
 from workers.families.temperature_attack.family import FAMILY
 from workers.runtime.interruptions import ShardCancelled
 from workers.runtime.seeds import derive_seed

@@ -7,7 +7,7 @@ import torch
 
 from tests.families.temperature_attack.fabricated import Ending, model, parameters, records
 from tests.families.temperature_attack.test_estimates import rights, table, transfer
-from workers.families.protocol import TextExample
+from workers.families.contexts import TextExample
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.records import attack_records, search_records, validation_records
 

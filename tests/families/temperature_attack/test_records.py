@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.families.temperature_attack.fabricated import Ending
-from workers.families.protocol import TextExample
+from workers.families.contexts import TextExample
 from workers.families.temperature_attack.records import (
     AttackSample,
     SearchSample,

@@ -9,7 +9,7 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.families.in_memory import Context as Context
 from tests.families.in_memory import Data, run_check
 from tests.families.in_memory import Model as Model
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.families.uncertainty_span.family import FAMILY
 
 

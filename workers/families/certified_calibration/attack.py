@@ -12,7 +12,7 @@ from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
 from workers.certification.confidence import LEVELS
 from workers.families.certified_calibration.certify import Certifier
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 
 NEEDED = ["example_id", "errored", "abstained", "radius", "candidate"]
 
@@ -24,7 +24,7 @@ class CertifiedAttack:
     of fresh draws at the best point found.
     """
 
-    def __init__(self, name: str, params: CertifiedCalibrationParams, context: RunContext) -> None:
+    def __init__(self, name: str, params: CertifiedCalibrationParams, context: ImageContext) -> None:
         self._eta, self._omega = ETA_OMEGA[name]
         self._params, self._context = params, context
         self._radius = params.attack_radius or 0.0

@@ -15,7 +15,7 @@ from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import ROWS, Smoother
 from workers.families.certified_calibration.records import column_of
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 from workers.models.memory import forward
 
 
@@ -27,7 +27,7 @@ class Certifier:
         context: Of the shard.
     """
 
-    def __init__(self, params: CertifiedCalibrationParams, context: RunContext) -> None:
+    def __init__(self, params: CertifiedCalibrationParams, context: ImageContext) -> None:
         self.params, self.context = params, context
         self._certified = 0
         self._size = self._passes = 0

@@ -18,7 +18,8 @@ from workers.families.certified_calibration.certify import Certifier
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
 from workers.families.certified_calibration.series import make_series
-from workers.families.protocol import Batch, Columns, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.contexts import Batch, Columns, Records, ResumableImageContext
+from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 
 CERTIFY = "certify"
 
@@ -57,7 +58,7 @@ class CertifiedCalibration:
             planned.append(Stage(robust_accuracy.NAME))
         return next((stage for stage in planned if stage.name not in done), None)
 
-    def run(self, params: CertifiedCalibrationParams, shard: Shard, context: RunContext) -> Records:
+    def run(self, params: CertifiedCalibrationParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Certify or attack one shard."""
         if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
             return robust_accuracy.run(params.robust_accuracy, context)
@@ -121,4 +122,4 @@ def _to_records(batch: Batch, errored: Tensor, columns: Columns, known: Tensor) 
     return pa.table(arrays)
 
 
-FAMILY: Family[CertifiedCalibrationParams] = CertifiedCalibration()
+FAMILY: Family[CertifiedCalibrationParams, ResumableImageContext] = CertifiedCalibration()

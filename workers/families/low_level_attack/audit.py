@@ -11,8 +11,8 @@ import pyarrow as pa
 from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.statistics.arrays import Floats, Ints, Mask
+from workers.families.contexts import Records
 from workers.families.low_level_attack.names import ATTACK, CLEAN, column
-from workers.families.protocol import Records
 
 TEXT_COLUMNS = ("text", "second_text", "tokens")
 

@@ -14,12 +14,12 @@ from seatrial.statistics.estimating import estimate, proportion
 from seatrial.statistics.intervals import Interval, clopper_pearson
 from seatrial.statistics.paired import discordant, score_interval
 from seatrial.statistics.ranks import place_interval, places
+from workers.families.contexts import Records
 from workers.families.low_level_attack import flags
 from workers.families.low_level_attack.audit import Audit, Scored
 from workers.families.low_level_attack.resampling import Resampled
 from workers.families.low_level_attack.series import make_series
 from workers.families.low_level_attack.worst import Worst, worst_of
-from workers.families.protocol import Records
 
 Estimates = dict[str, Estimate]
 

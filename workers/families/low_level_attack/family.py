@@ -8,6 +8,7 @@ from seatrial.contracts.noise import COMBINED, NOT_OF_TOKENS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.noise.lexicons import Lexicons
 from workers.errors import PreflightError
+from workers.families.contexts import Records, ResumableTextContext, TextContext
 from workers.families.low_level_attack import estimates
 from workers.families.low_level_attack.answers import Answer, read_answer
 from workers.families.low_level_attack.audit import task_of
@@ -15,7 +16,7 @@ from workers.families.low_level_attack.figures import draw
 from workers.families.low_level_attack.names import ATTACK, CLEAN
 from workers.families.low_level_attack.noise import Attack
 from workers.families.low_level_attack.records import clean_records
-from workers.families.protocol import DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.resources.library import Library
 
 GRAIN = 8
@@ -59,7 +60,7 @@ class LowLevelAttack:
         planned = [Stage(f"{ATTACK}{attacker}", grain=GRAIN) for attacker in params.runs(task)]
         return next((stage for stage in planned if stage.name not in done), None)
 
-    def run(self, params: LowLevelAttackParams, shard: Shard, context: RunContext) -> Records:
+    def run(self, params: LowLevelAttackParams, shard: Shard, context: ResumableTextContext) -> Records:
         """Run one shard; an example's row depends on that example alone, so any cut gives the same rows.
 
         Raises:
@@ -101,7 +102,7 @@ def _lexicons(params: LowLevelAttackParams, attackers: Sequence[str]) -> Lexicon
     )
 
 
-def _ask_clean(context: RunContext) -> Records:
+def _ask_clean(context: TextContext) -> Records:
     """Return what the model says to the texts as they are."""
     examples, service, task = context.labelled(), context.scoring(), context.task
     size = max(1, service.classifier.preferred_texts)
@@ -117,4 +118,4 @@ def _ask_clean(context: RunContext) -> Records:
     return clean_records(task, examples, answers)
 
 
-FAMILY: Family[LowLevelAttackParams] = LowLevelAttack()
+FAMILY: Family[LowLevelAttackParams, ResumableTextContext] = LowLevelAttack()

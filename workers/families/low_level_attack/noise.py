@@ -16,10 +16,10 @@ from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber
 from seatrial.noise.seeding import noise_generator, word_forms
 from workers.data import Text
+from workers.families.contexts import LabelledText, Records, ResumableTextContext
 from workers.families.low_level_attack.answers import columns_of, decisions, read_answer
 from workers.families.low_level_attack.names import CLEAN, column
 from workers.families.low_level_attack.records import attack_records, begin, parts_of, text_cells
-from workers.families.protocol import LabelledText, Records, RunContext
 from workers.models import UnansweredError
 
 PROGRESS = "progress"
@@ -86,7 +86,9 @@ class Attack:
         lexicons: What the attacker draws from.
     """
 
-    def __init__(self, params: LowLevelAttackParams, attacker: str, context: RunContext, lexicons: Lexicons) -> None:
+    def __init__(
+        self, params: LowLevelAttackParams, attacker: str, context: ResumableTextContext, lexicons: Lexicons
+    ) -> None:
         self._params = params
         self._attacker = attacker
         self._context = context

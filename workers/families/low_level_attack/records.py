@@ -13,9 +13,9 @@ import pyarrow as pa
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS, TAGGING
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from workers.data import Text
+from workers.families.contexts import LabelledText, Records
 from workers.families.low_level_attack.answers import Answer, columns_of, decisions
 from workers.families.low_level_attack.names import column
-from workers.families.protocol import LabelledText, Records
 
 _INTS, _FLOATS, _STRINGS = pa.list_(pa.int64()), pa.list_(pa.float64()), pa.list_(pa.string())
 _ALWAYS = [("example_id", pa.int64()), ("label", pa.int64()), ("errored", pa.bool_()), ("error", pa.string())]

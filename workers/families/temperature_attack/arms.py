@@ -16,7 +16,7 @@ from workers.calibration.scaling import (
     fit_temperature,
     fit_temperature_lbfgs,
 )
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.families.temperature_attack.records import CleanSample, SearchSample, read_validation
 from workers.families.temperature_attack.search import conclude
 

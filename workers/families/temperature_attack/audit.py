@@ -11,7 +11,7 @@ from torch import Tensor
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.records import (
     AttackSample,

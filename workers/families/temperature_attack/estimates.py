@@ -12,7 +12,7 @@ from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
 from seatrial.statistics.intervals import bootstrap
 from seatrial.statistics.paired import Gap
 from workers.calibration.scaling import refitted_temperature
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.families.temperature_attack import flags
 from workers.families.temperature_attack.arms import limits_of, served_logits
 from workers.families.temperature_attack.audit import Audit, read_audit

@@ -15,17 +15,8 @@ from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
 from workers.calibration.scaling import Scaling
 from workers.errors import PreflightError
-from workers.families.protocol import (
-    HELD_OUT,
-    DataInfo,
-    Family,
-    Records,
-    RunContext,
-    Shard,
-    Stage,
-    TargetInfo,
-    TextExample,
-)
+from workers.families.contexts import Records, RunContext, TextContext, TextExample
+from workers.families.protocol import HELD_OUT, DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
 from workers.families.temperature_attack.audit import search_rounds
@@ -95,7 +86,7 @@ class TemperatureAttack:
         planned = [Stage(f"{ATTACK}{recipe}", grain=GRAIN) for recipe in params.recipes]
         return next((stage for stage in planned if stage.name not in done), None)
 
-    def run(self, params: TemperatureAttackParams, shard: Shard, context: RunContext) -> Records:
+    def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
         """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
         examples = context.texts()
         if shard.stage == VALIDATION:
@@ -132,7 +123,7 @@ def _next_temperatures(params: TemperatureAttackParams, validation: Records, rou
 
 
 def _search(
-    params: TemperatureAttackParams, number: int, context: RunContext, examples: Sequence[TextExample]
+    params: TemperatureAttackParams, number: int, context: TextContext, examples: Sequence[TextExample]
 ) -> Records:
     """Attack validation examples at every temperature of a round (section 4.2)."""
     rounds = [context.records(f"{SEARCH}{before}") for before in range(1, number)]
@@ -164,7 +155,7 @@ def _search(
 
 
 def _attack(
-    params: TemperatureAttackParams, name: str, context: RunContext, examples: Sequence[TextExample]
+    params: TemperatureAttackParams, name: str, context: TextContext, examples: Sequence[TextExample]
 ) -> Records:
     """Run one recipe against every arm, and let the unmodified model judge what came of it (section 4.3)."""
     arms = _arms(params, context)
@@ -201,7 +192,7 @@ def _job(example: TextExample, seed: int, view: View, recipe: Recipe) -> Job:
 
 def _run(
     params: TemperatureAttackParams,
-    context: RunContext,
+    context: TextContext,
     jobs: Sequence[Job],
     service: ScoringService,
     on_done: Callable[[Outcome], None],
@@ -217,7 +208,7 @@ def _run(
 
 
 def _scores(
-    context: RunContext, service: ScoringService, of: Sequence[TextExample] | Sequence[Outcome]
+    context: TextContext, service: ScoringService, of: Sequence[TextExample] | Sequence[Outcome]
 ) -> list[Answer]:
     """Return the scores of each one's text, with a look for cancellation between the model's batches."""
     found: list[Answer] = []
@@ -240,7 +231,7 @@ def _arms(params: TemperatureAttackParams, context: RunContext) -> Arms:
 
 
 def _importance_correlations(
-    arms: Arms, how: How, service: ScoringService, context: RunContext, examples: Sequence[TextExample]
+    arms: Arms, how: How, service: ScoringService, context: TextContext, examples: Sequence[TextExample]
 ) -> list[float]:
     """Return per text Spearman's correlation of word importances as served and calibrated; NaN where undefined."""
     views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
@@ -292,4 +283,4 @@ def _variant_flags(recipe: str, found: Sequence[str]) -> list[Flag]:
     ]
 
 
-FAMILY: Family[TemperatureAttackParams] = TemperatureAttack()
+FAMILY: Family[TemperatureAttackParams, TextContext] = TemperatureAttack()

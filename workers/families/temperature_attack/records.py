@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.data import Text
-from workers.families.protocol import Records, TextExample
+from workers.families.contexts import Records, TextExample
 from workers.models import UnansweredError
 
 Parts = tuple[str, ...]

@@ -21,7 +21,8 @@ from workers.attacks.carlini_wagner import RaiseWrongConfidence
 from workers.attacks.model_space import ModelSpaceAttack, Perturb, RaiseCrossEntropy
 from workers.defences.protocol import Checking, Defence, DefenceError, Training
 from workers.errors import PreflightError
-from workers.families.protocol import Batch, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.contexts import Batch, ImageContext, Records, ResumableImageContext, RunContext
+from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.transductive_attack.estimates import count, estimate_all
 from workers.families.transductive_attack.figures import draw
 from workers.families.transductive_attack.flags import doubt
@@ -82,7 +83,7 @@ class TransductiveAttack:
                 return Stage(name, grain=grain_of(build(match.defence), params))
         return None
 
-    def run(self, params: TransductiveAttackParams, shard: Shard, context: RunContext) -> Records:
+    def run(self, params: TransductiveAttackParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Attack the static model batch by batch, or play one game."""
         if shard.stage == STATIC:
             tables = [attack_static(params, context, batch) for batch in context.batches()]
@@ -155,7 +156,7 @@ class Deadline:
             raise OverdueError(f"a round took longer than round_timeout_s, {self._limit_s:g} s")
 
 
-def play(params: TransductiveAttackParams, match: Match, context: RunContext, *, first: int = 0) -> Records:
+def play(params: TransductiveAttackParams, match: Match, context: ResumableImageContext, *, first: int = 0) -> Records:
     """Play one game, going on from where it was saved; one that fails is recorded with its reason.
 
     Args:
@@ -201,7 +202,7 @@ def play(params: TransductiveAttackParams, match: Match, context: RunContext, *,
 def _game(
     params: TransductiveAttackParams,
     match: Match,
-    context: RunContext,
+    context: ImageContext,
     training: Training | None,
     tick: Callable[[], None],
     first: int,
@@ -244,7 +245,7 @@ def _attack(params: TransductiveAttackParams, match: Match, defence: Defence) ->
     )
 
 
-def _training(params: TransductiveAttackParams, context: RunContext) -> Training | None:
+def _training(params: TransductiveAttackParams, context: ImageContext) -> Training | None:
     if params.training_dataset is None:
         return None
     return Training(*context.examples_of("training_dataset"))
@@ -288,4 +289,4 @@ def _to_records(batch: Batch, answers: Answers, failed: str | None, *, is_attack
     )
 
 
-FAMILY: Family[TransductiveAttackParams] = TransductiveAttack()
+FAMILY: Family[TransductiveAttackParams, ResumableImageContext] = TransductiveAttack()

@@ -14,7 +14,7 @@ from seatrial.families.transductive_attack.params import (
     TransductiveAttackParams,
 )
 from workers.families import robust_accuracy
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.families.transductive_attack.names import called, listed
 from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
 from workers.families.transductive_attack.static import make_autoattack

@@ -9,7 +9,7 @@ from seatrial.families.transductive_attack.params import ADAPTIVE, MODEL_SPACE, 
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.samples import Sample
 from workers.defences.urejectron import THRESHOLDS, accepted_errors, errors_among_accepted, rejection_rates
-from workers.families.protocol import Records
+from workers.families.contexts import Records
 from workers.families.transductive_attack.sample import CLEAN, Games, Gap, Outcomes, loss_to_static, overestimate
 
 

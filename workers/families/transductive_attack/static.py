@@ -13,7 +13,7 @@ from workers.attacks.model_space import RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
 from workers.families import robust_accuracy
-from workers.families.protocol import Batch, RunContext
+from workers.families.contexts import Batch, ImageContext
 from workers.models.memory import forward
 
 SIGNS = {
@@ -38,7 +38,7 @@ def make_autoattack(params: TransductiveAttackParams) -> AutoAttack:
     return AutoAttack(params.norm, params.epsilon, attacks, queries=max(1, params.autoattack_queries))
 
 
-def attack_static(params: TransductiveAttackParams, context: RunContext, batch: Batch) -> pa.Table:
+def attack_static(params: TransductiveAttackParams, context: ImageContext, batch: Batch) -> pa.Table:
     """Attack one batch and return its ``static`` records.
 
     The perturbed images are in them, as float32 bytes: defences are sent exactly these.

@@ -10,7 +10,8 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
 from workers.families import robust_accuracy
-from workers.families.protocol import Batch, Columns, DataInfo, Family, Records, RunContext, Shard, Stage, TargetInfo
+from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
+from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.uncertainty_span import estimates, flags
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.outliers import attack_outliers
@@ -66,7 +67,7 @@ class UncertaintySpan:
             planned.append(Stage(robust_accuracy.NAME))
         return next((stage for stage in planned if stage.name not in done), None)
 
-    def run(self, params: UncertaintySpanParams, shard: Shard, context: RunContext) -> Records:
+    def run(self, params: UncertaintySpanParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Attack one shard; batches are independent of each other, so any cut gives the same rows."""
         if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
             return robust_accuracy.run(params.robust_accuracy, context)
@@ -110,7 +111,7 @@ class UncertaintySpan:
         return draw(params, result)
 
     def _attack(
-        self, params: UncertaintySpanParams, stage: str, context: RunContext, batch: Batch
+        self, params: UncertaintySpanParams, stage: str, context: ImageContext, batch: Batch
     ) -> tuple[Columns, Tensor]:
         match stage:
             case "attack":
@@ -161,4 +162,4 @@ def _count(samples: Mapping[str, Sample], specific: Mapping[str, Sample]) -> dic
     return counts
 
 
-FAMILY: Family[UncertaintySpanParams] = UncertaintySpan()
+FAMILY: Family[UncertaintySpanParams, ResumableImageContext] = UncertaintySpan()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from workers.attacks.losses import entropy
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.span import attack_with, make_search, over_confidence, select
 from workers.models.memory import forward
 
@@ -31,7 +31,7 @@ def column_of(epsilon: float) -> str:
     return f"entropy_{epsilon:g}"
 
 
-def attack_outliers(params: UncertaintySpanParams, context: RunContext, batch: Batch) -> tuple[Columns, Tensor]:
+def attack_outliers(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack one batch of outliers at every radius.
 
     Returns:

@@ -4,7 +4,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from workers.attacks.losses import confidence, entropy
-from workers.families.protocol import Batch, Columns
+from workers.families.contexts import Batch, Columns
 
 
 def measure(logits: Tensor, suffix: str) -> Columns:

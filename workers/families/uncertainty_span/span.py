@@ -10,7 +10,7 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.objectives import Objective, Outcome
 from workers.attacks.pgd import PGD
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.records import measure
 from workers.models.memory import forward
 
@@ -53,7 +53,7 @@ def make_search(params: UncertaintySpanParams, epsilon: float | None = None) -> 
     )
 
 
-def attack_with(search: PGD, context: RunContext, batch: Batch, purpose: str) -> Callable[..., Outcome]:
+def attack_with(search: PGD, context: ImageContext, batch: Batch, purpose: str) -> Callable[..., Outcome]:
     """Return ``search.run`` with the batch's images, its random starts for ``purpose``, and the context's tick."""
     generators = context.generators(purpose, batch.example_ids) if search.random_start else None
 
@@ -64,7 +64,7 @@ def attack_with(search: PGD, context: RunContext, batch: Batch, purpose: str) ->
 
 
 def attack_spans(
-    params: UncertaintySpanParams, search: PGD, context: RunContext, batch: Batch
+    params: UncertaintySpanParams, search: PGD, context: ImageContext, batch: Batch
 ) -> tuple[Columns, Tensor]:
     """Attack one batch both ways.
 

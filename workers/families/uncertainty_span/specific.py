@@ -14,7 +14,7 @@ from workers.attacks.gradients import input_gradient
 from workers.attacks.losses import confidence, cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.regions import per_example
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.records import measure
 from workers.families.uncertainty_span.span import attack_with, make_search
 from workers.models.memory import forward, run_with_oom_split
@@ -28,7 +28,7 @@ AT_TARGET = 1e-3
 
 
 def attack_specific(
-    name: SpecificAttack, params: UncertaintySpanParams, context: RunContext, batch: Batch
+    name: SpecificAttack, params: UncertaintySpanParams, context: ImageContext, batch: Batch
 ) -> tuple[Columns, Tensor]:
     """Run one attack on one batch.
 
@@ -57,7 +57,7 @@ def attack_specific(
     return measure(logits, "attacked") | {"moved": moved} | extra, ~clean.isfinite().all(1) | unsound
 
 
-def ace(context: RunContext, images: Tensor, labels: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
+def ace(context: ImageContext, images: Tensor, labels: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
     """Attack confidence with one gradient and a shrinking step (ACE; Galil and El-Yaniv 2021, algorithm 1).
 
     Correct examples are made less confident, wrong ones more. The radius is the attack's own, not the check's.
@@ -140,7 +140,7 @@ def random_confidence(target: Tensor, predictions: Tensor) -> Objective:
     )
 
 
-def draw_targets(context: RunContext, batch: Batch, classes: int) -> Tensor:
+def draw_targets(context: ImageContext, batch: Batch, classes: int) -> Tensor:
     """Draw each example's target confidence from U(1/classes + 0.05, 0.99), float64 (n,)."""
     generators = context.generators("random_confidence_target", batch.example_ids)
     unit = torch.stack([torch.rand((), generator=generator, dtype=torch.float64) for generator in generators])

@@ -22,7 +22,7 @@ from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
 from workers.attacks.regions import per_example
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.span import attack_with
 from workers.models.memory import forward
 
@@ -43,7 +43,7 @@ def temperature_of(logits: Tensor) -> Tensor:
     return ((top[:, 0] - top[:, 1]) / CLEAN_MARGIN).clamp_min(1.0)
 
 
-def attack_tempered(search: PGD, context: RunContext, batch: Batch) -> tuple[Columns, Tensor]:
+def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack one batch through its scaled logits.
 
     Returns:
@@ -103,7 +103,7 @@ def attack_tempered(search: PGD, context: RunContext, batch: Batch) -> tuple[Col
     return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound | across.unsound
 
 
-def _walk_boundary(context: RunContext, inside: Tensor, outside: Tensor, predictions: Tensor) -> list[Tensor]:
+def _walk_boundary(context: ImageContext, inside: Tensor, outside: Tensor, predictions: Tensor) -> list[Tensor]:
     """Bisect the segments between images (n, ...) for the point where ``predictions`` (n,) stop being predicted.
 
     Ball and box are convex, so every point is allowed. Where the prediction does not change the walk ends at

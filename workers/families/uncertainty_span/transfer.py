@@ -6,12 +6,12 @@ from torch import Tensor
 from workers.attacks.losses import entropy
 from workers.attacks.pgd import PGD
 from workers.errors import PreflightError
-from workers.families.protocol import Batch, Columns, RunContext
+from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.span import attack_with, over_confidence, under_confidence
 from workers.models.memory import forward
 
 
-def attack_transferred(search: PGD, context: RunContext, batch: Batch) -> tuple[Columns, Tensor]:
+def attack_transferred(search: PGD, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack the model ``transfer_model`` names and measure what its images do to the model under audit.
 
     The label the over-confidence attack holds on to is the audited model's prediction. The last and the best iterate on
