@@ -9,9 +9,9 @@ Example::
 Errors::
 
     ClientError
-    +-- ProblemResponseError   the service refused; ``.problem`` holds its answer
-    +-- ServiceUnreachableError  no answer, also not when asked again
-    +-- UnexpectedAnswerError  the answer does not come from Seatrial: a proxy's page, something endless
+    +-- ProblemResponseError   the service refused; ``.problem`` says why
+    +-- ServiceUnreachableError  no response, even after retries
+    +-- UnexpectedAnswerError  the response does not come from Seatrial: a proxy's page, something endless
     +-- WaitTimeoutError       the audit goes on, the caller's patience ended
         +-- NotJudgedError     it has ended, and no verdict has come
 

@@ -12,10 +12,10 @@ import httpx
 from pydantic import BaseModel
 
 from seatrial.client import retries
-from seatrial.client.answers import parse_event
 from seatrial.client.async_session import AsyncSession
 from seatrial.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
 from seatrial.client.requests import Request, as_json, path_part, without_none
+from seatrial.client.responses import parse_event
 from seatrial.client.results import Audit, AuditJudgement, ReportFormat
 from seatrial.client.sse import EventDecoder
 from seatrial.contracts.audits import AuditEstimate, AuditSummary
@@ -58,7 +58,7 @@ class AsyncAudits(AsyncSession):
             shards: Pieces each stage is cut into; by default sized to a minute each at most.
             max_error_rate: Share of errored examples above which a check fails.
             idempotency_key: Submitting twice with it is submitting once. Without one, each call makes up its own, so
-                that a lost answer is asked for again and never becomes another audit.
+                that a lost response is asked for again and never becomes another audit.
             further: Fields that a newer service knows.
 
         Raises:
@@ -174,8 +174,8 @@ class AsyncAudits(AsyncSession):
             before, decoder = after, EventDecoder()
             request = Request("GET", path, headers={"Last-Event-ID": str(after)})
             try:
-                async with aclosing(await self._send(request, is_streamed=True)) as answer:
-                    async for text in answer.aiter_text():
+                async with aclosing(await self._send(request, is_streamed=True)) as response:
+                    async for text in response.aiter_text():
                         for data in decoder.feed(text):
                             event = parse_event(data)
                             after, failures = event.seq, 0
@@ -204,7 +204,7 @@ class AsyncAudits(AsyncSession):
         try:
             return await self._ask(Request("POST", f"/v1/audits/{path_part(audit_id)}/cancel"), Audit)
         except ProblemResponseError as error:
-            # The first answer may have been lost on its way, and the audit has ended since.
+            # The first response may have been lost on its way, and the audit has ended since.
             if error.status != 409:
                 raise
             audit = await self.audit(audit_id)
@@ -224,8 +224,8 @@ class AsyncAudits(AsyncSession):
     async def report(self, audit_id: str, format: ReportFormat = "html") -> bytes:
         """Return the report of an audit."""
         path = f"/v1/audits/{path_part(audit_id)}/report"
-        answer = await self._send(Request("GET", path, params={"format": format}))
-        return answer.content
+        response = await self._send(Request("GET", path, params={"format": format}))
+        return response.content
 
     async def records(
         self,

@@ -1,4 +1,4 @@
-"""The connection that is awaited, in asyncio or trio: sends, sends again, and reads answers within bounds."""
+"""The connection that is awaited, in asyncio or trio: sends, sends again, and reads responses within bounds."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -10,10 +10,10 @@ import anyio
 import httpx
 from pydantic import BaseModel
 
-from seatrial.client.answers import parse_answer, parse_page
 from seatrial.client.connection import LOOPBACK, BoundedBody, checked_address, credentials
 from seatrial.client.errors import ServiceUnreachableError
 from seatrial.client.requests import Request
+from seatrial.client.responses import parse_page, parse_response
 from seatrial.client.retries import backoff_s, pause_before_retry
 
 M = TypeVar("M", bound=BaseModel)
@@ -53,14 +53,14 @@ class AsyncSession:
         await self._http.aclose()
 
     async def _send(self, request: Request, *, is_streamed: bool = False) -> httpx.Response:
-        """Send a request until it succeeds and return the answer, read to its end.
+        """Send a request until it succeeds and return the response, read to its end.
 
         A streamed one is left to be read, and closed, by the caller; whatever breaks off by then is the caller's too.
 
         Raises:
             ProblemResponseError: The service refused.
             ServiceUnreachableError: It did not answer.
-            UnexpectedAnswerError: The answer is too long, or does not end.
+            UnexpectedAnswerError: The response is too long, or does not end.
         """
         outcome: httpx.Response | httpx.RequestError
         attempt = 0
@@ -78,19 +78,19 @@ class AsyncSession:
 
     async def _send_once(self, request: Request, is_streamed: bool) -> httpx.Response:
         with request.arguments(self._timeout_s) as arguments:
-            answer = await self._http.send(self._http.build_request(**arguments), stream=True)
-        if is_streamed and not answer.is_error:
-            return answer
-        async with aclosing(answer):
-            body = BoundedBody(answer)
-            async for piece in answer.aiter_bytes():
+            response = await self._http.send(self._http.build_request(**arguments), stream=True)
+        if is_streamed and not response.is_error:
+            return response
+        async with aclosing(response):
+            body = BoundedBody(response)
+            async for piece in response.aiter_bytes():
                 body.add(piece)
             body.attach()
-        return answer
+        return response
 
     async def _ask(self, request: Request, into: type[M]) -> M:
         """Send a request and return what it is answered with."""
-        return parse_answer(request, await self._send(request), into)
+        return parse_response(request, await self._send(request), into)
 
     async def _pages(self, path: str, into: type[M], filters: Mapping[str, Any]) -> AsyncIterator[M]:
         """Yield the items of a list, page by page."""
@@ -105,15 +105,15 @@ class AsyncSession:
             params = {**params, "cursor": following}
 
     async def _save(self, request: Request, target: Path | str) -> Path:
-        """Write an answer to a file that is there whole or not at all."""
+        """Write a response to a file that is there whole or not at all."""
         target = Path(target)
         part = target.with_name(f"{target.name}.part")
         attempt = 0
         while True:
-            async with aclosing(await self._send(request, is_streamed=True)) as answer:
+            async with aclosing(await self._send(request, is_streamed=True)) as response:
                 try:
                     with part.open("wb") as file:
-                        async for piece in answer.aiter_bytes():
+                        async for piece in response.aiter_bytes():
                             file.write(piece)
                     part.replace(target)
                     return target

@@ -1,4 +1,4 @@
-"""Where the service is, and how much of an answer is read into memory."""
+"""Where the service is, and how much of a response is read into memory."""
 
 import time
 
@@ -9,10 +9,10 @@ from seatrial.client.errors import UnexpectedAnswerError
 # No proxy of the environment stands between this machine and itself.
 LOOPBACK: dict[str, None] = dict.fromkeys(("all://127.0.0.1", "all://localhost", "all://[::1]"))
 
-MAX_ANSWER_BYTES = 128 * 2**20
-"""Longest answer that is read into memory: a report with every figure has a few megabytes."""
-MAX_ANSWER_S = 1800.0
-"""Longest time an answer that is read into memory may take to arrive once it has begun."""
+MAX_RESPONSE_BYTES = 128 * 2**20
+"""Longest response that is read into memory: a report with every figure has a few megabytes."""
+MAX_RESPONSE_S = 1800.0
+"""Longest time a response that is read into memory may take to arrive once it has begun."""
 
 
 def checked_address(base_url: str) -> str:
@@ -39,13 +39,13 @@ def credentials(api_key: str | None) -> dict[str, str]:
 
 
 class BoundedBody:
-    """The body of an answer as it arrives; one that is too long or never ends is refused."""
+    """The body of a response as it arrives; one that is too long or never ends is refused."""
 
-    def __init__(self, answer: httpx.Response) -> None:
-        self._answer = answer
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
         self._pieces: list[bytes] = []
         self._size = 0
-        self._deadline = time.monotonic() + MAX_ANSWER_S
+        self._deadline = time.monotonic() + MAX_RESPONSE_S
 
     def add(self, piece: bytes) -> None:
         """Take a piece.
@@ -55,14 +55,14 @@ class BoundedBody:
         """
         self._size += len(piece)
         self._pieces.append(piece)
-        asked = f"{self._answer.request.method} {self._answer.request.url.path}"
-        if self._size > MAX_ANSWER_BYTES:
+        asked = f"{self._response.request.method} {self._response.request.url.path}"
+        if self._size > MAX_RESPONSE_BYTES:
             raise UnexpectedAnswerError(
-                f"{asked}: the answer has more than {MAX_ANSWER_BYTES:,} bytes, which no answer of Seatrial has"
+                f"{asked}: the response has more than {MAX_RESPONSE_BYTES:,} bytes, more than any of Seatrial's"
             )
         if time.monotonic() > self._deadline:
-            raise UnexpectedAnswerError(f"{asked}: the answer did not end within {MAX_ANSWER_S:g} s")
+            raise UnexpectedAnswerError(f"{asked}: the response did not end within {MAX_RESPONSE_S:g} s")
 
     def attach(self) -> None:
-        """Give the answer its body, as httpx's own ``read`` does."""
-        self._answer._content = b"".join(self._pieces)
+        """Give the response its body, as httpx's own ``read`` does."""
+        self._response._content = b"".join(self._pieces)

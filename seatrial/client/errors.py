@@ -11,12 +11,12 @@ class ClientError(Exception):
 
 
 class ProblemResponseError(ClientError):
-    """The service refused; ``problem`` is its answer (RFC 9457)."""
+    """The service refused; ``problem`` is its response (RFC 9457)."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)
         listed = problem.get("errors")
-        # Whoever answers may be no Seatrial.
+        # The response may come from something other than Seatrial.
         errors = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         self.problem["errors"] = errors
         title, detail = str(problem.get("title", "Error")), str(problem.get("detail", ""))
@@ -28,17 +28,17 @@ class ProblemResponseError(ClientError):
 
     @property
     def status(self) -> int:
-        """HTTP status of the answer."""
+        """HTTP status of the response."""
         status = self.problem.get("status", 0)
         return status if isinstance(status, int) else 0
 
 
 class ServiceUnreachableError(ClientError):
-    """The service did not answer, also not when asked again."""
+    """The service did not respond, even after retries."""
 
 
 class UnexpectedAnswerError(ClientError):
-    """The answer does not come from Seatrial: a proxy's page, other JSON, or a body that does not end."""
+    """The response does not come from Seatrial: a proxy's page, other JSON, or a body that does not end."""
 
 
 class WaitTimeoutError(ClientError):
@@ -49,12 +49,12 @@ class NotJudgedError(WaitTimeoutError):
     """The audit has ended, and no verdict has come."""
 
 
-def problem_of(answer: httpx.Response) -> ProblemResponseError:
-    """Return the error of an answer; where that is not a problem document, its status and how its text begins."""
+def problem_of(response: httpx.Response) -> ProblemResponseError:
+    """Return the error of a response; where it is not a problem document, its status and the beginning of its text."""
     try:
-        problem = answer.json()
+        problem = response.json()
     except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict) or "title" not in problem:
-        problem = {"title": f"HTTP {answer.status_code}", "detail": answer.text[:500]}
-    return ProblemResponseError({**problem, "status": answer.status_code})
+        problem = {"title": f"HTTP {response.status_code}", "detail": response.text[:500]}
+    return ProblemResponseError({**problem, "status": response.status_code})

@@ -12,7 +12,7 @@ import httpx
 from pydantic import BaseModel
 
 INSPECTED_S = 600.0
-"""How long the answer to an upload may take: a dataset is read to its end before it is accepted."""
+"""How long the response to an upload may take: a dataset is read to its end before it is accepted."""
 
 
 class Source(Protocol):
@@ -52,9 +52,9 @@ class Request:
         json: JSON body.
         headers: Further headers.
         upload: Multipart body.
-        read_timeout_s: Seconds without a byte of the answer; None for the client's own timeout.
+        read_timeout_s: Seconds without a byte of the response; None for the client's own timeout.
         is_repeatable: Whether sending it twice is the same as sending it once, so that it may be sent again when an
-            answer is lost.
+            response is lost.
     """
 
     method: Literal["GET", "POST"]
@@ -89,13 +89,13 @@ class Request:
 def upload_request(path: str, file: Source | str, manifest: Mapping[str, Any], wait_s: int = 0) -> Request:
     """Return the upload of a file; the service waits up to ``wait_s`` seconds for a worker to check it."""
     source = Path(file) if isinstance(file, str) else file
-    # Uploading the same again returns what is there already, so a lost answer may be asked for again.
+    # Uploading the same again returns what is there already, so a lost response may be asked for again.
     options = {**prefer_wait(wait_s), "read_timeout_s": INSPECTED_S + wait_s}
     return Request("POST", path, upload=Upload(source, json.dumps(dict(manifest))), **options)
 
 
 def prefer_wait(wait_s: int) -> dict[str, Any]:
-    """Return what a request needs to ask for the final answer within ``wait_s`` seconds."""
+    """Return what a request needs to ask for the final response within ``wait_s`` seconds."""
     if not wait_s:
         return {}
     return {"headers": {"Prefer": f"wait={wait_s}"}, "read_timeout_s": max(60.0, wait_s + 30.0)}

@@ -34,7 +34,7 @@ def pause_before_retry(
 
     Args:
         request: What was sent.
-        outcome: What came of it: an answer with an error status, or none.
+        outcome: What came of it: a response with an error status, or none.
         attempt: Times it had been sent before.
         retries: Times it may be sent again in all.
         base_url: Where it was sent to.
@@ -69,7 +69,7 @@ def backoff_s(attempt: int) -> float:
     return float(min(first * 2**attempt, most)) * random.uniform(0.5, 1.0)  # noqa: S311
 
 
-def asked_pause_s(answer: httpx.Response) -> float:
+def asked_pause_s(response: httpx.Response) -> float:
     """Return the seconds a Retry-After header asks for (RFC 9110, 10.2.3: a number of seconds, or a date), else 0.
 
     >>> asked_pause_s(httpx.Response(503, headers={"Retry-After": "7"}))
@@ -77,7 +77,7 @@ def asked_pause_s(answer: httpx.Response) -> float:
     >>> asked_pause_s(httpx.Response(503, headers={"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}))
     0.0
     """
-    asked = answer.headers.get("Retry-After", "").strip()
+    asked = response.headers.get("Retry-After", "").strip()
     if asked.isdecimal():
         return min(float(asked), MAX_ASKED_S)
     try:

@@ -86,7 +86,7 @@ def test_every_command_tells_of_an_answer_that_is_none(wrong: str) -> None:
 
 @pytest.mark.parametrize("chunk", [b" " * 65_536, b'{"a": "' + b"x" * 65_536])
 def test_an_endless_answer_ends(chunk: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_ANSWER_BYTES", 2**20)
+    monkeypatch.setattr(connection, "MAX_RESPONSE_BYTES", 2**20)
     with hostile_service(endless(chunk)) as url:
         done = run("models", "list", "--server", url)
     assert_told(done, 4)
@@ -94,7 +94,7 @@ def test_an_endless_answer_ends(chunk: bytes, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_ANSWER_S", 0.0)
+    monkeypatch.setattr(connection, "MAX_RESPONSE_S", 0.0)
     with hostile_service(endless(b" ")) as url:
         assert "did not end" in run("models", "list", "--server", url).output
 

@@ -1,4 +1,4 @@
-"""What the clients make of an answer: a type of the contracts, or an error that says why it has none."""
+"""What the clients make of a response: a type of the contracts, or an error that says why not."""
 
 from typing import TypeVar
 
@@ -12,29 +12,29 @@ from seatrial.contracts.events import EventRead
 M = TypeVar("M", bound=BaseModel)
 
 
-def parse_answer(request: Request, answer: httpx.Response, into: type[M]) -> M:
-    """Return the body of an answer.
+def parse_response(request: Request, response: httpx.Response, into: type[M]) -> M:
+    """Return the body of a response.
 
     Raises:
         UnexpectedAnswerError: It is not of that type.
     """
     try:
-        return into.model_validate_json(answer.content)
+        return into.model_validate_json(response.content)
     except ValidationError as error:
-        raise _unexpected(request, answer, error) from error
+        raise _unexpected(request, response, error) from error
 
 
-def parse_page(request: Request, answer: httpx.Response, into: type[M]) -> tuple[list[M], str | None]:
+def parse_page(request: Request, response: httpx.Response, into: type[M]) -> tuple[list[M], str | None]:
     """Return the items of a page of a list, and the cursor of the next page; None on the last.
 
     Raises:
         UnexpectedAnswerError: It is not a page of these, or leads to no other.
     """
     try:
-        page = answer.json()
+        page = response.json()
         items, following = [into.model_validate(item) for item in page["items"]], page["next"]
     except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise _unexpected(request, answer, error) from error
+        raise _unexpected(request, response, error) from error
     if following is None:
         return items, None
     if not isinstance(following, str) or following == request.params.get("cursor") or not items:
@@ -54,12 +54,12 @@ def parse_event(data: str) -> EventRead:
         raise UnexpectedAnswerError("the stream holds an event that is not one of Seatrial's") from error
 
 
-def _unexpected(request: Request, answer: httpx.Response, error: Exception) -> UnexpectedAnswerError:
-    media_type = answer.headers.get("content-type", "no Content-Type")[:100]
+def _unexpected(request: Request, response: httpx.Response, error: Exception) -> UnexpectedAnswerError:
+    media_type = response.headers.get("content-type", "no Content-Type")[:100]
     reason = "it is not JSON"
     if isinstance(error, ValidationError):
         reason = f"{error.error_count()} fields are wrong or missing"
     return UnexpectedAnswerError(
-        f"{request.method} {request.path}: status {answer.status_code} with {media_type} is not an answer of Seatrial "
-        f"({reason}): is the address right, and does a proxy stand in between?"
+        f"{request.method} {request.path}: the response (status {response.status_code}, {media_type}) is not from "
+        f"Seatrial: {reason}. Is the address right, and is there a proxy in between?"
     )
