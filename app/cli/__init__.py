@@ -6,15 +6,16 @@ import click
 
 from app.cli.audits import audit, judge
 from app.cli.database import migrate
+from app.cli.datasets import datasets
 from app.cli.doctor import doctor
 from app.cli.gate import gate
 from app.cli.health import health
 from app.cli.keys import keys
-from app.cli.language import resources as language
+from app.cli.models import models
 from app.cli.perturb import perturb
 from app.cli.policies import baselines, policies
 from app.cli.replay import replay
-from app.cli.resources import datasets, models
+from app.cli.resources import resources
 from app.cli.serve import serve
 from app.cli.showing import escape_error
 from app.cli.whole_file import READER_GONE, forget_stdout
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 for command in (
-    *(gate, replay, perturb, serve, worker, migrate, health, doctor, keys, language),
+    *(gate, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
     *(models, datasets, audit, judge, policies, baselines),
 ):
     main.add_command(command)

@@ -12,7 +12,7 @@ import click
 
 from app.cli.exits import BadRequestError, CouldNotRunError, ending_as_documented
 from app.cli.perturb_plan import Asked, Plan, named
-from app.cli.perturb_shown import Shown
+from app.cli.perturb_preview import Preview
 from app.cli.progress import say
 from app.cli.whole_file import READER_GONE, Output, OutputError, ReaderGoneError, forget_stdout, whole_file
 from app.perturb.rewriting import (
@@ -138,7 +138,7 @@ def perturb(
         if not show:
             _check_output(output, layout)
         with _written_whole(None if show else output) as sink:
-            _rewrite(source, layout, sink, replace(how, change=Shown(plan, sink)) if show else how)
+            _rewrite(source, layout, sink, replace(how, change=Preview(plan, sink)) if show else how)
         if not show:
             say(plan.summary())
 

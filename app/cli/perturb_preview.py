@@ -1,4 +1,4 @@
-"""Texts before and after, for a terminal: what changed in colour."""
+"""``seatrial perturb --show``: texts before and after, for a terminal, with what changed in colour."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -14,8 +14,8 @@ _STANDS_FOR = {"\n": "\u21b5", "\r": "\u21b5", "\t": "\u21e5"}
 _BETWEEN = {True: " ", False: "  |  "}
 
 
-class Shown:
-    """Shows the copies of each text below it, and gives none to be written.
+class Preview:
+    """Shows the copies of each text below it, and yields none to be written.
 
     Args:
         change: What makes them.
@@ -30,7 +30,7 @@ class Shown:
     def __call__(self, number: int, parts: Parts, is_tagged: bool) -> Iterator[Copy]:
         """Show a text and its copies."""
         between = _BETWEEN[is_tagged]
-        self._print(Text.assemble((f"{number:>23}  ", "dim"), seen(between.join(parts))))
+        self._print(Text.assemble((f"{number:>23}  ", "dim"), visible(between.join(parts))))
         for cell, perturbed in self._change(number, parts, is_tagged):
             label = f"{cell.attacker} {cell.level:g} {cell.draw or ''}".rstrip()
             changed = Text(between).join(_marked(*pair) for pair in _pairs(parts, perturbed, is_tagged))
@@ -43,10 +43,10 @@ class Shown:
         self._output.write(captured.get().encode(errors="replace"))
 
 
-def seen(text: str) -> str:
-    r"""Return a text in one line that a terminal shows and does not obey.
+def visible(text: str) -> str:
+    r"""Return a text in one line, with what a terminal would obey made visible.
 
-    >>> seen("a\x1b[2Jb\u202e\n")
+    >>> visible("a\x1b[2Jb\u202e\n")
     'a<U+001B>[2Jb<U+202E>↵'
     """
     return "".join(_STANDS_FOR.get(one) or (one if one.isprintable() else f"<U+{ord(one):04X}>") for one in text)
@@ -58,9 +58,9 @@ def _pairs(before: Parts, after: Parts, is_tagged: bool) -> Iterator[tuple[str, 
 
 def _marked(before: str, after: str) -> Text:
     pieces = chain.from_iterable(
-        ((seen(piece.text), "bold red" if piece.is_changed else "yellow") for piece in segment.pieces)
+        ((visible(piece.text), "bold red" if piece.is_changed else "yellow") for piece in segment.pieces)
         if segment.kind == "added"
-        else [(seen(segment.text), "")]
+        else [(visible(segment.text), "")]
         for segment in of_side(word_diff(before, after), "after")
     )
     return Text.assemble(*pieces)
