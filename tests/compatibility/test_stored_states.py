@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from app.cli import main
 from app.cli.embedded import embedded
-from app.core.settings import Settings
 from app.main import create_app
+from seatrial.store.settings import Settings
 from tests.compatibility.make_state import ENVIRONMENT, arithmetic
 from tests.resources.making import write_wordnet
 from tests.servers import eventually
