@@ -8,15 +8,12 @@ sample size and are taken as stored. Bootstrap intervals do not: see :func:`wide
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from statistics import NormalDist
 from typing import Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import Outcome
+from seatrial.statistics.binomial import binomial_cdf
+from seatrial.statistics.normal import normal_quantile
 
 ALPHA = 0.05
 """Of the stored intervals."""
@@ -30,8 +27,7 @@ SKEWED = 2.0
 Side = Literal["max", "min"]
 Range = tuple[float, float]
 
-_NORMAL = NormalDist()
-Z = _NORMAL.inv_cdf(1 - ALPHA / 2)
+Z = normal_quantile(1 - ALPHA / 2)
 # Far below any p and any relative difference of means that decides, far above what sums are off by.
 ROUNDING = 1e-9
 
@@ -237,23 +233,6 @@ def _binomial_p(successes: int, trials: int, bound: float, side: Side) -> float:
     # No rate lies beyond 0 and 1, so a bound there is held, or missed, for sure.
     if bound > 1 or (bound == 1 and side == "max") or bound < 0 or (bound == 0 and side == "min"):
         return 0.0
-    below = _at_most(successes, trials, bound)
-    above = _at_most(trials - successes, trials, 1 - bound)
+    below = binomial_cdf(successes, trials, bound)
+    above = binomial_cdf(trials - successes, trials, 1 - bound)
     return min(1.0, 2 * min(below, above))
-
-
-def _at_most(successes: int, trials: int, rate: float) -> float:
-    """Return the probability of at most so many successes."""
-    if successes >= trials or rate <= 0:
-        return 1.0
-    if rate >= 1:
-        return 0.0
-    logs, found = _log_factorials(trials), np.arange(successes + 1)
-    terms = logs[trials] - logs[found] - logs[trials - found]
-    terms = terms + found * math.log(rate) + (trials - found) * math.log1p(-rate)
-    return min(1.0, float(np.exp(terms).sum()))
-
-
-@lru_cache(maxsize=8)
-def _log_factorials(largest: int) -> NDArray[np.float64]:
-    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, largest + 1)))])

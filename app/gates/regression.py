@@ -9,22 +9,25 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 
 from app.gates.comparability import differences
-from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z, ends, widen, within
+from app.gates.evidence import Evidence, Range, Z, ends, widen, within
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
-from app.gates.proportions import score_interval
 from app.gates.ranges import described, examples_of, is_fixed, limits_of, named, range_of
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.states import RunState
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.intervals import bias_corrected, resample
+from seatrial.statistics.proportions import score_interval
 
 RESAMPLES = 1000
+
+CELLS = 1_000_000
+"""Draws held at a time: what a verdict takes of the API's memory stays below 40 MB."""
 
 MOST_RESAMPLED = 10_000
 """Examples above which a mean is as good as normal, and its interval is made so."""
@@ -39,7 +42,6 @@ _OTHER_DATA = Flag(
     message="The baseline is of another dataset: which of the two is harder is part of the difference. Audit the "
     "baseline's model on this one, and promote that.",
 )
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -141,11 +143,12 @@ def _flags(check: MeasuredCheck) -> Sequence[Flag]:
 def paired_difference(worse: Floats, metric: str, span: Range | None, weights: Floats | None = None) -> Evidence:
     """Return the mean of the differences (n,) of two measurements of the same examples, with its interval.
 
-    Differences of -1, 0 and 1 are those of paired proportions and get :func:`app.gates.proportions.score_interval`.
-    Others get a bias-corrected bootstrap interval (Efron 1981), seeded by the metric's name and widened as those of
-    means are (:func:`app.gates.evidence.widen`). Where examples weigh unequally, like sentences of few and of many
-    tags, one that was not seen is taken to weigh as that in which a decision drawn from all of them lies, the mean
-    square of the weights: that holds as long as the chance that an example differs grows no faster than its weight.
+    Differences of -1, 0 and 1 are those of paired proportions and get
+    :func:`~seatrial.statistics.proportions.score_interval`. Others get a bias-corrected bootstrap interval (Efron
+    1981), seeded by the metric's name and widened as those of means are (:func:`app.gates.evidence.widen`). Where
+    examples weigh unequally, like sentences of few and of many tags, one that was not seen is taken to weigh as that in
+    which a decision drawn from all of them lies, the mean square of the weights: that holds as long as the chance that
+    an example differs grows no faster than its weight.
 
     Args:
         worse: Differences, at least 2; where examples have weights, multiplied by them.
@@ -181,26 +184,19 @@ def _bootstrap(values: Floats, seed: bytes, weights: Floats | None) -> Range:
         apart = values if weights is None else values - value * weights
         width = Z * float(apart.std(ddof=1)) / math.sqrt(n)
         return value - width, value + width
-    rng = np.random.default_rng(int.from_bytes(seed[:8], "big"))
-    rows = RESAMPLES if n <= MOST_RESAMPLED // 10 else RESAMPLES // 10
-    drawn = (rng.integers(0, n, (rows, n)) for _ in range(RESAMPLES // rows))
-    means = np.concatenate([_mean(values[one], None if weights is None else weights[one]) for one in drawn])
-    # Ties count half: a mean that many resamples repeat exactly has no bias to correct. Which of them repeat it to the
-    # last digit depends on the order of summation, and so on the processor.
-    tied = np.abs(means - value) <= ROUNDING * np.abs(means).max()
-    share = (np.sum(means[~tied] < value) + np.sum(tied) / 2) / RESAMPLES
-    shift = 2 * _NORMAL.inv_cdf(min(max(float(share), 1 / RESAMPLES), 1 - 1 / RESAMPLES))
-    tails = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(tail)) for tail in (ALPHA / 2, 1 - ALPHA / 2)]
-    low, high = np.quantile(means, tails)
-    return min(float(low), value), max(float(high), value)
+    pairs = values[:, None] if weights is None else np.stack([values, weights], axis=1)
 
+    def mean(drawn: Floats) -> Floats:
+        sums = drawn @ pairs
+        total = np.full(len(sums), float(n)) if weights is None else sums[:, 1]
+        # Of what weighs anything; 0 where nothing does.
+        return np.asarray(sums[:, :1] / np.where(total > 0, total, 1.0)[:, None])
 
-def _mean(values: Floats, weights: Floats | None) -> Floats:
-    """Return the mean of each row, of what weighs anything; 0 where nothing does."""
-    if weights is None:
-        return np.asarray(values.mean(axis=1))
-    total = weights.sum(axis=1)
-    return np.asarray(values.sum(axis=1) / np.where(total > 0, total, 1.0))
+    drawn = resample(mean, [n], seed=int.from_bytes(seed[:8], "big"), resamples=RESAMPLES, cells=CELLS)
+    found = bias_corrected(value, drawn[:, 0])
+    if found is None:
+        raise AssertionError("unreachable: records hold numbers, whose means are defined")
+    return found
 
 
 def mover(first: Estimate, second: Estimate) -> Estimate:

@@ -1,18 +1,16 @@
 """How many more examples would decide what is open."""
 
 import math
-from statistics import NormalDist
 
 from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z, ends
-from app.gates.proportions import score_interval
+from seatrial.statistics.normal import normal_quantile
+from seatrial.statistics.proportions import score_interval
 
 POWER = 0.8
 """How often the further examples would decide, if the value stays."""
 
 MOST_EXAMPLES = 1e9
 """Beyond that many further examples nobody is told a number."""
-
-_NORMAL = NormalDist()
 
 
 def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int | None:
@@ -63,10 +61,11 @@ def _pairs(discordant: tuple[int, int], n: int, bound: float, alpha: float) -> f
     """
     rate, value = sum(discordant) / n, (discordant[0] - discordant[1]) / n
     side = 1 if bound > value else -1
-    stretch = _NORMAL.inv_cdf(1 - alpha / 2) / Z
+    stretch = normal_quantile(1 - alpha / 2) / Z
 
     def is_decided(pairs: int) -> bool:
-        unlucky = value + side * _NORMAL.inv_cdf(POWER) * math.sqrt(max(rate - value**2, 0.0) / pairs)
+        unlucky = value + side * normal_quantile(POWER) * math.sqrt(max(rate - value**2, 0.0) / pairs)
+        unlucky = min(max(unlucky, -1.0), 1.0)
         total = max(rate, abs(unlucky))
         first, second = pairs * (total + unlucky) / 2, pairs * (total - unlucky) / 2
         end = score_interval(first, second, pairs)[side > 0]
@@ -88,7 +87,7 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
     gap = abs(bound - value)
     width = found[1] - value if bound > value else value - found[0]
     own = stored[1] - value if bound > value else value - stored[0]
-    spread = own / Z * (_NORMAL.inv_cdf(1 - alpha / 2) + _NORMAL.inv_cdf(POWER))
+    spread = own / Z * (normal_quantile(1 - alpha / 2) + normal_quantile(POWER))
     added = max(0.0, width - own) * math.log(alpha / 2) / math.log(ALPHA / 2)
     # With x = sqrt(n / n') the side is spread x + added x^2, which is to be the distance.
     root = spread + math.sqrt(spread**2 + 4 * added * gap)
@@ -102,7 +101,7 @@ def _trials(value: float, bound: float, alpha: float) -> float:
     if value in (0, 1):
         return math.log(alpha / 2) / (math.log1p(-bound) if value == 0 else math.log(bound))
     gap = abs(bound - value)
-    spread = _NORMAL.inv_cdf(1 - alpha / 2) * math.sqrt(bound * (1 - bound))
-    spread += _NORMAL.inv_cdf(POWER) * math.sqrt(value * (1 - value))
+    spread = normal_quantile(1 - alpha / 2) * math.sqrt(bound * (1 - bound))
+    spread += normal_quantile(POWER) * math.sqrt(value * (1 - value))
     trials = (spread / gap) ** 2
     return trials / 4 * (1 + math.sqrt(1 + 2 / (trials * gap))) ** 2

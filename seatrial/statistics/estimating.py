@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from seatrial.contracts.estimates import Estimate
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import reliability
-from seatrial.statistics.intervals import Interval, bootstrap_means, clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
+from seatrial.statistics.intervals import Interval, bootstrap_means
 
 
 def seed_of(seed: int, purpose: str) -> list[int]:

@@ -1,12 +1,12 @@
-"""Confidence intervals: exact ones for proportions, a seeded bootstrap for everything else."""
+"""Confidence intervals by a seeded bootstrap, for what has no exact one."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtr, ndtri
 
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.normal import normal_cdf, normal_quantile
 
 Interval = tuple[float, float]
 
@@ -21,24 +21,6 @@ CELLS = 4_000_000
 
 TIED = 1e-9
 """Statistics this near, relative to the largest, are the same but for rounding."""
-
-
-def clopper_pearson(successes: int, trials: int, *, alpha: float = 0.05) -> Interval:
-    """Return the exact two-sided (1 - alpha) interval of a success rate (Clopper and Pearson 1934).
-
-    Guarantee: it covers the true rate with probability at least 1 - alpha, at any sample size.
-
-    Raises:
-        ValueError: The numbers do not describe a sample.
-
-    >>> [round(end, 4) for end in clopper_pearson(9, 10)]
-    [0.555, 0.9975]
-    """
-    if not (0 <= successes <= trials and trials >= 1 and 0 < alpha < 1):
-        raise ValueError(f"not a valid sample: {successes=}, {trials=}, {alpha=}")
-    low = float(betaincinv(successes, trials - successes + 1, alpha / 2)) if successes else 0.0
-    high = float(betaincinv(successes + 1, trials - successes, 1 - alpha / 2)) if successes < trials else 1.0
-    return low, high
 
 
 def counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
@@ -90,6 +72,7 @@ def resample(
     seed: int | Sequence[int],
     resamples: int | None = None,
     draw: Draw = counts,
+    cells: int | None = None,
 ) -> Floats:
     """Return k statistics of each resample (resamples, k).
 
@@ -99,10 +82,11 @@ def resample(
         seed: The same seed draws the same.
         resamples: Default: 1000, fewer for samples above 20,000 (at least 200).
         draw: What is drawn; :func:`counts` is the bootstrap.
+        cells: Entries of the matrix of weights that is held at a time; default: ``CELLS``. Resamples are the same.
     """
     draws = resamples or int(np.clip(20_000_000 / sum(sizes), 200, 1000))
     rng = np.random.default_rng(seed)
-    rows = max(1, CELLS // sum(sizes))
+    rows = max(1, (cells or CELLS) // sum(sizes))
     found = [statistic(*[draw(rng, min(rows, draws - done), size) for size in sizes]) for done in range(0, draws, rows)]
     return np.concatenate(found)
 
@@ -122,8 +106,9 @@ def bias_corrected(value: float, drawn: Floats, *, alpha: float = 0.05) -> Inter
     # the last digit depends on the order of summation, and so on the processor.
     tied = np.abs(defined - value) <= TIED * np.abs(defined).max()
     share = (np.sum(defined[~tied] < value) + np.sum(tied) / 2) / len(defined)
-    shift = 2 * ndtri(np.clip(share, 1 / len(defined), 1 - 1 / len(defined)))
-    low, high = np.quantile(defined, ndtr(shift + ndtri([alpha / 2, 1 - alpha / 2])))
+    shift = 2 * normal_quantile(float(np.clip(share, 1 / len(defined), 1 - 1 / len(defined))))
+    tails = [normal_cdf(shift + normal_quantile(tail)) for tail in (alpha / 2, 1 - alpha / 2)]
+    low, high = np.quantile(defined, tails)
     return min(float(low), float(value)), max(float(high), float(value))
 
 

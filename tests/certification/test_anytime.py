@@ -7,14 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from seatrial.statistics.exact import clopper_pearson_lower, clopper_pearson_upper
 from workers.certification.anytime import ConfidenceSequence, Schedule, fixed_schedule, geometric_schedule
-from workers.certification.bernoulli import (
-    certified_radius,
-    certify,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    probability_needed,
-)
+from workers.certification.bernoulli import certified_radius, certify, probability_needed
 
 ALPHA = 0.05
 RADII = [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75]

@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from seatrial.statistics.exact import clopper_pearson_lower, clopper_pearson_upper
 from workers.certification.bernoulli import (
     ABSTAIN,
     ULPS,
     abstains,
     certified_radius,
     certify,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
     largest_radius,
     predict,
     probability_needed,

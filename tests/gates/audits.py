@@ -8,7 +8,7 @@ from seatrial.contracts.estimates import Estimate, Flag, Result
 from seatrial.contracts.policies import Judgement, Policy, PolicySource, Rule, RuleOutcome
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
-from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
 
 SOURCE = PolicySource(id=None, name="release", version=None, digest="sha256:0")
 SPAN, TEXT = "uncertainty_span", "temperature_attack"

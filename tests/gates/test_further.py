@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from app.gates.evidence import ALPHA, Evidence, decide, p_of
-from app.gates.proportions import score_interval
 from app.gates.sample_size import POWER, further_examples
+from seatrial.statistics.proportions import score_interval
 from tests.gates.audits import ACCURACY, audit, check, gap, outcome, share
 from tests.gates.test_regression import paired_with
 

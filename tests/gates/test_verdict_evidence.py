@@ -22,7 +22,7 @@ from app.gates.evidence import (
 from app.gates.ranges import examples_of, range_of
 from app.gates.sample_size import further_examples
 from seatrial.contracts.estimates import Estimate
-from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
 from tests.gates.audits import MUS, SPAN, TEXT, check, gap, judged, mean, outcome, share
 from tests.gates.audits import audit as audited
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from app.gates.evidence import ALPHA, decide, ends, widen
-from app.gates.proportions import score_interval
 from app.gates.regression import mover, paired_difference
 from seatrial.contracts.estimates import Estimate
 from seatrial.statistics.intervals import bias_corrected, counts
+from seatrial.statistics.proportions import score_interval
 from tests.gates.audits import ACCURACY, MUS, audit, check, judged, share
 
 TIMES = 2000

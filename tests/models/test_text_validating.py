@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
 from workers.errors import PreflightError
 from workers.models import UnansweredError
 from workers.models.text_checks import MODULE

@@ -4,14 +4,8 @@ from scipy import stats
 
 from seatrial.statistics import intervals
 from seatrial.statistics.estimating import mean
-from seatrial.statistics.intervals import (
-    bias_corrected,
-    bootstrap,
-    bootstrap_means,
-    clopper_pearson,
-    paired_difference,
-    resample,
-)
+from seatrial.statistics.exact import clopper_pearson
+from seatrial.statistics.intervals import bias_corrected, bootstrap, bootstrap_means, paired_difference, resample
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20), (499, 500)])

@@ -5,7 +5,9 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
-from seatrial.statistics.paired import discordant, gap_to_lowest, mcnemar, score_interval
+from seatrial.statistics.exact import mcnemar
+from seatrial.statistics.paired import discordant, gap_to_lowest
+from seatrial.statistics.proportions import score_interval
 
 
 @pytest.mark.parametrize(("b", "c"), [(0, 0), (1, 0), (0, 6), (5, 5), (9, 1), (30, 12), (400, 350)])

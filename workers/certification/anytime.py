@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seatrial.statistics.arrays import Floats, Ints, Mask
-from workers.certification.bernoulli import clopper_pearson_lower, clopper_pearson_upper
+from seatrial.statistics.exact import clopper_pearson_lower, clopper_pearson_upper
 
 
 @dataclass(frozen=True)

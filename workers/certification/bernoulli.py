@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtrc, betaincinv, ndtr, ndtri
+from scipy.special import bdtrc, ndtr, ndtri
 
 from seatrial.statistics.arrays import Floats, Ints, Mask
+from seatrial.statistics.exact import clopper_pearson_lower
 
 ABSTAIN = -1
 """Stands where a class would, when the procedure abstains (Cohen et al. 2019)."""
@@ -81,41 +82,6 @@ def predict(counts: ArrayLike, *, alpha: ArrayLike) -> Ints:
     # At 1/2 the binomial is symmetric: both tails are the upper one twice; at equal counts they overlap.
     p_value = np.where(first > second, 2 * bdtrc(np.maximum(first - 1, 0), first + second, 0.5), 1.0)
     return np.where(p_value > level, ABSTAIN, table.argmax(axis=1)).astype(np.int64)
-
-
-def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, *, alpha: float) -> Floats:
-    """Return the exact one-sided (1 - alpha) lower bound of a success rate, 0 at no success (Clopper and Pearson 1934).
-
-    Guarantee: above the true rate with probability at most alpha, at any number of trials fixed beforehand.
-
-    Args:
-        successes: Draws in which the event happened, at most ``trials``.
-        trials: Draws in all, at least 1.
-        alpha: Probability that a bound is wrong, in (0, 1).
-
-    Raises:
-        ValueError: The numbers do not describe a sample.
-
-    >>> clopper_pearson_lower([0, 99, 100], 100, alpha=0.001).round(4).tolist()
-    [0.0, 0.9114, 0.9333]
-    """
-    hits, draws = _sample(successes, trials, alpha)
-    # At zero successes the beta quantile is undefined.
-    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), draws - hits + 1, alpha), 0.0)
-
-
-def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, *, alpha: float) -> Floats:
-    """Return the exact one-sided (1 - alpha) upper bound of a success rate, 1 at no failure (Clopper and Pearson 1934).
-
-    Guarantee: below the true rate with probability at most alpha. Arguments and errors are those of
-    :func:`clopper_pearson_lower`.
-
-    >>> clopper_pearson_upper([0, 1, 100], 100, alpha=0.001).round(4).tolist()
-    [0.0667, 0.0886, 1.0]
-    """
-    hits, draws = _sample(successes, trials, alpha)
-    # Counted from the failures' side, an alpha below the rounding of 1 - alpha is not lost.
-    return 1.0 - clopper_pearson_lower(draws - hits, draws, alpha=alpha)
 
 
 def abstains(p_lower: ArrayLike) -> Mask:
@@ -193,19 +159,6 @@ def probability_needed(radii: ArrayLike, sigma: float) -> Floats:
     falls_short = certified_radius(nearby, sigma) < asked[..., None]
     # One above the last that falls short.
     return np.asarray(np.where(falls_short, nearby + spacing, nearby[..., :1]).max(axis=-1), dtype=np.float64)
-
-
-def _sample(successes: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Floats, Floats]:
-    hits, draws = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    is_sample = (hits >= 0) & (hits <= draws) & (draws >= 1) & np.isfinite(draws)
-    is_sample &= (hits == np.floor(hits)) & (draws == np.floor(draws))
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
-    if not bool(np.all(is_sample)):
-        raise ValueError(
-            f"not a valid sample: {hits[~is_sample].flat[0]:g} successes in {draws[~is_sample].flat[0]:g} trials"
-        )
-    return hits, draws
 
 
 def _require_noise(sigma: float) -> None:

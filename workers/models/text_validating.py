@@ -10,7 +10,8 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
-from seatrial.statistics.intervals import bootstrap, clopper_pearson, resample
+from seatrial.statistics.exact import clopper_pearson
+from seatrial.statistics.intervals import bootstrap, resample
 from workers.errors import PreflightError
 from workers.models import Answer
 from workers.models.validating import (

@@ -11,7 +11,7 @@ from torch import Tensor
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.models import ModelFacts
 from seatrial.ingest.class_names import moved
-from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
 from workers.errors import PreflightError, TargetError
 
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.registry import families, params_contract
+from seatrial.contracts.registry import families
 from seatrial.contracts.states import ModelState, RunState
 from seatrial.families.cost import cost_of
 from seatrial.store.database import Database

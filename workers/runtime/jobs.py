@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.families import AnyParams, params_contract
+from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.registry import params_contract
 from seatrial.store.artifacts import digest_of_bytes
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.families.stages import Shard, Stage
@@ -50,7 +51,7 @@ class ShardJob:
     shard_id: str
     check_id: str
     kind: str
-    params: AnyParams
+    params: FamilyParams
     shard: Shard
     seed: int
     samples: int
@@ -97,7 +98,7 @@ class CheckJob:
     """Everything about a check that the database says."""
 
     check: CheckRow
-    params: AnyParams
+    params: FamilyParams
     audit: AuditRow
     by_name: dict[str, ModelRow]
     """The audit's model under "model", and further ones by the parameter naming them."""
@@ -156,10 +157,9 @@ class Advanced:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_params(check: CheckRow) -> AnyParams:
+def read_params(check: CheckRow) -> FamilyParams:
     """Return a check's parameters; once for a job, which carries them wherever it is run."""
-    params: AnyParams = params_contract(check.kind).model_validate(check.params, strict=False)
-    return params
+    return params_contract(check.kind).model_validate(check.params, strict=False)
 
 
 def parse_manifest(model: type[Any], stored: dict[str, Any]) -> Any:

@@ -11,7 +11,6 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.registry import params_contract
 from seatrial.contracts.states import RunState
 from seatrial.store.checkpoints import may_resume
 from seatrial.store.database import Database

@@ -10,21 +10,19 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.family import formula
 from seatrial.families.shared.per_example import Records, Values, values_of
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from seatrial.statistics.arrays import Floats, Mask
 
 ABSTAIN = -1
 """Class of an example CERTIFY or PREDICT abstains on."""
 
 
-def answers(certified_class: NDArray[Any]) -> Bools:
+def answers(certified_class: NDArray[Any]) -> Mask:
     """Return (n,) whether CERTIFY does not abstain."""
-    answered: Bools = certified_class != ABSTAIN
+    answered: Mask = certified_class != ABSTAIN
     return answered
 
 
-def reaches(certified_class: NDArray[Any], radius: NDArray[Any], asked: float) -> Bools:
+def reaches(certified_class: NDArray[Any], radius: NDArray[Any], asked: float) -> Mask:
     """Return (n,) whether the class, right or wrong, is certified not to change within the radius asked for."""
     return answers(certified_class) & (radius.astype(np.float64) >= asked)
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from seatrial.contracts.family import Formula, Metric, load
+from seatrial.statistics.arrays import Floats
 
-Floats = NDArray[np.float64]
 Columns = Mapping[str, NDArray[Any]]
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.family import difference, formula
 from seatrial.families.shared.per_example import Columns, Records, Values, values_of
-
-Floats = NDArray[np.float64]
+from seatrial.statistics.arrays import Floats
 
 SPAN = difference("attack", "entropy_under", "entropy_over")
 """H_under - H_over in nats, of any attack's records."""

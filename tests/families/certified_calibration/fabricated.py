@@ -5,8 +5,9 @@ import pyarrow as pa
 from scipy.special import expit
 
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.statistics.exact import clopper_pearson_lower
 from seatrial.statistics.samples import Sample
-from workers.certification.bernoulli import abstains, certified_radius, clopper_pearson_lower, predict
+from workers.certification.bernoulli import abstains, certified_radius, predict
 from workers.certification.confidence import LEVELS, cdf_bounds, slack, standard_bounds
 from workers.families.certified_calibration.records import column_of
 

@@ -14,7 +14,7 @@ from torchmetrics.functional.classification import binary_calibration_error
 from seatrial.contracts.estimates import Result
 from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.shared.robust_accuracy import METRICS as ROBUST_ACCURACY
-from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.samples import Sample
 from tests.families.certified_calibration.fabricated import CLASSES, parameters, records, samples
 from workers.families.certified_calibration import estimates, series

@@ -12,8 +12,9 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from seatrial.families.low_level_attack.metrics import METRICS
 from seatrial.statistics.estimating import seed_of
-from seatrial.statistics.intervals import clopper_pearson, counts
-from seatrial.statistics.paired import score_interval
+from seatrial.statistics.exact import clopper_pearson
+from seatrial.statistics.intervals import counts
+from seatrial.statistics.proportions import score_interval
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
 from workers.families.contexts import LabelledText
 from workers.families.low_level_attack import estimates

@@ -10,7 +10,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from seatrial.families.temperature_attack.metrics import METRICS
 from seatrial.statistics.calibration import calibrate
-from seatrial.statistics.paired import mcnemar, score_interval
+from seatrial.statistics.exact import mcnemar
+from seatrial.statistics.proportions import score_interval
 from tests.families.temperature_attack.fabricated import Ending, model, parameters, records
 from workers.families.contexts import TextExample
 from workers.families.temperature_attack import estimates

@@ -12,6 +12,7 @@ from scipy import stats
 from seatrial.families.transductive_attack.metrics import METRICS
 from seatrial.families.transductive_attack.params import game_of
 from seatrial.statistics import paired
+from seatrial.statistics.proportions import score_interval
 from tests.families.transductive_attack.fabricated import parameters, records, replaced, right
 from workers.families.transductive_attack.estimates import count, estimate_all, rate
 from workers.families.transductive_attack.sample import Outcomes, gap_to_lowest
@@ -369,7 +370,7 @@ def test_means_of_thirds_that_add_up_to_whole_examples_are_taken_as_such() -> No
     nobody = Outcomes(ids, np.zeros((1, 30), dtype=bool))
     gap = gap_to_lowest("reference", Outcomes(ids, thirds), {"other": nobody})
     assert gap.value == pytest.approx(0.5)
-    assert gap.interval == paired.score_interval(15, 0, 30)
+    assert gap.interval == score_interval(15, 0, 30)
 
 
 def test_parts_of_examples_are_rounded_so_that_neither_end_comes_closer() -> None:
@@ -377,7 +378,7 @@ def test_parts_of_examples_are_rounded_so_that_neither_end_comes_closer() -> Non
     one_of_three = np.zeros((3, 30), dtype=bool)
     one_of_three[0, 7] = True
     nobody, sometimes = Outcomes(ids, np.zeros((3, 30), dtype=bool)), Outcomes(ids, one_of_three)
-    widest = (paired.score_interval(0, 1, 30)[0], paired.score_interval(0, 0, 30)[1])
+    widest = (score_interval(0, 1, 30)[0], score_interval(0, 0, 30)[1])
     assert gap_to_lowest("reference", nobody, {"other": sometimes}).interval == widest
     turned = gap_to_lowest("reference", sometimes, {"other": nobody}).interval
-    assert turned == (paired.score_interval(0, 0, 30)[0], paired.score_interval(1, 0, 30)[1])
+    assert turned == (score_interval(0, 0, 30)[0], score_interval(1, 0, 30)[1])

@@ -6,7 +6,8 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.families.certified_calibration.params import ATTACKED_DRAWS, BOUNDS, CertifiedCalibrationParams
-from seatrial.statistics.paired import discordant, mcnemar
+from seatrial.statistics.exact import mcnemar
+from seatrial.statistics.paired import discordant
 from seatrial.statistics.samples import Sample
 from workers.certification.anytime import fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, largest_radius

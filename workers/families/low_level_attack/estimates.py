@@ -11,9 +11,11 @@ from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.clusters import correlations, interval_of, ratio
 from seatrial.statistics.estimating import estimate, proportion
-from seatrial.statistics.intervals import Interval, clopper_pearson
-from seatrial.statistics.paired import discordant, score_interval
-from seatrial.statistics.ranks import place_interval, places
+from seatrial.statistics.exact import clopper_pearson
+from seatrial.statistics.intervals import Interval
+from seatrial.statistics.paired import discordant
+from seatrial.statistics.proportions import score_interval
+from seatrial.statistics.ranks import rank_interval, ranks
 from workers.families.contexts import Records
 from workers.families.low_level_attack import flags
 from workers.families.low_level_attack.audit import Audit, Scored
@@ -113,14 +115,14 @@ def compared_estimates(drawn: Resampled, single: Estimates) -> Estimates:
     audit, relative = drawn.audit, drawn.relative
     n = len(audit.common)
     found: Estimates = {}
-    ranks = places(relative[:, :, -1])
+    ranked = ranks(relative[:, :, -1])
     for attacker in audit.attackers:
         name = metric_name("rank", attacker=attacker)
         if attacker not in audit.compared:
             found[name] = estimate(None, None, 0)
             continue
-        places_drawn = ranks[:, audit.compared.index(attacker)]
-        found[name] = estimate(float(places_drawn[0]), place_interval(places_drawn), n)
+        drawn_ranks = ranked[:, audit.compared.index(attacker)]
+        found[name] = estimate(float(drawn_ranks[0]), rank_interval(drawn_ranks), n)
     asked = [at for at, attacker in enumerate(audit.compared) if attacker != COMBINED]
     for at, level in enumerate(audit.levels):
         mean = relative[:, asked, at].mean(axis=1) if asked else np.full(1, np.nan)

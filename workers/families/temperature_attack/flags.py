@@ -11,7 +11,8 @@ import numpy as np
 
 from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED
-from seatrial.statistics.paired import discordant, score_interval
+from seatrial.statistics.paired import discordant
+from seatrial.statistics.proportions import score_interval
 from workers.calibration.scaling import START
 from workers.families.temperature_attack.audit import Audit
 from workers.models.endpoint_messages import LOG_ZERO

@@ -7,7 +7,7 @@ import numpy as np
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from seatrial.statistics.estimating import estimate, proportion
-from seatrial.statistics.intervals import clopper_pearson
+from seatrial.statistics.exact import clopper_pearson
 from workers.families.contexts import Records
 from workers.families.transductive_attack.sample import (
     CLEAN,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS, TransductiveAttackParams, game_of
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.intervals import Interval
-from seatrial.statistics.paired import score_interval
+from seatrial.statistics.proportions import score_interval
 from seatrial.statistics.samples import Sample
 
 STATIC = "static"

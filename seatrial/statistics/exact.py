@@ -1,0 +1,93 @@
+"""Exact bounds and tests for proportions, from the binomial distribution.
+
+The one module here that takes SciPy, which a worker has and the API has not: its incomplete beta function makes bounds
+and p values that are stored to the last bit, and which no other gives again to that bit.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import bdtr, betaincinv
+
+from seatrial.statistics.arrays import Floats
+from seatrial.statistics.intervals import Interval
+
+
+def clopper_pearson(successes: int, trials: int, *, alpha: float = 0.05) -> Interval:
+    """Return the exact two-sided (1 - alpha) interval of a success rate (Clopper and Pearson 1934).
+
+    Guarantee: it covers the true rate with probability at least 1 - alpha, at any sample size.
+
+    Raises:
+        ValueError: The numbers do not describe a sample.
+
+    >>> [round(end, 4) for end in clopper_pearson(9, 10)]
+    [0.555, 0.9975]
+    """
+    low = float(clopper_pearson_lower(successes, trials, alpha=alpha / 2))
+    # Not 1 less the lower bound of the failures, as below: that differs in the last digit, and this is what is stored.
+    high = float(betaincinv(successes + 1, trials - successes, 1 - alpha / 2)) if successes < trials else 1.0
+    return low, high
+
+
+def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, *, alpha: float) -> Floats:
+    """Return the exact one-sided (1 - alpha) lower bound of a success rate, 0 at no success (Clopper and Pearson 1934).
+
+    Guarantee: above the true rate with probability at most alpha, at any number of trials fixed beforehand.
+
+    Args:
+        successes: Draws in which the event happened, at most ``trials``.
+        trials: Draws in all, at least 1.
+        alpha: Probability that a bound is wrong, in (0, 1).
+
+    Raises:
+        ValueError: The numbers do not describe a sample.
+
+    >>> clopper_pearson_lower([0, 99, 100], 100, alpha=0.001).round(4).tolist()
+    [0.0, 0.9114, 0.9333]
+    """
+    hits, draws = _sample(successes, trials, alpha)
+    # At zero successes the beta quantile is undefined.
+    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), draws - hits + 1, alpha), 0.0)
+
+
+def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, *, alpha: float) -> Floats:
+    """Return the exact one-sided (1 - alpha) upper bound of a success rate, 1 at no failure (Clopper and Pearson 1934).
+
+    Guarantee: below the true rate with probability at most alpha. Arguments and errors are those of
+    :func:`clopper_pearson_lower`.
+
+    >>> clopper_pearson_upper([0, 1, 100], 100, alpha=0.001).round(4).tolist()
+    [0.0667, 0.0886, 1.0]
+    """
+    hits, draws = _sample(successes, trials, alpha)
+    # Counted from the failures' side, an alpha below the rounding of 1 - alpha is not lost.
+    return 1.0 - clopper_pearson_lower(draws - hits, draws, alpha=alpha)
+
+
+def mcnemar(b: int, c: int) -> float:
+    """Return McNemar's exact two-sided p: of a split of the discordant pairs at least as uneven, were both equal.
+
+    Without a discordant pair it is 1.
+
+    Raises:
+        ValueError: A count is negative.
+
+    >>> mcnemar(6, 0)
+    0.03125
+    """
+    if min(b, c) < 0:
+        raise ValueError(f"not counts: {b=}, {c=}")
+    return min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5)))
+
+
+def _sample(successes: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Floats, Floats]:
+    hits, draws = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    is_sample = (hits >= 0) & (hits <= draws) & (draws >= 1) & np.isfinite(draws)
+    is_sample &= (hits == np.floor(hits)) & (draws == np.floor(draws))
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
+    if not bool(np.all(is_sample)):
+        raise ValueError(
+            f"not a valid sample: {hits[~is_sample].flat[0]:g} successes in {draws[~is_sample].flat[0]:g} trials"
+        )
+    return hits, draws
