@@ -76,15 +76,15 @@ class Pairing:
             then: The same of the other.
         """
         if not is_mean(metric):
-            return "it is no mean over examples"
+            return "it is not a mean over examples"
         if not self.is_same_dataset:
             return "the audits are of different datasets"
         try:
             first, second = self._values(metric, *now), self._values(metric, *then)
         except NoMeanError:
-            return "it is no mean over examples of this task"
+            return "for this task it is not a mean over examples"
         if first is None or second is None:
-            return "the records are not there"
+            return "the records are missing"
         common = np.intersect1d(first.example_ids, second.example_ids)
         fewer = min(len(first.example_ids), len(second.example_ids))
         if len(common) < max(2, LEAST_SHARED * fewer):
@@ -93,9 +93,9 @@ class Pairing:
             return Pairs(first.on(common), second.on(common))
         decisions = first.decided(common)
         if not np.array_equal(decisions, second.decided(common)):
-            return "the two models do not decide as often about each example"
+            return "the two models make different numbers of decisions per example"
         if not decisions.any():
-            return "nothing is decided about the examples both audits have"
+            return "there are no decisions about the examples both audits have"
         each = len(common) / decisions.sum()
         return Pairs(first.on(common) * each, second.on(common) * each, decisions * each)
 

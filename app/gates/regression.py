@@ -33,14 +33,14 @@ MOST_RESAMPLED = 10_000
 """Examples above which a mean is as good as normal, and its interval is made so."""
 
 _NO_BASELINE = (
-    "there is no baseline to compare it with: an earlier audit of the model becomes one by `seatrial baselines promote "
-    "AUDIT` or POST /v1/baselines, and stays one where the service keeps its data"
+    "there is no baseline to compare it with: promote an earlier audit of the model with `seatrial baselines promote "
+    "AUDIT` or POST /v1/baselines, on a service that keeps its data"
 )
 _OTHER_DATA = Flag(
     code="other_dataset",
     severity="warning",
-    message="The baseline is of another dataset: which of the two is harder is part of the difference. Audit the "
-    "baseline's model on this one, and promote that.",
+    message="The baseline was measured on another dataset, so the difference includes which of the two is harder. "
+    "Audit the baseline's model on this dataset and promote that audit.",
 )
 
 
@@ -96,7 +96,7 @@ def compare(
         return found
     before, other = found
     is_higher_better = described(metric).better == "higher"
-    why = "the records are not at hand"
+    why = "the records are not available"
     if paired is not None:
         pairs = paired.pair(metric, (audit.audit, check), (baseline.audit, other))
         if not isinstance(pairs, str):
@@ -126,7 +126,7 @@ def _counterpart(metric: str, check: MeasuredCheck, baseline: Measured) -> tuple
     publishing = [(one.published(named(metric)).get(metric), one) for one in measured]
     found = [(estimate, one) for estimate, one in publishing if estimate is not None]
     if not found:
-        return Refusal("skipped", f"the baseline's {check.kind} did not measure it with its parameters")
+        return Refusal("skipped", f"the baseline's {check.kind} did not measure it with these parameters")
     apart = [differences(metric, check.params, one.params) for _, one in found]
     if [] not in apart:
         return Refusal("errored", f"it does not mean the same in the baseline: {'; '.join(apart[0])}")
@@ -157,7 +157,7 @@ def paired_difference(worse: Floats, metric: str, span: Range | None, weights: F
         weights: (n,) with mean 1; None where all are alike.
     """
     value, n = float(worse.mean()), len(worse)
-    told = f"compared example by example on the {n} both audits have"
+    told = f"compared example by example on the {n} that both audits have"
     is_weighted = weights is not None and bool((weights != 1).any())
     if not is_weighted and np.isin(worse, (-1, 0, 1)).all() and span == (0.0, 1.0):
         b, c = int((worse > 0).sum()), int((worse < 0).sum())

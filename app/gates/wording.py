@@ -34,8 +34,8 @@ def expanded(asked: str, metric: str) -> str:
 
 def no_family(family: str, audit: Measured) -> str:
     """Say that no check measures a metric."""
-    there = ", ".join(dict.fromkeys(check.kind for check in audit.checks)) or "no check at all"
-    return f"the audit has no {family}; it has {there}"
+    there = ", ".join(dict.fromkeys(check.kind for check in audit.checks)) or "none"
+    return f"the audit has no {family} check; its checks: {there}"
 
 
 def no_metric(asked: MetricName, checks: Sequence[MeasuredCheck]) -> str:
@@ -49,21 +49,21 @@ def no_metric(asked: MetricName, checks: Sequence[MeasuredCheck]) -> str:
 def not_measured(check: MeasuredCheck, *, has_ended: bool) -> str:
     """Say that a check has no numbers, and why."""
     if not has_ended:
-        return f"{check.kind} has not ended: it is {check.state.value}"
+        return f"{check.kind} has not finished: it is {check.state.value}"
     problem = "" if check.error is None else f": {check.error.title}: {check.error.detail}"
     return f"{check.kind} {check.state.value}{problem}"
 
 
 def by_value(value: float, bound: float, outcome: Outcome, side: Side) -> str:
     """Say how a value alone compares; the rule asked for no more."""
-    return f"{_value_lies(value, bound, outcome, side)}; its interval is ignored, as the rule asks"
+    return f"{_value_lies(value, bound, outcome, side)}; the rule ignores its interval"
 
 
 def no_interval(evidence: Evidence) -> str:
     """Say why a number decides nothing."""
-    reason = "it has no interval, so nobody knows how far it may be off"
+    reason = "it has no interval, so how far it may be off is unknown"
     if ends(evidence.stored) is not None:
-        reason = f"all {evidence.stored.n} examples are alike, which shows nothing about those not seen"
+        reason = f"all {evidence.stored.n} examples have the same value, which says nothing about unseen ones"
     return reason + (f"; {evidence.why}" if evidence.why else "")
 
 
@@ -83,14 +83,14 @@ def by_interval(
         wrong = "above" if side == "max" else "below"
         reason = f"the whole interval {interval} is {right if outcome == 'passed' else wrong} {format_bound(bound)}"
     elif by_itself != "inconclusive":
-        reason = f"by itself it would have {by_itself}; Holm's correction for the other rules leaves it open"
+        reason = f"on its own it would have {by_itself}; with Holm's correction for the other rules it is undecided"
     else:
-        reason = f"the interval {interval} holds {format_bound(bound)}"
+        reason = f"the interval {interval} contains {format_bound(bound)}"
     if evidence.judged != evidence.stored and ends(evidence.stored) is not None:
         stored = f"{format_estimate(evidence.stored)} as measured"
-        reason += f" ({stored}, widened for what {evidence.stored.n} examples may not show)"
+        reason += f" ({stored}, widened for what {evidence.stored.n} examples cannot show)"
     if further is not None:
-        reason += f"; about {further:,} further examples would probably decide it"
+        reason += f"; about {further:,} more examples would probably decide it"
     return reason + (f"; {evidence.why}" if evidence.why else "")
 
 
@@ -106,10 +106,10 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     warned = sum(rule.severity == "warn" and rule.counts_as != "passed" for rule in rules)
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
-        warnings = f" ({warned} that only {'warns' if warned == 1 else 'warn'} did not)" if warned else ""
+        warnings = f" ({warned} {'warning' if warned == 1 else 'warnings'})" if warned else ""
         return f"Passed: {_held(deciding)}{warnings}{_found(rules)}."
     if not deciding:
-        return "Could not be judged: nothing in the audit is what the policy asks about, so nothing was tested."
+        return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
     first, more = deciding[0], len(deciding) - 1
     said = {
         "failed": "Failed",
@@ -125,7 +125,7 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
 def _found(rules: Sequence[RuleOutcome]) -> str:
     asked = {rule.rule for rule in rules}
     judged = {rule.rule for rule in rules if rule.outcome != "skipped"}
-    return f"; {len(judged)} of {len(asked)} rules found something to judge" if judged != asked else ""
+    return f"; {len(judged)} of {len(asked)} rules applied" if judged != asked else ""
 
 
 def _held(rules: Sequence[RuleOutcome]) -> str:
@@ -133,10 +133,8 @@ def _held(rules: Sequence[RuleOutcome]) -> str:
     undecided = len(rules) - held
     told = []
     if held:
-        numbers = (
-            f"{held} of {len(rules)} numbers" if undecided else f"all {held} numbers" if held > 1 else "the one number"
-        )
-        told.append(f"{numbers} that had to hold did")
+        all_held = f"all {held} numbers are" if held > 1 else "the one number is"
+        told.append(f"{f'{held} of {len(rules)} numbers are' if undecided else all_held} within bounds")
     if undecided:
         told.append(f"{undecided} undecided {'number counts' if undecided == 1 else 'numbers count'} as passed")
     return ", ".join(told)
@@ -147,11 +145,11 @@ def _explain(rule: RuleOutcome) -> str:
         return f"{rule.metric}: {rule.reason}"
     is_regression = rule.baseline is not None
     asked = rule.requirement if rule.bound == 0 else rule.requirement.removesuffix(_THAN_BEFORE)
-    said = f"{rule.metric} is {format_estimate(rule.judged)}{_THAN_BEFORE if is_regression else ''}, {asked} was asked"
+    said = f"{rule.metric} is {format_estimate(rule.judged)}{_THAN_BEFORE if is_regression else ''}; required: {asked}"
     if rule.outcome == "inconclusive" and rule.counts_as == "failed":
-        return f"{said}, and what is open counts against the model"
+        return f"{said}; undecided counts as failed"
     if rule.further_examples is not None:
-        return f"{said}; about {rule.further_examples:,} further examples would probably decide it"
+        return f"{said}; about {rule.further_examples:,} more examples would probably decide it"
     return said
 
 

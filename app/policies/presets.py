@@ -28,7 +28,7 @@ class Demand:
         bounds: Of ``lenient``, ``standard`` and ``strict``.
         needs: Which check measures it, with which parameters.
         why: Where they are from.
-        warns: Policies in which it is only told.
+        warns: Policies in which it only warns.
     """
 
     metric: str

@@ -24,7 +24,7 @@ from collections import Counter
 from xml.etree import ElementTree as ET
 
 from seatrial.contracts.policies import RuleOutcome
-from seatrial.reporting.outcomes import Judged, counted, is_silent, measured, policy_name, weight
+from seatrial.reporting.outcomes import Judged, counted, is_silent, level, measured, policy_name
 from seatrial.reporting.schemas import ReportRead
 
 # Characters XML 1.0 has no way to write (section 2.2).
@@ -71,8 +71,7 @@ def _case(outcome: RuleOutcome, classname: str) -> ET.Element:
         f"{outcome.metric}: {measured(outcome)}\nrequired: {outcome.requirement}\n"
         f"outcome: {counted(outcome)}\n{outcome.reason}"
     )
-    heavy = weight(outcome)
-    if heavy == "error":
+    if level(outcome) == "error":
         tag = "error" if outcome.counts_as == "errored" else "failure"
         message = f"{measured(outcome)}; required: {outcome.requirement}. {outcome.reason}"
         _tell(case, tag, outcome.outcome, message, text)
@@ -89,7 +88,7 @@ def _why_green(outcome: RuleOutcome) -> str:
         return ""
     if outcome.severity == "block":
         return "counts as passed by the policy (undecided: pass)\n"
-    return "only told, whatever the verdict\n"
+    return "reported only: this rule does not block\n"
 
 
 def _tell_apart(cases: list[ET.Element]) -> None:

@@ -115,9 +115,9 @@ def _rules(outcomes: Iterable[RuleOutcome]) -> str:
         name = _cell(outcome.metric)
         if outcome.label != outcome.metric:
             name = f"{prose(outcome.label)} {name}"
-        told_only = "" if outcome.severity == "block" else " (only told)"
+        reported_only = "" if outcome.severity == "block" else " (reported only)"
         lines.append(
-            f"| {_MARKS[outcome.outcome]} {counted(outcome)}{told_only} | {name} | {prose(outcome.requirement)} "
+            f"| {_MARKS[outcome.outcome]} {counted(outcome)}{reported_only} | {name} | {prose(outcome.requirement)} "
             f"| {measured(outcome)} |"
         )
     return "\n".join(lines)

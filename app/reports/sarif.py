@@ -2,7 +2,7 @@
 
 Only what does not hold is a result. Nearly every one has kind ``fail``: another kind must have level ``none`` (section
 3.27.10), viewers hide it, and a rule that is open or has not run must not look green. The level says what it is to the
-pipeline: ``error`` keeps the verdict from passing, ``warning`` and ``note`` are only told. A blocking rule that is
+pipeline: ``error`` keeps the verdict from passing, ``warning`` and ``note`` are reported. A blocking rule that is
 undecided and that the policy lets pass has kind ``open`` (section 3.27.9) and, so, level ``none``.
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from seatrial.contracts.policies import RuleOutcome
 from seatrial.reporting.numbers import format_parts
-from seatrial.reporting.outcomes import Judged, counted, is_silent, policy_name, weight
+from seatrial.reporting.outcomes import Judged, counted, is_silent, level, policy_name
 from seatrial.reporting.schemas import ReportRead
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -130,13 +130,13 @@ class _Alert:
 
 def _alerts(judged: Judged, ids: list[str]) -> Iterator[_Alert]:
     for outcome in judged.judgement.rules:
-        level = weight(outcome)
-        if level != "none":
+        alerted: str = level(outcome)
+        if alerted != "none":
             if outcome.severity == "block" and outcome.counts_as == "passed":
-                level = "none"
+                alerted = "none"
             subject = f"{_rule_name(judged.rule(outcome))}/{outcome.metric}"
             yield _Alert(
-                outcome.rule, level, _message(outcome), subject, outcome.metric, "metric", _properties(outcome)
+                outcome.rule, alerted, _message(outcome), subject, outcome.metric, "metric", _properties(outcome)
             )
     if is_silent(judged.judgement):
         text, name = judged.judgement.headline, judged.judgement.policy.name

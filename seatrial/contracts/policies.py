@@ -19,7 +19,7 @@ from seatrial.contracts.metric_ranges import foregone, reach_of
 from seatrial.contracts.registry import families, family, metrics_of
 
 Severity = Literal["block", "warn"]
-"""Whether a rule that does not hold keeps the model from shipping, or is only told."""
+"""Whether a rule that does not hold keeps the model from shipping, or only warns."""
 
 Outcome = Literal["passed", "failed", "inconclusive", "errored", "skipped"]
 """What became of a rule. `inconclusive`: the interval holds the bound; `errored`: the check failed, was cancelled or is
@@ -98,7 +98,9 @@ class Rule(Request):
         default=None,
         description="The metric may be worse than the baseline's by at most this, in its own unit; 0: not worse.",
     )
-    severity: Severity = Field(default="block", description="`block` decides the verdict, `warn` is only told.")
+    severity: Severity = Field(
+        default="block", description="`block` decides the verdict, `warn` is reported without deciding it."
+    )
     undecided: Literal["inconclusive", "fail", "pass"] = Field(
         default="inconclusive",
         description="What the verdict makes of an interval that holds the bound: it stays open, or counts against or "

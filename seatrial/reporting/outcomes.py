@@ -10,8 +10,8 @@ from typing import Any, Literal
 from seatrial.contracts.policies import Judgement, RuleOutcome
 from seatrial.reporting.numbers import format_aligned, format_bound, format_estimate, format_interval
 
-Weight = Literal["none", "note", "warning", "error"]
-"""What an outcome is to a pipeline. `error`: it keeps the model from passing; `warning` and `note` are only told."""
+Level = Literal["none", "note", "warning", "error"]
+"""How serious an outcome is to a pipeline. Only `error` blocks; `warning` and `note` are reported."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Judged:
         return rules[outcome.rule] if outcome.rule < len(rules) else {}
 
 
-def weight(outcome: RuleOutcome) -> Weight:
-    """Return what an outcome is to a pipeline: anything but `error` leaves the verdict passed."""
+def level(outcome: RuleOutcome) -> Level:
+    """Return how serious an outcome is to a pipeline: anything but `error` leaves the verdict passed."""
     if outcome.counts_as == "passed":
         return "none" if outcome.outcome == "passed" else "note"
     # What is skipped and required counts as errored.
@@ -46,7 +46,7 @@ def weight(outcome: RuleOutcome) -> Weight:
 
 def is_silent(judgement: Judgement) -> bool:
     """Return whether the verdict is not passed though no outcome keeps it from passing: nothing was tested."""
-    return judgement.verdict != "passed" and all(weight(outcome) != "error" for outcome in judgement.rules)
+    return judgement.verdict != "passed" and all(level(outcome) != "error" for outcome in judgement.rules)
 
 
 def measured(outcome: RuleOutcome) -> str:

@@ -218,7 +218,7 @@ def _noise_pair(name: str, now: Run, then: Run) -> Any:
 def test_an_area_under_curves_is_no_mean_over_examples_and_what_was_changed_is() -> None:
     run = _noise(MULTI_LABEL)
     for name in ("score[level=0]", f"score{LEVEL}", f"score_drop{LEVEL}", "worst_case_score[level=0.2]"):
-        assert _noise_pair(name, run, run) == "it is no mean over examples of this task"
+        assert _noise_pair(name, run, run) == "for this task it is not a mean over examples"
     for name in ("flip_rate", "mean_confidence", "characters_changed"):
         found = _noise_pair(f"{name}{LEVEL}", run, run)
         assert found.now.mean() == pytest.approx(run[1][f"{name}{LEVEL}"].value)
@@ -226,7 +226,7 @@ def test_an_area_under_curves_is_no_mean_over_examples_and_what_was_changed_is()
 
 def test_confidence_under_noise_is_over_the_tags_there_still_are() -> None:
     run = _noise(TAGGING)
-    assert _noise_pair(f"mean_confidence{LEVEL}", run, run) == "it is no mean over examples of this task"
+    assert _noise_pair(f"mean_confidence{LEVEL}", run, run) == "for this task it is not a mean over examples"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_models_that_tag_other_tokens_are_not_compared_sentence_by_sentence() ->
     table = then[2]["clean"]
     fewer = pa.array([decisions[0] - 1, *decisions[1:]], pa.int64())
     then[2]["clean"] = table.set_column(table.column_names.index("decisions"), "decisions", fewer)  # type: ignore
-    assert _noise_pair("score[level=0]", now, then) == "the two models do not decide as often about each example"
+    assert _noise_pair("score[level=0]", now, then) == "the two models make different numbers of decisions per example"
 
 
 def _table(right: dict[int, bool]) -> pa.Table:
@@ -305,7 +305,7 @@ def test_audits_with_few_examples_in_common_are_not_paired() -> None:
 def test_records_that_are_gone_are_not_paired() -> None:
     pairing = Pairing(lambda *of: None, is_same_dataset=True)
     found = pairing.pair("uncertainty_span.clean_accuracy", ("aud_2", _check()), ("aud_1", _check()))
-    assert found == "the records are not there"
+    assert found == "the records are missing"
 
 
 def _keys(metric: str) -> list[str]:

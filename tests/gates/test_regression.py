@@ -51,7 +51,7 @@ def test_without_a_baseline_it_is_skipped() -> None:
     assert (found.outcome, found.counts_as, found.judged) == ("skipped", "errored", None)
     assert found.reason.startswith("there is no baseline to compare it with: ")
     assert "`seatrial baselines promote AUDIT`" in found.reason
-    assert "where the service keeps its data" in found.reason
+    assert "on a service that keeps its data" in found.reason
 
 
 def test_the_same_answers_are_not_worse_by_more_than_chance() -> None:
@@ -64,7 +64,7 @@ def test_the_same_answers_are_not_worse_by_more_than_chance() -> None:
     assert "compared example by example on the 500 both audits have" in found.reason
     unpaired = regression(now, then)
     assert unpaired.judged.high > found.judged.high
-    assert "the records are not at hand" in unpaired.reason
+    assert "the records are not available" in unpaired.reason
 
 
 def test_worse_is_lower_where_higher_is_better_and_higher_where_lower_is() -> None:
@@ -87,9 +87,9 @@ def test_the_headline_tells_how_much_worse() -> None:
     found = judged(now, rule, baseline=then)
     assert found.baseline == "aud_1"
     assert found.headline.startswith(f"Failed: {ACCURACY} is 0.3500 [")
-    assert found.headline.endswith("] worse than the baseline, at most 0.05 was asked.")
+    assert found.headline.endswith("] worse than the baseline; required: at most 0.05.")
     strictly = judged(now, rule | {"max_regression": 0}, baseline=then).headline
-    assert strictly.endswith("] worse than the baseline, not worse than the baseline was asked.")
+    assert strictly.endswith("] worse than the baseline; required: not worse than the baseline.")
 
 
 def test_audits_of_different_data_are_compared_by_their_intervals_and_it_is_said() -> None:

@@ -63,7 +63,7 @@ def test_an_outcome_says_what_was_asked_measured_and_why() -> None:
 def test_the_headline_names_what_decided() -> None:
     found = judged(illusion(0.21, 0.15, 0.27), {"metric": ILLUSION, "max": 0.05})
     assert found.headline == (
-        "Failed: temperature_attack.illusion_gap[recipe=pwws] is 0.2100 [0.1500, 0.2700], at most 0.05 was asked."
+        "Failed: temperature_attack.illusion_gap[recipe=pwws] is 0.2100 [0.1500, 0.2700]; required: at most 0.05."
     )
     assert (found.audit, found.verdict, found.policy, found.baseline) == ("aud_2", "failed", SOURCE, None)
 
@@ -72,7 +72,7 @@ def test_an_open_headline_tells_how_many_examples_would_decide() -> None:
     found = judged(illusion(0.04, 0.01, 0.07), {"metric": ILLUSION, "max": 0.05})
     (rule,) = found.rules
     assert rule.further_examples is not None
-    assert found.headline.endswith(f"; about {rule.further_examples:,} further examples would probably decide it.")
+    assert found.headline.endswith(f"; about {rule.further_examples:,} more examples would probably decide it.")
 
 
 def test_a_star_is_judged_for_every_value_by_itself() -> None:
@@ -147,7 +147,7 @@ def test_what_no_check_measures_is_skipped_and_says_what_there_is() -> None:
     assert found.reason.endswith("it measured mus, mus[attack=transfer]")
     other = outcome(measured, {"metric": ILLUSION, "max": 0.9, "required": False})
     assert (other.outcome, other.counts_as) == ("skipped", "skipped")
-    assert other.reason == "the audit has no temperature_attack; it has uncertainty_span"
+    assert other.reason == "the audit has no temperature_attack check; its checks: uncertainty_span"
 
 
 def test_a_number_without_an_interval_decides_nothing() -> None:
@@ -244,8 +244,7 @@ def test_a_passing_headline_counts_what_held() -> None:
     optional = {"metric": ILLUSION, "max": 0.9, "required": False}
     rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, optional]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
-        "Passed: the one number that had to hold did (1 that only warns did not); "
-        "2 of 3 rules found something to judge."
+        "Passed: the one number is within bounds (1 that only warns did not); 2 of 3 rules applied."
     )
 
 

@@ -13,7 +13,7 @@ def test_what_is_undecided_and_let_pass_is_not_said_to_hold() -> None:
     assert judged(NUMBERS, LET_PASS).headline == "Passed: 1 undecided number counts as passed."
     assert judged(NUMBERS, LET_PASS, LET_PASS).headline == "Passed: 2 undecided numbers count as passed."
     assert judged(NUMBERS, PASSED, LET_PASS).headline == (
-        "Passed: 1 of 2 numbers that had to hold did, 1 undecided number counts as passed."
+        "Passed: 1 of 2 numbers are within bounds, 1 undecided number counts as passed."
     )
 
 
@@ -21,8 +21,8 @@ def test_rules_that_found_nothing_to_judge_are_counted() -> None:
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     failed = {"metric": f"{SPAN}.mus", "min": 0.5}
     found = judged(NUMBERS, PASSED, nothing, nothing)
-    assert found.headline == "Passed: the one number that had to hold did; 1 of 3 rules found something to judge."
-    assert judged(NUMBERS, failed, nothing).headline.endswith("; 1 of 2 rules found something to judge.")
+    assert found.headline == "Passed: the one number is within bounds; 1 of 3 rules applied."
+    assert judged(NUMBERS, failed, nothing).headline.endswith("; 1 of 2 rules applied.")
     assert "found something" not in judged(NUMBERS, PASSED).headline
     assert "found something" not in judged(NUMBERS, {**nothing, "required": True}, PASSED).headline
 
@@ -31,4 +31,4 @@ def test_a_rule_of_several_numbers_counts_once() -> None:
     several = audit(check({"ece[arm=clean]": gap(0.1, 0.0, 0.2), "ece[arm=over]": gap(0.1, 0.0, 0.2)}))
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     found = judged(several, {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}, nothing)
-    assert found.headline == "Passed: all 2 numbers that had to hold did; 1 of 2 rules found something to judge."
+    assert found.headline == "Passed: all 2 numbers are within bounds; 1 of 2 rules applied."

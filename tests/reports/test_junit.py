@@ -97,18 +97,18 @@ def test_a_warning_says_so_without_failing_anything(one_audit: OneAudit) -> None
     xml = read(one_audit, CASES["warned"])
     assert (xml.failures, xml.errors) == (0, 0)
     last = list(next(iter(xml)))[-1]
-    assert "only told, whatever the verdict" in last.system_out
+    assert "reported only: this rule does not block" in last.system_out
     assert "outcome: failed" in last.system_out
 
 
 def test_what_is_open_and_let_pass_says_that_the_policy_counts_it(one_audit: OneAudit) -> None:
     (case,) = next(iter(read(one_audit, CASES["open-and-let-pass"])))
     assert case.system_out.startswith("counts as passed by the policy (undecided: pass)\n")
-    assert "only told" not in case.system_out
+    assert "reported only" not in case.system_out
     (warning,) = next(
         iter(read(one_audit, made("passed", outcome("inconclusive", severity="warn", counts_as="passed"))))
     )
-    assert warning.system_out.startswith("only told, whatever the verdict\n")
+    assert warning.system_out.startswith("reported only: this rule does not block\n")
 
 
 def test_a_gate_that_tested_nothing_is_an_error(one_audit: OneAudit) -> None:

@@ -252,7 +252,7 @@ def test_every_term_is_in_the_glossary(attackers: Any) -> None:
     found = low_level_attack.terms(params)
     assert set(found) <= set(GLOSSARY)
     assert ("phonetic" in found) == (attackers == "all") == ("combined" in found)
-    assert "persistent nobody" in found
+    assert "best-of-k black-box attacker" in found
 
 
 def test_every_attacker_has_a_place_in_the_glossary() -> None:
@@ -378,7 +378,7 @@ def test_hostile_texts_stay_texts(reports: Reports) -> None:
     fabricated.change(reports.database, audit_id, model={"manifest": {"labels": [hostile, hostile]}})
     page = reports.get(audit_id, "text/html").text
     assert not {"script", "b", "iframe", "form"} & set(elements_of(page).tags)
-    body = page[page.index("What the attacks wrote") : page.index("<h3>Counts")]
+    body = page[page.index("Adversarial texts") : page.index("<h3>Counts")]
     assert not {"\u202e", "\u200b"} & set(body)
 
 

@@ -290,7 +290,7 @@ def test_a_check_that_ended_early_is_not_shown(reports: Reports, state: str) -> 
     fabricated.change(reports.database, audit_id, check={"result": None, "figures": None}, state=state)
     report = reports.compose(audit_id)
     assert report.answer.standing == "unproven"
-    assert "What the attacks wrote" not in render_html(report)
+    assert "Adversarial texts" not in render_html(report)
 
 
 def test_hostile_texts_stay_texts(reports: Reports) -> None:
@@ -305,7 +305,7 @@ def test_hostile_texts_stay_texts(reports: Reports) -> None:
     assert not {"script", "b", "iframe", "object", "link", "form"} & set(elements.tags)
     assert not [name for name in elements.attributes if name.startswith("on") or name == "style"]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    body = page[page.index("What the attacks wrote") : page.index("<h3>Counts")]
+    body = page[page.index("Adversarial texts") : page.index("<h3>Counts")]
     assert not {"\u202e", "\u202c", "\u200b"} & set(body)
     assert "U+202E" in body
 

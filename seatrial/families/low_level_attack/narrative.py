@@ -102,7 +102,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
     return [
         *("chance level", "confidence", "confidence interval", "ECE", "edit distance", "flag", "flip rate", "level"),
         *("macro AUROC", "rank of an attacker", "relative score", "token accuracy", "worst case"),
-        *(["persistent nobody"] if int(params.get("draws", 1)) > 1 else []),
+        *(["best-of-k black-box attacker"] if int(params.get("draws", 1)) > 1 else []),
         *(words(attacker) for attacker in _named(params)),
     ]
 

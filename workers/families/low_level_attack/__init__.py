@@ -14,8 +14,8 @@ The paper
 
 Threat model
     The attacker sees nothing of the model: neither its scores nor its decisions. Noise is drawn once per text, attacker
-    and level from the audit's seed; with ``draws`` above 1 somebody tries so often and keeps what did most harm, which
-    is the worst a persistent nobody does. Of a tagged sentence each word type has one damaged form, and every token
+    and level from the audit's seed; with ``draws`` above 1 so many are tried and the most harmful counts, which is what
+    a best-of-k black-box attacker achieves. Of a tagged sentence each word type has one perturbed form, and every token
     keeps its tag.
 
 The guarantee
