@@ -61,7 +61,7 @@ def test_the_same_answers_are_not_worse_by_more_than_chance() -> None:
     assert found.judged.method == "paired"
     assert (found.outcome, found.judged.value) == ("passed", 0)
     assert found.baseline == now.checks[0].result.estimates["clean_accuracy"]
-    assert "compared example by example on the 500 both audits have" in found.reason
+    assert "compared example by example on the 500 that both audits have" in found.reason
     unpaired = regression(now, then)
     assert unpaired.judged.high > found.judged.high
     assert "the records are not available" in unpaired.reason

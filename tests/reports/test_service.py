@@ -129,7 +129,7 @@ def test_a_cancelled_audit_says_so(reports: Reports) -> None:
 def test_a_figure_whose_bytes_are_gone_is_said_to_be_gone(reports: Reports) -> None:
     audit_id = reports.finished()
     fabricated.change(reports.database, audit_id, check={"figures": {"entropy": "sha256:" + "a" * 64}})
-    assert "The bytes of this figure are gone" in render_html(reports.compose(audit_id))
+    assert "This figure is no longer in the artifact store" in render_html(reports.compose(audit_id))
 
 
 def test_a_family_without_words_of_its_own_still_has_a_report(reports: Reports) -> None:

@@ -69,7 +69,7 @@ def test_no_flags_are_no_praise_of_numbers_that_show_nothing(reports: Reports, n
     page = reports.get(stored, "text/html").text
     assert ("On 24 examples that says little" in page) != is_trusted
     assert ("No flags: no reason to doubt these numbers" in page) == is_trusted
-    assert ("No flags were raised: the numbers are what they say, and show no more" in page) != is_trusted
+    assert ("No flags were raised: the numbers can be trusted, but show no more" in page) != is_trusted
 
 
 def test_the_time_of_a_check_says_that_it_holds_waiting(reports: Reports) -> None:
