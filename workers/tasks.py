@@ -14,8 +14,9 @@ from seatrial.imports import kept_imports
 from seatrial.store.artifacts import open_store
 from seatrial.store.checkpoints import has_due_discards
 from seatrial.store.database import Database, connect
-from seatrial.store.lifecycle import count_work, count_workers, reap
+from seatrial.store.lifecycle import count_work, count_workers
 from seatrial.store.queue import WakeupNotifier
+from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import get_settings
 from workers.celery_app import app

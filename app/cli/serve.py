@@ -94,7 +94,7 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         import uvicorn
 
         from app.main import create_app
-        from app.web.connections import bounded_http, raise_file_limit
+        from app.web.listening import bounded_http, raise_file_limit
         from seatrial.store.database import connect
         from seatrial.store.migrations import upgrade
 

@@ -1,20 +1,18 @@
 """What a connection may cost before its sender is known: bytes, seconds, and a place among a limited number.
 
 uvicorn reads a header line of any length, waits for the rest of a request for ever and takes connections until the
-process has no file left. :class:`BoundedHttpProtocol` puts a bound on each; :func:`bounded_http` makes it for a server.
+process has no file left. :class:`BoundedHttpProtocol` puts a bound on each; :func:`app.web.listening.bounded_http`
+makes it for a server.
 """
 
 import asyncio
 import fcntl
 import json
-import logging
-import resource
 import sys
 import termios
 import time
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from typing import Any
 
 import httptools
@@ -22,11 +20,9 @@ from uuid6 import uuid7
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from app.web.connection_table import MAX_LINGERING, Alarm, ConnectionTable, TimedFlow
+from app.web.connection_table import Alarm, ConnectionTable, TimedFlow
 from app.web.problems import MEDIA_TYPE, MalformedRequestError, ProblemError, problem_body
 from seatrial.store.settings import Settings
-
-log = logging.getLogger(__name__)
 
 # As many as Apache takes (LimitRequestFields); browsers send about fifteen.
 MAX_HEADERS = 100
@@ -38,8 +34,6 @@ MAX_FRAMING = 16
 HELD_BODY_BYTES = 64 * 1024
 # Seconds in which a refused client may still send, so that it reads the answer instead of a reset.
 LINGER_S = 2.0
-# Files beside connections: 80 of the database, three each on SQLite, and those of the process itself.
-RESERVED_FILES = 320
 
 
 class HeaderTooLargeError(ProblemError):
@@ -399,34 +393,3 @@ def _raw_answer(error: ProblemError) -> bytes:
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return STATUS_LINE[error.status] + lines.encode() + b"\r\n" + body
-
-
-def bounded_http(settings: Settings, *, files: int) -> Any:
-    """Return what a ``uvicorn.Config`` takes as ``http``.
-
-    Args:
-        settings: The bounds.
-        files: Files the process may have open.
-    """
-    # An answer may be a file that is being sent.
-    limit = min(settings.max_connections, max(8, (files - RESERVED_FILES - MAX_LINGERING) // 2))
-    if limit < settings.max_connections:
-        log.warning(
-            "at most %d connections at a time, not SEATRIAL_MAX_CONNECTIONS=%d: the process may open %d files only",
-            limit,
-            settings.max_connections,
-            files,
-        )
-    return partial(BoundedHttpProtocol, settings=settings, table=ConnectionTable(limit))
-
-
-def raise_file_limit() -> int:
-    """Let this process, and those it starts, open as many files as the system allows; return how many that is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Where nothing is the limit, the kernel has one of its own that setrlimit does not tell.
-    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 10_240)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):
-        return soft
-    return wanted

@@ -16,8 +16,9 @@ from seatrial.store.artifacts import digest_of_bytes, open_store
 from seatrial.store.checkpoints import announce_save, has_due_discards, sweep_discards
 from seatrial.store.database import Database, connect
 from seatrial.store.grants import WORKER
-from seatrial.store.lifecycle import count_work, count_workers, reap
+from seatrial.store.lifecycle import count_work, count_workers
 from seatrial.store.migrations import is_current
+from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_old, sweep_workers
 from seatrial.store.settings import Settings
 from seatrial.store.tables import Base, DeliveryRow, SessionRow, WebhookRow

@@ -12,8 +12,9 @@ from sqlalchemy import update
 from seatrial.store.artifacts import LocalStore
 from seatrial.store.checkpoints import may_resume
 from seatrial.store.database import Database, connect
-from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, give_back, open_stage, reap
+from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, give_back, open_stage
 from seatrial.store.migrations import upgrade
+from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow
 from tests.e2e.deployment import Deployment

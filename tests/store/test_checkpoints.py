@@ -19,7 +19,8 @@ from seatrial.store.checkpoints import (
     sweep_discards,
 )
 from seatrial.store.database import Database
-from seatrial.store.lifecycle import cancel_audit, give_back, reap, retry_audit
+from seatrial.store.lifecycle import cancel_audit, give_back, retry_audit
+from seatrial.store.reaping import reap
 from seatrial.store.tables import DiscardRow, ShardRow
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit

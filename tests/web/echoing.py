@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from app.web.connections import bounded_http
+from app.web.listening import bounded_http
 from seatrial.store.settings import Settings
 
 waiting: list[Any] = []

@@ -14,7 +14,8 @@ from seatrial.store.artifacts import ArtifactStore, sweep_staging
 from seatrial.store.checkpoints import sweep_discards
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
-from seatrial.store.lifecycle import claim_check, claim_model, claim_shard, count_workers, reap
+from seatrial.store.lifecycle import claim_check, claim_model, claim_shard, count_workers
+from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
