@@ -1,5 +1,7 @@
 import math
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +17,11 @@ from workers.defences.rmc import PRESETS, EarlyStop, Rmc, split
 PARAMS = replace(PRESETS["small"], neighbours=60, batch_size=32, epochs=3, attack_steps=3)
 TRAINING = builders.training(120)
 POINTS = builders.points(8)
-POOL = Rmc(PARAMS).make_pool(builders.base(), TRAINING)
+
+
+@cache
+def pool() -> Any:
+    return Rmc(PARAMS).make_pool(builders.base(), TRAINING)
 
 
 def play(defence, base, rounds, seed=0):
@@ -29,7 +35,7 @@ def play(defence, base, rounds, seed=0):
 
 
 def rmc(params=PARAMS, **more) -> Rmc:
-    return Rmc(params, pool=POOL, **more)
+    return Rmc(params, pool=pool(), **more)
 
 
 def literal_epochs(curve, patience, below):
@@ -101,7 +107,7 @@ def test_a_point_is_answered_after_training_on_its_neighbours(monkeypatch) -> No
         monkeypatch, PARAMS, lambda defence: defence.adapt(base, TRAINING, POINTS[:1], builders.generator())
     )
     features = penultimate(base, POINTS[:1])[0]
-    order = sorted(range(240), key=lambda i: float((POOL.features[i] - features).square().sum()))
+    order = sorted(range(240), key=lambda i: float((pool().features[i] - features).square().sum()))
     assert set(held_out.tolist()) <= set(order[:12])
     assert sorted(trained_on.tolist() + held_out.tolist()) == sorted(order[:60])
     assert len(held_out) == 3
@@ -140,7 +146,7 @@ def test_a_round_agrees_with_a_plain_loop_and_ends_with_the_last_weights_not_the
     params = replace(PARAMS, epochs=4, learning_rate=0.05)
     base = builders.base()
     found = rmc(params).adapt(base, TRAINING, POINTS[:1], builders.generator(3))
-    order, generator = POOL.nearest(penultimate(base, POINTS[:1])[0], 60), builders.generator(3)
+    order, generator = pool().nearest(penultimate(base, POINTS[:1])[0], 60), builders.generator(3)
     trained_on, held_out = split(order[:12], 0.25, generator)
     chosen = torch.cat([trained_on, order[12:]])
     module = builders.network()
@@ -152,13 +158,13 @@ def test_a_round_agrees_with_a_plain_loop_and_ends_with_the_last_weights_not_the
     for _ in range(4):
         module.train()
         for batch in torch.randperm(57, generator=generator).split(32):
-            images, labels = POOL.images[chosen[batch]], POOL.labels[chosen[batch]]
+            images, labels = pool().images[chosen[batch]], pool().labels[chosen[batch]]
             optimizer.zero_grad()
             nn.functional.cross_entropy(module((images - 0.3) / 0.4), labels).backward()
             optimizer.step()
         module.eval()
-        logits = module((POOL.images[held_out] - 0.3) / 0.4)
-        held_out_losses.append(nn.functional.cross_entropy(logits, POOL.labels[held_out]).item())
+        logits = module((pool().images[held_out] - 0.3) / 0.4)
+        held_out_losses.append(nn.functional.cross_entropy(logits, pool().labels[held_out]).item())
     assert min(held_out_losses) < held_out_losses[-1]
     torch.testing.assert_close(found.logits(POINTS), module((POINTS - 0.3) / 0.4).detach(), rtol=1e-2, atol=1e-2)
 
