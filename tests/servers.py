@@ -3,7 +3,6 @@
 Servers die with the test process (PR_SET_PDEATHSIG), whatever kills it.
 """
 
-import ctypes
 import os
 import pwd
 import shutil
@@ -22,18 +21,7 @@ from uuid import uuid4
 import psycopg
 import redis
 
-ROOT = Path(__file__).resolve().parents[1]
-
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to stop this child when the test process goes."""
-    # A shell that starts the tests in the background has them ignore it, and so whatever they start.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+from tests.nursery import ROOT, Forked, die_with_parent, is_wanted, nursery
 
 
 def package_folder(name: str) -> Path:
@@ -189,11 +177,19 @@ class Valkey:
             self._server = None
 
 
+WORKERS = {"workers.local", "tests.e2e.stepping_worker", "celery"}
+"""Modules that take longer to import than to fork; see :mod:`tests.nursery`."""
+
+
 class Process:
     """A process of the product, its output in a file that a failing test shows."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
+        self._process: subprocess.Popen[bytes] | Forked
+        if arguments[0] == "-m" and arguments[1] in WORKERS and is_wanted():
+            self._process = nursery().start(arguments[1], arguments[2:], {**os.environ, **environment}, log)
+            return
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
