@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +26,10 @@ class Server:
     database: Database
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+@contextmanager
+def served(home: Path) -> Iterator[Server]:
     """Serve an empty database over HTTP."""
-    settings = Settings(home=tmp_path / "home", require_keys=False)
+    settings = Settings(home=home, require_keys=False)
     database = connect(settings)
     upgrade(database)
     port = free_port()
@@ -41,6 +42,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.should_exit = True
     thread.join()
     database.dispose()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A service of the test's own."""
+    with served(tmp_path / "home") as running:
+        yield running
 
 
 @pytest.fixture

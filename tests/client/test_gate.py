@@ -1,4 +1,8 @@
-"""``seatrial gate`` as a pipeline runs it: a process of its own, with a service of its own, and nothing left behind."""
+"""``seatrial gate`` as a pipeline runs it: a process of its own, with a service of its own, and nothing left behind.
+
+Verdicts, a refusal and a time-out are asked of a shared service in test_gate_verdicts.py and test_commands.py; as
+processes they are drills.
+"""
 
 import json
 import os
@@ -142,6 +146,7 @@ def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(started:
     assert (tmp_path / "out" / "bundle").read_bytes().startswith(b"PK")
 
 
+@pytest.mark.drill
 def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(started: Started, tmp_path: Path) -> None:
     gate = started("--junit", "junit.xml", accuracy=0.999)
     status, printed = gate.ended()
@@ -153,6 +158,7 @@ def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(started: Started,
     assert "0.999" in ElementTree.tostring(failure, encoding="unicode")
 
 
+@pytest.mark.drill
 def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more(started: Started) -> None:
     gate = started(accuracy=0.93)
     status, printed = gate.ended()
@@ -163,6 +169,7 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     assert printed.rstrip().rpartition("\n")[2].startswith("Inconclusive: ")
 
 
+@pytest.mark.drill
 def test_a_broken_model_folder_is_a_bad_request_and_the_reason_is_told(started: Started, tmp_path: Path) -> None:
     weights = tmp_path / "model" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
@@ -185,6 +192,7 @@ def test_a_killed_worker_is_told_and_without_attempts_left_nobody_passes(started
     assert ElementTree.parse(tmp_path / "junit.xml").find(".//error") is not None
 
 
+@pytest.mark.drill
 def test_a_timeout_cancels_the_audit_and_is_never_green(started: Started, tmp_path: Path) -> None:
     gate = started("--timeout", "12", "--junit", "junit.xml", check=LONG)
     status, printed = gate.ended()

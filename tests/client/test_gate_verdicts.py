@@ -1,0 +1,83 @@
+"""``seatrial gate`` against a service with a real worker: its verdicts, statuses and files, in the test's process."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from tests import assets
+from tests.client.conftest import Server, served
+from tests.servers import local_worker, stop_together
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service over HTTP with a worker of its own."""
+    folder = tmp_path_factory.mktemp("service")
+    environment = {"SEATRIAL_HOME": str(folder / "home"), "SEATRIAL_TORCH_THREADS": "1", "SEATRIAL_POLL_S": "0.05"}
+    with served(folder / "home") as running:
+        worker = local_worker(environment, folder / "worker.log")
+        yield running
+        stop_together([worker])
+
+
+@pytest.fixture
+def gate(service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Gate a model folder, data and a policy file on it."""
+    monkeypatch.chdir(tmp_path)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "manifest.json").write_text(json.dumps(assets.model_manifest()))
+    (model / "weights.safetensors").write_bytes(assets.weights())
+    (tmp_path / "digits.npz").write_bytes(assets.npz(100))
+
+    def run(*options: str, accuracy: float = 0.5) -> Result:
+        policy = {
+            "name": "release",
+            "rules": [{"metric": "uncertainty_span.clean_accuracy", "min": accuracy}],
+            "checks": [{"kind": "uncertainty_span", "epsilon": 0.02, "steps": 2}],
+            "samples": 60,
+            "seed": 1,
+        }
+        (tmp_path / "policy.yaml").write_text(json.dumps(policy))
+        words = ["gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml"]
+        return CliRunner().invoke(main, [*words, *options, "--server", service.url], catch_exceptions=False)
+
+    return run
+
+
+def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(gate: Run, tmp_path: Path) -> None:
+    ended = gate("--junit", "junit.xml", accuracy=0.999)
+    assert ended.exit_code == 1, ended.output
+    assert "failed" in ended.stdout
+    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Failed: ")
+    failure = ElementTree.parse(tmp_path / "junit.xml").find(".//failure")
+    assert failure is not None
+    assert "0.999" in ElementTree.tostring(failure, encoding="unicode")
+
+
+def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more(gate: Run) -> None:
+    ended = gate(accuracy=0.93)
+    assert ended.exit_code == 3, ended.output
+    (row,) = (line for line in ended.stdout.splitlines() if line.startswith("uncertainty_span.clean_accuracy  "))
+    assert "inconclusive" in row
+    assert int(row.split()[-1].replace(",", "")) > 60
+    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Inconclusive: ")
+
+
+def test_a_broken_model_folder_is_a_bad_request_and_the_reason_is_told(gate: Run, tmp_path: Path) -> None:
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps(assets.model_manifest(version="2")))
+    weights = tmp_path / "model" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    ended = gate()
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "weights.safetensors" in ended.stderr
+    assert "Traceback" not in ended.stderr
