@@ -1,5 +1,5 @@
 # The scripts do the work and can be read and run by themselves.
-.PHONY: demo demo-text test test-all check serve setup bench clean
+.PHONY: demo demo-text test test-fast test-all check serve setup bench clean
 
 demo:
 	scripts/demo
@@ -9,6 +9,9 @@ demo-text:
 
 test:
 	scripts/test
+
+test-fast:
+	scripts/test-fast
 
 test-all:
 	scripts/test-all

@@ -34,9 +34,26 @@ BASE_URL = "http://127.0.0.1"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what `tests/fuzz` is asked for; see its conftest."""
     group = parser.getgroup("fuzz")
-    group.addoption("--fuzz-cases", type=int, default=200, help="cases of each fuzzer")
+    group.addoption("--fuzz-cases", type=int, default=100, help="cases of each fuzzer")
     group.addoption("--fuzz-seed", type=int, default=0, help="what the cases follow from")
     group.addoption("--fuzz-case", type=int, default=None, help="run only the case of this number")
+
+
+# Fixtures that start a server or a process, whatever test asks for them.
+SERVED = {"server", "postgres_url", "valkey", "broker_url", "shared", "browser", "tab", "service", "serving"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server as ``served``, and begin with the files of slow tests: the last file bounds the run."""
+    for item in items:
+        wanted = set(getattr(item, "fixturenames", ()))
+        chosen = getattr(getattr(item, "callspec", None), "params", {})
+        if wanted & SERVED or chosen.get("database") == "postgres":
+            item.add_marker(pytest.mark.served)
+    slow = {item.path for item in items if item.get_closest_marker("slow") and item.path.parent.name == "e2e"}
+    later = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, item.path not in later))
 
 
 @pytest.fixture(scope="session")

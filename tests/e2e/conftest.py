@@ -1,4 +1,4 @@
-"""Both ways to run, for every test that takes ``deployment``."""
+"""Both ways to run, for every test that takes ``deployment``, and one that is shared by those that disturb nothing."""
 
 import os
 from collections.abc import Iterator
@@ -48,8 +48,21 @@ def embedded(tmp_path: Path) -> Iterator[Deployment]:
         yield running
 
 
-@pytest.fixture(params=["embedded", "distributed"])
+@pytest.fixture
 def deployment(request: pytest.FixtureRequest) -> Deployment:
-    """Each of the two."""
+    """The set-up a test names; see :func:`tests.e2e.deployment.on_both`."""
     running: Deployment = request.getfixturevalue(request.param)
     return running
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """An embedded deployment with one worker, for tests that neither stop a process nor change a setting.
+
+    It may ask endpoints of this machine.
+    """
+    with Deployment(tmp_path_factory.mktemp("shared")) as running:
+        running.environment["SEATRIAL_ENDPOINT_ALLOWED_NETWORKS"] = '["127.0.0.0/8"]'
+        running.settings.endpoint_allowed_networks = ["127.0.0.0/8"]
+        running.add_worker()
+        yield running

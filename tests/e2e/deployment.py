@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
@@ -20,6 +21,12 @@ from tests.servers import Process, celery_worker, eventually, local_worker, stop
 LEASE_S = 3.0
 
 ENDED = {"succeeded", "failed", "cancelled"}
+
+
+def on_both(first: str) -> pytest.MarkDecorator:
+    """Run a test that takes ``deployment`` on ``first``, embedded or distributed, and with ``drill`` on the other."""
+    (other,) = {"embedded", "distributed"} - {first}
+    return pytest.mark.parametrize("deployment", [first, pytest.param(other, marks=pytest.mark.drill)], indirect=True)
 
 
 class Deployment:
@@ -53,6 +60,7 @@ class Deployment:
         self.database: Database = connect(self.settings)
         upgrade(self.database)
         self.processes: list[Process] = []
+        self._made: dict[str, Any] = {}
         self.client = TestClient(create_app(self.settings), base_url="http://127.0.0.1")
 
     def __enter__(self) -> Self:
@@ -91,6 +99,12 @@ class Deployment:
         """Count the workers that told they are there and did not tell they leave."""
         with self.database.read() as session:
             return session.scalar(select(func.count()).select_from(WorkerRow)) or 0
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` returned the first time it was asked for by this name here."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def upload(self, *, scale: float = 1.0, name: str = "digits") -> tuple[str, str]:
         """Upload the digits classifier and the held-out digits; return their ids."""

@@ -42,14 +42,20 @@ def trained() -> bytes:
 
 
 def upload(deployment: Deployment) -> tuple[str, str]:
-    """Upload the tiny CNN and 500 digits; return their ids."""
-    manifest = {**assets.model_manifest("noisy-digits"), "architecture": {"kind": "layers", "layers": LAYERS}}
-    model = deployment.client.post("/v1/models", **assets.multipart(manifest, "m.safetensors", trained()))
-    assert model.status_code == 201, model.text
-    npz = assets.npz(count=500)
-    data = deployment.client.post("/v1/datasets", **assets.multipart(assets.dataset_manifest(), "d.npz", npz))
-    assert data.status_code == 201, data.text
-    return model.json()["id"], data.json()["id"]
+    """Return the ids of the tiny CNN and 500 digits, uploaded once."""
+
+    def sent() -> tuple[str, str]:
+        manifest = {**assets.model_manifest("noisy-digits"), "architecture": {"kind": "layers", "layers": LAYERS}}
+        model = deployment.client.post("/v1/models", **assets.multipart(manifest, "m.safetensors", trained()))
+        assert model.status_code == 201, model.text
+        npz = assets.npz(count=500)
+        data = deployment.client.post(
+            "/v1/datasets", **assets.multipart(assets.dataset_manifest("digits-500"), "d.npz", npz)
+        )
+        assert data.status_code == 201, data.text
+        return model.json()["id"], data.json()["id"]
+
+    return deployment.once("certificates", sent)
 
 
 def submit(deployment: Deployment, model: str, dataset: str, *, shards: int, samples: int = 60, **params: Any) -> str:
@@ -68,6 +74,7 @@ def records(deployment: Deployment, audit_id: str, stage: str = "certify") -> by
     return bytes(answer.content)
 
 
+@pytest.mark.drill
 def test_500_images_and_10_000_draws_survive_a_killed_worker(embedded: Deployment) -> None:
     model, dataset = upload(embedded)
     worker = embedded.add_worker()
@@ -114,11 +121,10 @@ def test_neither_shards_nor_workers_nor_a_kill_change_a_certificate(distributed:
     assert ended["checks"][0]["result"] == expected["checks"][0]["result"]
 
 
-def test_the_answer_holds_what_was_promised(embedded: Deployment) -> None:
-    model, dataset = upload(embedded)
-    embedded.add_worker()
+def test_the_answer_holds_what_was_promised(shared: Deployment) -> None:
+    model, dataset = upload(shared)
     audit_id = submit(
-        embedded,
+        shared,
         model,
         dataset,
         shards=2,
@@ -127,7 +133,7 @@ def test_the_answer_holds_what_was_promised(embedded: Deployment) -> None:
         attack_steps=5,
         attack_draws=4,
     )
-    ended = embedded.wait(audit_id)
+    ended = shared.wait(audit_id)
     assert ended["state"] == "succeeded", ended
     found = {name: one["value"] for name, one in ended["checks"][0]["result"]["estimates"].items()}
     for radius in ("0", "0.1", "0.25"):
@@ -138,67 +144,61 @@ def test_the_answer_holds_what_was_promised(embedded: Deployment) -> None:
     accuracies = [found[f"certified_accuracy[radius={radius}]"] for radius in ("0", "0.1", "0.25")]
     assert accuracies == sorted(accuracies, reverse=True)
     assert accuracies[-1] > 0.3
-    report = embedded.client.get(f"/v1/audits/{audit_id}/report", headers={"Accept": "text/html"})
+    report = shared.client.get(f"/v1/audits/{audit_id}/report", headers={"Accept": "text/html"})
     assert report.status_code == 200
     assert "Certified calibration" in report.text
     for figure in ("certified", "reliability", "interval_width"):
-        drawn = embedded.client.get(f"/v1/audits/{audit_id}/figures/certified_calibration/{figure}")
+        drawn = shared.client.get(f"/v1/audits/{audit_id}/figures/certified_calibration/{figure}")
         assert drawn.status_code == 200
 
 
-def test_what_cannot_be_certified_is_said_at_once(embedded: Deployment) -> None:
-    model, dataset = upload(embedded)
+def test_what_cannot_be_certified_is_said_at_once(shared: Deployment) -> None:
+    model, dataset = upload(shared)
     check = {"kind": "certified_calibration", "n": 20, "alpha": 1e-9}
     body = {"model": model, "dataset": dataset, "samples": 20, "checks": [check]}
-    audit_id = embedded.client.post("/v1/audits", json=body).json()["id"]
-    embedded.add_worker()
-    ended = embedded.wait(audit_id)
+    audit_id = shared.client.post("/v1/audits", json=body).json()["id"]
+    ended = shared.wait(audit_id)
     error = ended["checks"][0]["error"]
     assert (error["code"], error["field"]) == ("too-few-draws", "/checks/0/n")
     body["checks"] = [{"kind": "certified_calibration", "radii": [0.5, 0.1]}]
-    refused = embedded.client.post("/v1/audits", json=body)
+    refused = shared.client.post("/v1/audits", json=body)
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/checks/0/radii"
 
 
-def test_cancel_stops_between_two_forward_passes(embedded: Deployment) -> None:
-    model, dataset = upload(embedded)
-    embedded.add_worker()
-    audit_id = submit(embedded, model, dataset, shards=1, samples=200, n=1_000_000)
-    eventually(lambda: any(s.state == "running" for s in embedded.shards(audit_id, "certify")), every_s=0.01)
-    assert embedded.client.post(f"/v1/audits/{audit_id}/cancel").status_code in (200, 202)
-    assert embedded.wait(audit_id, timeout_s=20)["state"] == "cancelled"
+def test_cancel_stops_between_two_forward_passes(shared: Deployment) -> None:
+    model, dataset = upload(shared)
+    audit_id = submit(shared, model, dataset, shards=1, samples=200, n=1_000_000)
+    eventually(lambda: any(s.state == "running" for s in shared.shards(audit_id, "certify")), every_s=0.01)
+    assert shared.client.post(f"/v1/audits/{audit_id}/cancel").status_code in (200, 202)
+    assert shared.wait(audit_id, timeout_s=20)["state"] == "cancelled"
 
 
-def test_cancel_stops_a_solver_and_frees_the_worker(embedded: Deployment) -> None:
+def test_cancel_stops_a_solver_and_frees_the_worker(shared: Deployment) -> None:
     """ADMM computes for minutes after the last stage; the next audit must not wait for it."""
-    model, dataset = upload(embedded)
-    embedded.add_worker()
+    model, dataset = upload(shared)
     radii = [0.005 * number for number in range(1, 33)]
-    audit_id = submit(embedded, model, dataset, shards=1, samples=300, n=200, radii=radii, solvers=["admm"])
+    audit_id = submit(shared, model, dataset, shards=1, samples=300, n=200, radii=radii, solvers=["admm"])
     eventually(
-        lambda: any(s.state == "succeeded" for s in embedded.shards(audit_id, "certify")), timeout_s=60, every_s=0.05
+        lambda: any(s.state == "succeeded" for s in shared.shards(audit_id, "certify")), timeout_s=60, every_s=0.05
     )
-    assert embedded.client.post(f"/v1/audits/{audit_id}/cancel").status_code in (200, 202)
-    assert embedded.wait(audit_id, timeout_s=20)["state"] == "cancelled"
-    following = submit(embedded, model, dataset, shards=1, samples=10, n=200)
-    assert embedded.wait(following, timeout_s=60)["state"] == "succeeded"
+    assert shared.client.post(f"/v1/audits/{audit_id}/cancel").status_code in (200, 202)
+    assert shared.wait(audit_id, timeout_s=20)["state"] == "cancelled"
+    following = submit(shared, model, dataset, shards=1, samples=10, n=200)
+    assert shared.wait(following, timeout_s=60)["state"] == "succeeded"
 
 
-def test_non_finite_outputs_are_errored_and_never_certified(embedded: Deployment) -> None:
+def test_non_finite_outputs_are_errored_and_never_certified(shared: Deployment) -> None:
     """The last layer's weights overflow on some images, and on more of them with noise."""
     manifest = {**assets.model_manifest("overflowing"), "architecture": {"kind": "layers", "layers": LAYERS}}
 
     tensors = load_safetensors(trained())
     name = next(name for name in tensors if tensors[name].shape == (10, 64))
     tensors[name] = tensors[name] * np.float32(3e37)
-    _, dataset = upload(embedded)
-    answer = embedded.client.post(
-        "/v1/models", **assets.multipart(manifest, "m.safetensors", save_safetensors(tensors))
-    )
+    _, dataset = upload(shared)
+    answer = shared.client.post("/v1/models", **assets.multipart(manifest, "m.safetensors", save_safetensors(tensors)))
     assert answer.status_code == 201, answer.text
-    embedded.add_worker()
-    audit_id = submit(embedded, answer.json()["id"], dataset, shards=1, samples=20)
-    ended = embedded.wait(audit_id)
+    audit_id = submit(shared, answer.json()["id"], dataset, shards=1, samples=20)
+    ended = shared.wait(audit_id)
     assert ended["state"] == "failed"
     assert ended["checks"][0]["error"]["code"] in ("too-many-errors", "outputs-not-finite")

@@ -18,12 +18,17 @@ RMC = {
 
 
 def upload(deployment: Deployment) -> tuple[str, str, str]:
-    """Upload the digits classifier, digits to audit and digits to learn from; return their ids."""
-    model, dataset = deployment.upload()
-    manifest = assets.dataset_manifest("training")
-    training = deployment.client.post("/v1/datasets", **assets.multipart(manifest, "t.npz", assets.npz(200, first=0)))
-    assert training.status_code == 201, training.text
-    return model, dataset, training.json()["id"]
+    """Return the ids of the digits classifier, digits to audit and digits to learn from, uploaded once."""
+
+    def sent() -> tuple[str, str, str]:
+        model, dataset = deployment.once("digits", deployment.upload)
+        training = deployment.client.post(
+            "/v1/datasets", **assets.multipart(assets.dataset_manifest("training"), "t.npz", assets.npz(200, first=0))
+        )
+        assert training.status_code == 201, training.text
+        return model, dataset, training.json()["id"]
+
+    return deployment.once("defences", sent)
 
 
 def submit(deployment: Deployment, model: str, dataset: str, training: str, **params: Any) -> str:
@@ -77,12 +82,11 @@ def test_a_killed_worker_costs_no_round_that_was_saved_and_no_number(embedded: D
     assert ended["checks"][0]["result"] == expected["checks"][0]["result"]
 
 
-def test_an_attack_that_knows_the_defence_sees_through_it(embedded: Deployment) -> None:
-    model, dataset, training = upload(embedded)
-    embedded.add_worker()
+def test_an_attack_that_knows_the_defence_sees_through_it(shared: Deployment) -> None:
+    model, dataset, training = upload(shared)
     defences = [RMC, {"name": "identity"}]
-    audit_id = submit(embedded, model, dataset, training, defences=defences)
-    ended = embedded.wait(audit_id, timeout_s=240)
+    audit_id = submit(shared, model, dataset, training, defences=defences)
+    ended = shared.wait(audit_id, timeout_s=240)
     assert ended["state"] == "succeeded", ended
     result = ended["checks"][0]["result"]
     found = {name: one["value"] for name, one in result["estimates"].items()}
@@ -90,27 +94,26 @@ def test_an_attack_that_knows_the_defence_sees_through_it(embedded: Deployment) 
     assert found["clean_accuracy[defence=identity]"] == found["static_accuracy"]
     assert found["robustness[defence=rmc,attack=transfer_pgd]"] > found["static_robustness"]
     assert found["robustness[defence=rmc,attack=fpa]"] < found["robustness[defence=rmc,attack=transfer_pgd]"]
-    report = embedded.client.get(f"/v1/audits/{audit_id}/report", headers={"Accept": "text/html"})
+    report = shared.client.get(f"/v1/audits/{audit_id}/report", headers={"Accept": "text/html"})
     assert report.status_code == 200
     assert "Test-time defences" in report.text
 
 
-def test_what_cannot_be_is_said_at_once(embedded: Deployment) -> None:
-    model, dataset, _ = upload(embedded)
+def test_what_cannot_be_is_said_at_once(shared: Deployment) -> None:
+    model, dataset, _ = upload(shared)
     check: dict[str, Any] = {"kind": "transductive_attack", "defences": [{"name": "rmc"}]}
     body = {"model": model, "dataset": dataset, "samples": 20, "checks": [check]}
-    refused = embedded.client.post("/v1/audits", json=body)
+    refused = shared.client.post("/v1/audits", json=body)
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/checks/0/training_dataset"
-    refused = embedded.client.post("/v1/audits", json={**body, "checks": [{**check, "training_dataset": dataset}]})
+    refused = shared.client.post("/v1/audits", json={**body, "checks": [{**check, "training_dataset": dataset}]})
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/checks/0/training_dataset"
-    embedded.add_worker()
     unknown = {**body, "checks": [{"kind": "transductive_attack", "defences": [{"name": "nobody"}]}]}
-    ended = embedded.wait(embedded.client.post("/v1/audits", json=unknown).json()["id"])
+    ended = shared.wait(shared.client.post("/v1/audits", json=unknown).json()["id"])
     assert ended["checks"][0]["error"]["field"] == "/checks/0/defences/0"
     # The digits classifier has no batch norm, so DENT cannot work on it.
     unfit = {**body, "checks": [{"kind": "transductive_attack", "defences": [{"name": "identity"}, {"name": "dent"}]}]}
-    error = embedded.wait(embedded.client.post("/v1/audits", json=unfit).json()["id"])["checks"][0]["error"]
+    error = shared.wait(shared.client.post("/v1/audits", json=unfit).json()["id"])["checks"][0]["error"]
     assert error["field"] == "/checks/0/defences/1"
     assert "BatchNorm2d" in error["detail"]

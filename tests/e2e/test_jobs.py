@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.contracts.states import RunState
 from seatrial.store.queue import WakeupNotifier
-from tests.e2e.deployment import LEASE_S, Deployment
+from tests.e2e.deployment import LEASE_S, Deployment, on_both
 from tests.servers import Postgres, Valkey, eventually
 
 pytestmark = pytest.mark.slow
@@ -24,6 +24,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         return deployment.records(audit_id)
 
 
+@on_both("embedded")
 def test_a_killed_worker_costs_one_shard_and_no_number(deployment: Deployment, undisturbed: bytes) -> None:
     model, dataset = deployment.upload()
     worker = deployment.add_worker()
@@ -38,6 +39,7 @@ def test_a_killed_worker_costs_one_shard_and_no_number(deployment: Deployment, u
     assert deployment.records(audit_id) == undisturbed
 
 
+@on_both("embedded")
 def test_neither_shards_nor_workers_change_a_record(deployment: Deployment, undisturbed: bytes) -> None:
     model, dataset = deployment.upload()
     deployment.add_worker()
@@ -48,6 +50,7 @@ def test_neither_shards_nor_workers_change_a_record(deployment: Deployment, undi
     assert deployment.records(pair) == undisturbed
 
 
+@on_both("distributed")
 def test_a_frozen_worker_wakes_up_and_writes_nothing(deployment: Deployment, undisturbed: bytes) -> None:
     model, dataset = deployment.upload()
     frozen = deployment.add_worker()
@@ -67,6 +70,7 @@ def test_a_frozen_worker_wakes_up_and_writes_nothing(deployment: Deployment, und
     assert deployment.records(audit_id) == undisturbed
 
 
+@on_both("embedded")
 def test_a_worker_asked_to_stop_gives_its_shard_back(deployment: Deployment) -> None:
     model, dataset = deployment.upload()
     worker = deployment.add_worker()
@@ -79,6 +83,7 @@ def test_a_worker_asked_to_stop_gives_its_shard_back(deployment: Deployment) -> 
     assert all(shard.attempts == 0 for shard in shards if shard.state == "queued")
 
 
+@on_both("distributed")
 def test_cancel_stops_within_a_batch(deployment: Deployment) -> None:
     model, dataset = deployment.upload()
     deployment.add_worker()
@@ -160,7 +165,7 @@ def test_a_broker_killed_and_restarted_loses_nothing(distributed_on_valkey: Depl
     distributed.until_shard(busy, lambda shards: any(s.state == "running" for s in shards))
     valkey.stop()
     # Submitted while no broker answers: accepted, stored, and found when the bell rings again.
-    meanwhile = distributed.submit(model, dataset, params={"bins": 14})
+    meanwhile = distributed.submit(model, dataset, params={"steps": 20})
     assert distributed.wait(busy)["state"] == "succeeded"
     valkey.start()
     assert distributed.wait(meanwhile)["state"] == "succeeded"

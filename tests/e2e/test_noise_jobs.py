@@ -96,12 +96,10 @@ def tagging(handler: BaseHTTPRequestHandler, asked: Asked) -> None:
 
 
 def test_a_tagger_behind_an_endpoint_is_audited_and_its_noise_is_that_of_perturb(
-    embedded: Deployment, tmp_path: Path
+    shared: Deployment, tmp_path: Path
 ) -> None:
-    embedded.environment["SEATRIAL_ENDPOINT_ALLOWED_NETWORKS"] = '["127.0.0.0/8"]'
-    embedded.settings.endpoint_allowed_networks = ["127.0.0.0/8"]
     rows = [{"tokens": tokens, "tags": tags} for tokens, tags in texts.tagged(60, seed=6)]
-    dataset = add_sentences(embedded, tmp_path, rows)
+    dataset = add_sentences(shared, tmp_path, rows)
     with serving(tagging) as server:
         architecture = {
             "kind": "endpoint",
@@ -110,23 +108,22 @@ def test_a_tagger_behind_an_endpoint_is_audited_and_its_noise_is_that_of_perturb
             "scores": "$[*]",
             "batch_size": 16,
         }
-        manifest = texts.model_manifest("endpoint", task=TAGGING, labels=texts.TAGS, architecture=architecture)
-        made = embedded.client.post("/v1/models", json={"manifest": manifest})
+        manifest = texts.model_manifest("tagging-endpoint", task=TAGGING, labels=texts.TAGS, architecture=architecture)
+        made = shared.client.post("/v1/models", json={"manifest": manifest})
         assert made.status_code == 201, made.text
-        embedded.add_worker()
-        audit = embedded.wait(submit(embedded, made.json()["id"], dataset, params={"attackers": ["visual"]}))
+        audit = shared.wait(submit(shared, made.json()["id"], dataset, params={"attackers": ["visual"]}))
     (check,) = audit["checks"]
     assert audit["state"] == "succeeded", check["error"]
     found = {name: estimate["value"] for name, estimate in check["result"]["estimates"].items()}
     assert found["score[level=0]"] == 1
-    noisy = pq.read_table(io.BytesIO(embedded.records(audit["id"], "attack_visual"))).to_pylist()
+    noisy = pq.read_table(io.BytesIO(shared.records(audit["id"], "attack_visual"))).to_pylist()
     assert found["score[attacker=visual,level=0.5]"] == pytest.approx(
         sum(row["correct[level=0.5]"] for row in noisy) / sum(len(row["predictions[level=0.5]"]) for row in noisy)
     )
     assert found["score[attacker=visual,level=0.5]"] < 0.8
     asked = {"sentences": [row["tokens"] for row in rows], "attackers": ["visual"], "levels": [0.5], "seed": 3}
-    perturbed = embedded.client.post("/v1/perturb", json=asked).json()["items"]
+    perturbed = shared.client.post("/v1/perturb", json=asked).json()["items"]
     assert all(row["tokens[level=0.5]"] == perturbed[row["example_id"]]["perturbed"] for row in noisy)
-    report = embedded.client.get(f"/v1/audits/{audit['id']}/report", params={"format": "html"})
+    report = shared.client.get(f"/v1/audits/{audit['id']}/report", params={"format": "html"})
     assert report.status_code == 200
     assert "<ins" in report.text

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 
 from seatrial.store.tables import DiscardRow, ShardRow
-from tests.e2e.deployment import LEASE_S, Deployment
+from tests.e2e.deployment import LEASE_S, Deployment, on_both
 from tests.e2e.stepping_worker import LOG, STEPS
 from tests.servers import Process, eventually
 from tests.stepping import play, saves_in, steps_run
@@ -92,6 +92,7 @@ def no_save_is_left(deployment: Deployment) -> bool:
     return True
 
 
+@on_both("distributed")
 def test_a_killed_worker_costs_the_step_in_its_hands(deployment: Deployment) -> None:
     audit_id, killed = begin(deployment)
     killed.signal(signal.SIGKILL)
@@ -108,6 +109,7 @@ def test_a_killed_worker_costs_the_step_in_its_hands(deployment: Deployment) -> 
     assert no_save_is_left(deployment)
 
 
+@on_both("distributed")
 def test_a_worker_asked_to_stop_loses_no_step(deployment: Deployment) -> None:
     audit_id, stopped = begin(deployment)
     stopped.signal(signal.SIGTERM)
@@ -120,6 +122,7 @@ def test_a_worker_asked_to_stop_loses_no_step(deployment: Deployment) -> None:
     assert no_save_is_left(deployment)
 
 
+@on_both("embedded")
 def test_a_frozen_worker_wakes_up_and_saves_nothing(deployment: Deployment) -> None:
     audit_id, frozen = begin(deployment)
     freeze(deployment, frozen)
@@ -139,6 +142,7 @@ def test_a_frozen_worker_wakes_up_and_saves_nothing(deployment: Deployment) -> N
     assert no_save_is_left(deployment)
 
 
+@on_both("embedded")
 def test_cancel_deletes_what_was_saved(deployment: Deployment) -> None:
     audit_id, _ = begin(deployment)
     assert saves_in(deployment.home / "artifacts")
@@ -148,6 +152,7 @@ def test_cancel_deletes_what_was_saved(deployment: Deployment) -> None:
     assert no_save_is_left(deployment)
 
 
+@on_both("distributed")
 def test_what_waits_with_a_save_is_cancelled_without_a_trace(deployment: Deployment) -> None:
     audit_id, stopped = begin(deployment)
     stopped.signal(signal.SIGTERM)

@@ -20,16 +20,18 @@ pytestmark = pytest.mark.slow
 STAGES = ["preflight", "validation", "attack_deepwordbug", "attack_pruthi"]
 
 
-def upload(deployment: Deployment, folder: Path, *, name: str = "reviews") -> tuple[str, str]:
-    """Upload the sentiment model and 120 reviews; return their ids."""
-    model = deployment.client.post(
-        "/v1/models",
-        **assets.multipart(
-            texts.model_manifest(name), "model.zip", texts.zip_folder(texts.tiny_sentiment(folder / "model"))
-        ),
-    )
-    assert model.status_code == 201, model.text
-    return model.json()["id"], add_reviews(deployment, folder, texts.sentences(120, seed=5), name=name)
+def upload(deployment: Deployment, folder: Path) -> tuple[str, str]:
+    """Return the ids of the sentiment model and 120 reviews, uploaded once."""
+
+    def sent() -> tuple[str, str]:
+        archive = texts.zip_folder(texts.tiny_sentiment(folder / "model"))
+        model = deployment.client.post(
+            "/v1/models", **assets.multipart(texts.model_manifest("reviews"), "model.zip", archive)
+        )
+        assert model.status_code == 201, model.text
+        return model.json()["id"], add_reviews(deployment, folder, texts.sentences(120, seed=5), name="reviews")
+
+    return deployment.once("reviews", sent)
 
 
 def add_reviews(deployment: Deployment, folder: Path, rows: list[Any], **manifest: Any) -> str:
@@ -59,25 +61,24 @@ def all_records(deployment: Deployment, audit_id: str, stages: list[str]) -> dic
     return {stage: deployment.records(audit_id, stage) for stage in stages}
 
 
-def test_an_over_confident_model_is_seen_through(embedded: Deployment, tmp_path: Path) -> None:
-    model, dataset = upload(embedded, tmp_path)
-    embedded.add_worker()
+def test_an_over_confident_model_is_seen_through(shared: Deployment, tmp_path: Path) -> None:
+    model, dataset = upload(shared, tmp_path)
     params = {"design_temperature": 0.01, "arms": ["calibrated", "optimized"], "temperature_evaluations": 8}
-    audit = embedded.wait(submit(embedded, model, dataset, params=params))
+    audit = shared.wait(submit(shared, model, dataset, params=params))
     assert audit["state"] == "succeeded", audit["checks"][0]["error"]
     (check,) = audit["checks"]
     found = {name: estimate["value"] for name, estimate in check["result"]["estimates"].items()}
     gap = check["result"]["estimates"]["illusion_gap"]
     assert gap["low"] > 0
     # Calibration undoes the design temperature, whatever the model's own is.
-    plain = embedded.wait(submit(embedded, model, dataset, params={"arms": ["calibrated"]}))
+    plain = shared.wait(submit(shared, model, dataset, params={"arms": ["calibrated"]}))
     own = plain["checks"][0]["result"]["estimates"]["temperature[arm=calibrated]"]["value"]
     assert found["temperature[arm=calibrated]"] == pytest.approx(100 * own, rel=1e-4)
     assert found["adversarial_accuracy[arm=calibrated]"] < found["adversarial_accuracy[arm=as_served]"]
     assert found["clean_accuracy"] == plain["checks"][0]["result"]["estimates"]["clean_accuracy"]["value"]
     meters = check["meters"]
     assert meters["forward_passes"] < meters["queries"] / 2
-    report = embedded.client.get(f"/v1/audits/{audit['id']}/report", params={"format": "html"})
+    report = shared.client.get(f"/v1/audits/{audit['id']}/report", params={"format": "html"})
     assert report.status_code == 200
     assert "<ins" in report.text
 
@@ -104,27 +105,26 @@ def test_neither_shards_nor_workers_nor_a_kill_change_a_text_record(distributed:
     assert all_records(deployment, killed, STAGES) == all_records(deployment, expected, STAGES)
 
 
-def test_cancel_stops_in_the_middle_of_an_attack(embedded: Deployment, tmp_path: Path) -> None:
-    model, dataset = upload(embedded, tmp_path)
-    embedded.add_worker()
-    audit_id = submit(embedded, model, dataset, shards=1, params={"recipes": ["pruthi"]})
+def test_cancel_stops_in_the_middle_of_an_attack(shared: Deployment, tmp_path: Path) -> None:
+    model, dataset = upload(shared, tmp_path)
+    audit_id = submit(shared, model, dataset, shards=1, params={"recipes": ["pruthi"]})
     eventually(
-        lambda: any(s.state == "running" for s in embedded.shards(audit_id, "attack_pruthi")),
+        lambda: any(s.state == "running" for s in shared.shards(audit_id, "attack_pruthi")),
         timeout_s=120,
         every_s=0.01,
     )
-    assert embedded.client.post(f"/v1/audits/{audit_id}/cancel").status_code in (200, 202)
-    assert embedded.wait(audit_id, timeout_s=20)["state"] == "cancelled"
+    assert shared.client.post(f"/v1/audits/{audit_id}/cancel").status_code in (200, 202)
+    assert shared.wait(audit_id, timeout_s=20)["state"] == "cancelled"
 
 
-def test_what_a_text_audit_cannot_be_is_said_at_once(embedded: Deployment, tmp_path: Path) -> None:
-    model, dataset = upload(embedded, tmp_path)
-    digits, images = embedded.upload()
+def test_what_a_text_audit_cannot_be_is_said_at_once(shared: Deployment, tmp_path: Path) -> None:
+    model, dataset = upload(shared, tmp_path)
+    digits, images = shared.once("digits", shared.upload)
 
     def refused(expected: str, **body: Any) -> str:
         check = {"kind": "temperature_attack", "validation_samples": 20, **body.pop("params", {})}
         sent = {"model": model, "dataset": dataset, "samples": 50, "checks": [check], **body}
-        answer = embedded.client.post("/v1/audits", json=sent)
+        answer = shared.client.post("/v1/audits", json=sent)
         assert answer.status_code == 422, answer.text
         assert expected in {error["pointer"] for error in answer.json()["errors"]}, answer.text
         return str(answer.json()["detail"])
@@ -139,24 +139,21 @@ def test_what_a_text_audit_cannot_be_is_said_at_once(embedded: Deployment, tmp_p
     refused("/dataset", dataset=images)
 
 
-def test_further_models_and_data_must_number_the_classes_alike(embedded: Deployment, tmp_path: Path) -> None:
-    model, dataset = upload(embedded, tmp_path)
+def test_further_models_and_data_must_number_the_classes_alike(shared: Deployment, tmp_path: Path) -> None:
+    model, dataset = upload(shared, tmp_path)
     folder = texts.tiny_sentiment(tmp_path / "reversed")
     config = json.loads((folder / "config.json").read_text())
     config["id2label"] = dict(enumerate(texts.LABELS[::-1]))
     config["label2id"] = {name: number for number, name in config["id2label"].items()}
     (folder / "config.json").write_text(json.dumps(config))
     manifest = texts.model_manifest("reversed")
-    source = embedded.client.post("/v1/models", **assets.multipart(manifest, "model.zip", texts.zip_folder(folder)))
-    validation = add_reviews(
-        embedded, tmp_path, texts.sentences(60, seed=8), name="reversed", labels=texts.LABELS[::-1]
-    )
-    embedded.add_worker()
+    source = shared.client.post("/v1/models", **assets.multipart(manifest, "model.zip", texts.zip_folder(folder)))
+    validation = add_reviews(shared, tmp_path, texts.sentences(60, seed=8), name="reversed", labels=texts.LABELS[::-1])
     for named, more in (
         ("source_model", {"source_model": source.json()["id"], "arms": ["transfer"]}),
         ("validation_dataset", {"validation_dataset": validation}),
     ):
-        audit = embedded.wait(submit(embedded, model, dataset, params=more))
+        audit = shared.wait(submit(shared, model, dataset, params=more))
         error = audit["checks"][0]["error"]
         assert (error["code"], error["field"]) == ("label-order-mismatch", f"/checks/0/{named}")
 
@@ -192,15 +189,13 @@ def sentiment_endpoint(*, silent_on: str = "") -> Iterator[str]:
         thread.join()
 
 
-def test_an_endpoint_is_audited_and_the_unanswered_are_never_robust(embedded: Deployment, tmp_path: Path) -> None:
+def test_an_endpoint_is_audited_and_the_unanswered_are_never_robust(shared: Deployment, tmp_path: Path) -> None:
     rows = texts.sentences(80, seed=6)
-    dataset = add_reviews(embedded, tmp_path, rows)
-    embedded.environment["SEATRIAL_ENDPOINT_ALLOWED_NETWORKS"] = '["127.0.0.0/8"]'
-    embedded.settings.endpoint_allowed_networks = ["127.0.0.0/8"]
+    dataset = add_reviews(shared, tmp_path, rows, name="asked")
     silent_on = next(word for word in texts.PLACES if 0 < sum(word in text.split() for text, _ in rows) < 16)
     with sentiment_endpoint(silent_on=silent_on) as url:
         manifest = texts.model_manifest(
-            "endpoint",
+            "sentiment-endpoint",
             labels=texts.LABELS,
             architecture={
                 "kind": "endpoint",
@@ -212,18 +207,17 @@ def test_an_endpoint_is_audited_and_the_unanswered_are_never_robust(embedded: De
                 "retries": 0,
             },
         )
-        made = embedded.client.post("/v1/models", json={"manifest": manifest})
+        made = shared.client.post("/v1/models", json={"manifest": manifest})
         assert made.status_code == 201, made.text
-        embedded.add_worker()
         body = {"samples": 40, "max_error_rate": 0.5, "params": {"validation_samples": 40}}
-        audit = embedded.wait(submit(embedded, made.json()["id"], dataset, **body))
+        audit = shared.wait(submit(shared, made.json()["id"], dataset, **body))
     (check,) = audit["checks"]
     assert audit["state"] == "succeeded", check["error"]
     counts = check["result"]["counts"]
     assert counts["errored"] > 0
     served = check["result"]["estimates"]["adversarial_accuracy[arm=as_served,recipe=deepwordbug]"]
     assert served["n"] == 40 - counts["errored"]
-    gradients = embedded.client.post(
+    gradients = shared.client.post(
         "/v1/audits",
         json={"model": made.json()["id"], "dataset": dataset, "checks": [{"kind": "uncertainty_span"}]},
     )

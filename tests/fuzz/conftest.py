@@ -5,7 +5,7 @@ than the tests and must end in time; a case that fails is told with the command 
 
     pytest tests/fuzz/test_formats.py -k npz --fuzz-seed 0 --fuzz-case 137
 
-``--fuzz-cases N`` runs N cases of each (200 in ``make test``, 2,000 in ``make test-all``); another ``--fuzz-seed`` runs
+``--fuzz-cases N`` runs N cases of each (100 in ``make test``, 2,000 in ``make test-all``); another ``--fuzz-seed`` runs
 others.
 """
 
