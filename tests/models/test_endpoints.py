@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
 from tests.conftest import BASE_URL, TestClient
-from tests.models.test_uploads import judge
+from tests.models.test_uploads import judging
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
 from tests.web.test_problems import assert_problem
 
@@ -71,10 +70,9 @@ def test_a_patient_client_is_told_what_the_worker_found(client: httpx.Client, se
     problem = StoredProblem(
         code="endpoint-labels", title="T", detail="no score for 'positive'", field="/manifest/labels"
     )
-    timer = threading.Timer(0.3, judge, (services, ModelState.REJECTED), {"problem": problem.model_dump()})
-    timer.start()
-    answer = add(client, endpoint_manifest(), headers={"Prefer": "wait=10"})
-    timer.join()
+    worker = judging(services, ModelState.REJECTED, problem=problem.model_dump())
+    answer = add(client, endpoint_manifest(), headers={"Prefer": "wait=30"})
+    worker.join()
     told = assert_problem(answer, 422, "endpoint-labels")
     assert told.errors
     assert told.errors[0].pointer == "/manifest/labels"

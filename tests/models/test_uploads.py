@@ -3,6 +3,7 @@ import json
 import pickle
 import shutil
 import threading
+import time
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
 from seatrial.store.transitions import move
+from tests.servers import eventually
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
 from tests.web.test_problems import assert_problem
 
@@ -27,6 +29,23 @@ def judge(services: Services, state: ModelState, **values: object) -> None:
     """Do what a worker does once it has loaded the models."""
     with services.database.write() as session:
         move(session, ModelRow, state, ModelRow.state == ModelState.CHECKING, **values)
+
+
+def judging(services: Services, state: ModelState, **values: object) -> threading.Thread:
+    """Begin to do so a moment after there is a model to load, however long its upload takes."""
+
+    def is_there() -> bool:
+        with services.database.read() as session:
+            return session.scalar(select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING)) is not None
+
+    def work() -> None:
+        eventually(is_there, what="a model to load")
+        time.sleep(0.2)
+        judge(services, state, **values)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
 
 
 def test_what_was_uploaded_is_read_back(client: httpx.Client) -> None:
@@ -160,20 +179,18 @@ def test_a_file_called_safetensors_without_a_header_is_called_damaged(client: ht
 
 
 def test_a_patient_client_gets_the_final_answer(client: httpx.Client, services: Services) -> None:
-    timer = threading.Timer(0.3, judge, (services, ModelState.READY))
-    timer.start()
-    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=10"})
-    timer.join()
+    worker = judging(services, ModelState.READY)
+    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=30"})
+    worker.join()
     assert (answer.status_code, answer.json()["state"]) == (201, "ready")
-    assert answer.headers["preference-applied"] == "wait=10"
+    assert answer.headers["preference-applied"] == "wait=30"
 
 
 def test_a_patient_client_is_told_of_the_rejection(client: httpx.Client, services: Services) -> None:
     problem = StoredProblem(code="state-dict-mismatch", title="Keys", detail="missing: 3.bias", field="/file")
-    timer = threading.Timer(0.3, judge, (services, ModelState.REJECTED), {"problem": problem.model_dump()})
-    timer.start()
-    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=10"})
-    timer.join()
+    worker = judging(services, ModelState.REJECTED, problem=problem.model_dump())
+    answer = upload(client, "models", model_manifest(), weights(), headers={"Prefer": "wait=30"})
+    worker.join()
     told = assert_problem(answer, 422, "state-dict-mismatch")
     assert told.detail == "missing: 3.bias"
     kept = client.get(f"/v1/models/{answer.json()['model']}").json()
