@@ -132,9 +132,9 @@ class Deployment:
             "model": model,
             "dataset": dataset,
             "seed": 7,
-            "samples": 70,
+            "samples": 50,
             "batch_size": 10,
-            "shards": 7,
+            "shards": 5,
             "checks": [check],
             **more,
         }

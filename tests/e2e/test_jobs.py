@@ -35,7 +35,7 @@ def test_a_killed_worker_costs_one_shard_and_no_number(deployment: Deployment, u
     deployment.add_worker()
     assert deployment.wait(audit_id)["state"] == "succeeded"
     # Exactly the shard in hand was begun twice.
-    assert sorted(shard.attempts for shard in deployment.shards(audit_id)) == [1] * 6 + [2]
+    assert sorted(shard.attempts for shard in deployment.shards(audit_id)) == [1] * 4 + [2]
     assert deployment.records(audit_id) == undisturbed
 
 
@@ -44,7 +44,7 @@ def test_neither_shards_nor_workers_change_a_record(deployment: Deployment, undi
     model, dataset = deployment.upload()
     deployment.add_worker()
     deployment.add_worker()
-    pair = deployment.submit(model, dataset, shards=7)
+    pair = deployment.submit(model, dataset, shards=5)
     assert deployment.wait(pair)["state"] == "succeeded"
     assert len({shard.worker for shard in deployment.shards(pair)}) == 2
     assert deployment.records(pair) == undisturbed
@@ -87,7 +87,7 @@ def test_a_worker_asked_to_stop_gives_its_shard_back(deployment: Deployment) -> 
 def test_cancel_stops_within_a_batch(deployment: Deployment) -> None:
     model, dataset = deployment.upload()
     deployment.add_worker()
-    # One shard of seven batches of several seconds each.
+    # One shard of five batches of several seconds each.
     audit_id = deployment.submit(model, dataset, shards=1, params={"steps": 3000})
     deployment.until_shard(audit_id, lambda shards: shards[0].state == "running")
     assert deployment.client.post(f"/v1/audits/{audit_id}/cancel").status_code == 202
@@ -151,7 +151,7 @@ def test_a_message_delivered_twice_does_the_work_once(distributed: Deployment, u
     for _ in range(10):
         notifier.notify()
     assert distributed.wait(audit_id)["state"] == "succeeded"
-    assert [shard.attempts for shard in distributed.shards(audit_id)] == [1] * 7
+    assert [shard.attempts for shard in distributed.shards(audit_id)] == [1] * 5
     ends = [event for event in distributed.events(audit_id) if event.data.get("state") == RunState.SUCCEEDED]
     assert len(ends) == 2  # the check's and the audit's
     assert distributed.records(audit_id) == undisturbed
