@@ -45,15 +45,20 @@ SERVED = {"server", "postgres_url", "valkey", "broker_url", "shared", "browser",
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server as ``served``, and begin with the files of slow tests: the last file bounds the run."""
+    """Mark what needs a server as ``served``, and begin with files of real processes: the last file bounds the run."""
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))
         chosen = getattr(getattr(item, "callspec", None), "params", {})
         if wanted & SERVED or chosen.get("database") == "postgres":
             item.add_marker(pytest.mark.served)
-    slow = {item.path for item in items if item.get_closest_marker("slow") and item.path.parent.name == "e2e"}
-    later = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path not in slow, item.path not in later))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.path.parent.name == "e2e":
+        return 0
+    marks = getattr(getattr(item, "module", None), "pytestmark", [])
+    return 1 if any(mark.name == "slow" for mark in (marks if isinstance(marks, list) else [marks])) else 2
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SOURCES = [path for folder in ("seatrial", "app", "workers") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@pytest.mark.slow
 def test_only_transitions_writes_a_state() -> None:
     writers = []
     for path in SOURCES:
@@ -29,6 +32,7 @@ def test_only_transitions_writes_a_state() -> None:
     assert set(writers) <= {"seatrial/store/transitions.py"}
 
 
+@pytest.mark.slow
 def test_the_api_runs_without_torch() -> None:
     program = (
         "import sys\n"
@@ -40,6 +44,7 @@ def test_the_api_runs_without_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_scheduler_runs_without_torch() -> None:
     program = (
         "import sys\n"
@@ -50,6 +55,7 @@ def test_the_scheduler_runs_without_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_starts_without_what_only_some_audits_need() -> None:
     program = (
         "import sys\n"

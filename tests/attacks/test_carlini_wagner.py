@@ -147,6 +147,7 @@ def test_an_example_without_finite_outputs_stays_clean_and_is_told() -> None:
     assert torch.equal(found.images[others], whole.images[others])
 
 
+@pytest.mark.slow
 def test_the_game_goes_on_where_it_was_stopped() -> None:
     def adapts(images: Tensor, iteration: int) -> Frozen:
         moved = WEIGHTS + 0.5 * torch.sin(images.mean(0) * 50)

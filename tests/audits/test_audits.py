@@ -170,6 +170,7 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
     assert client.get("/v1/audits").json()["items"] == []
 
 
+@pytest.mark.slow
 def test_an_audit_is_followed_to_its_end(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
     make_ready(services)
     audit = submit(client, pair)

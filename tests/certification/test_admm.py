@@ -189,6 +189,7 @@ def test_it_lies_between_its_starts_and_the_exact_worst_case(bins) -> None:
         assert max(trace.max() for trace in outcome.traces) == outcome.value
 
 
+@pytest.mark.slow
 def test_its_runs_end_most_of_the_way_from_their_start_to_the_exact_worst_case() -> None:
     # Its steps amplify rounding: the value of one run moves by percents from processor to processor, the mean of 16
     # did by 0.03: 0.82 to 0.85 over 50 repetitions with noise of 1e-15 to 1e-6 or the examples in another order. With

@@ -95,6 +95,7 @@ def test_agrees_with_an_integer_programme() -> None:
         assert certified_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(examples, st.integers(1, 20))
 def test_no_confidences_within_the_intervals_have_a_larger_ece(drawn, bins) -> None:

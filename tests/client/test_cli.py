@@ -57,6 +57,7 @@ def test_migrate_twice_and_health(run) -> None:
     assert run("health").output == "ok\n"
 
 
+@pytest.mark.slow
 def test_upload_submit_status_cancel_report(run, server: Server, tmp_path: Path) -> None:
     there = ("--url", server.url)
     files = {

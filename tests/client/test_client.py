@@ -29,6 +29,7 @@ def submitted(client: Client, files: tuple[Path, Path], **options: Any) -> Audit
     return client.submit(model.id, dataset.id, [CHECK], samples=50, **options)
 
 
+@pytest.mark.slow
 def test_upload_submit_read_cancel(client: Client, files: tuple[Path, Path]) -> None:
     audit = submitted(client, files, seed=7)
     assert audit.state == RunState.QUEUED

@@ -70,6 +70,7 @@ def cancelled(client: Client, repository: Path) -> str:
     return client.cancel(audit.id).id
 
 
+@pytest.mark.slow
 def test_a_policy_is_stored_listed_and_shown(run: Run) -> None:
     assert run("policies", "add", "policy.yaml").stdout == "release@1\n"
     assert run("policies", "add", "policy.yaml").stdout == "release@1\n"
@@ -97,6 +98,7 @@ def test_an_audit_without_numbers_is_never_passed(run: Run, cancelled: str) -> N
     assert (refused.exit_code, "nothing" in refused.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_only_a_succeeded_audit_is_promoted(run: Run, cancelled: str) -> None:
     assert run("baselines", "promote", cancelled).exit_code == 2
     assert run("baselines", "list").stdout == ""

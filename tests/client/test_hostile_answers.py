@@ -77,6 +77,7 @@ def assert_told(done: Result, *codes: int) -> None:
     assert len(done.output) < 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", list(WRONG))
 def test_every_command_tells_of_an_answer_that_is_none(wrong: str) -> None:
     with hostile_service(WRONG[wrong]) as url:
@@ -158,6 +159,7 @@ FILES: dict[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", list(FILES))
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
 def test_files_of_a_gate_are_refused_with_a_sentence(content: str, suffix: str, model: Path) -> None:
@@ -183,6 +185,7 @@ def test_what_lies_in_a_model_folder_is_refused_with_a_sentence(content: str, mo
     assert_told(run("gate", "--model", model, "--data", model / "d.npz", "--policy", "standard"), 2)
 
 
+@pytest.mark.slow
 def test_a_device_in_place_of_a_file_is_refused(model: Path) -> None:
     gate = ["gate", "--model", model, "--data", model / "d.npz", "--policy", "standard"]
     code = (
@@ -273,6 +276,7 @@ BUNDLES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(BUNDLES))
 def test_a_hostile_bundle_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
     path = tmp_path / "bundle.zip"
@@ -344,6 +348,7 @@ def test_hostile_records_are_refused_with_a_sentence(
         assert "different: " in done.output
 
 
+@pytest.mark.slow
 def test_memory_is_limited_inside_the_block_only() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     with memory_limited(2**28), pytest.raises(MemoryError):

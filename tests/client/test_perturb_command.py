@@ -57,6 +57,7 @@ def expected(**body: Any) -> list[Any]:
     return [one.perturbed for one in perturb(PerturbRequest(**body), Lexicons(None))]
 
 
+@pytest.mark.slow
 def test_a_pipe_goes_through(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "--attacker", "visual"], input="\n".join(TEXTS), capture_output=True, text=True, cwd=ROOT
@@ -66,6 +67,7 @@ def test_a_pipe_goes_through(tmp_path: Path) -> None:
     assert "3 texts read, 3 written" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
     source = tmp_path / "many.txt"
     source.write_text("A gripping film.\n" * 20_000)
@@ -80,6 +82,7 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
     assert (process.returncode, told) == (141, "")
 
 
+@pytest.mark.slow
 def test_what_is_interrupted_leaves_nothing_half_written(tmp_path: Path) -> None:
     target = tmp_path / "out" / "noisy.txt"
     target.parent.mkdir()
@@ -101,6 +104,7 @@ def test_what_is_interrupted_leaves_nothing_half_written(tmp_path: Path) -> None
     assert target.read_text() == "of an earlier run"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     program = """
 import resource, sys
@@ -267,6 +271,7 @@ def test_a_row_that_is_none_is_told_with_its_line_and_leaves_the_earlier_file(ru
     assert len(list(Path().iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_standard_output_by_name_is_not_replaced(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     with target.open("w") as file:

@@ -136,6 +136,7 @@ def test_the_three_files_are_there(console: Console) -> None:
         assert kind in answer.headers["content-type"]
 
 
+@pytest.mark.slow
 def test_pages_are_not_in_the_api_s_document(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert {path for path in paths if not path.startswith("/v1/")} == {"/healthz", "/readyz", "/metrics"}

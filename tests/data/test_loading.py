@@ -180,6 +180,7 @@ def _blank(side: int) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_a_batch_is_refused_before_memory_is_asked_for_it(tmp_path: Path) -> None:
     image = _blank(4096)
     path = tmp_path / "data"
@@ -200,6 +201,7 @@ def test_a_batch_is_refused_before_memory_is_asked_for_it(tmp_path: Path) -> Non
         assert bounded(refuse, extra_bytes=600 * MIB) == "batch-too-large"
 
 
+@pytest.mark.slow
 def test_one_image_that_many_rows_name_is_one_image(tmp_path: Path) -> None:
     image = png((8, 8)) + bytes(60 * MIB)
     named = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), pa.array([image], pa.binary()))

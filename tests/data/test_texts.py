@@ -104,6 +104,7 @@ def _write(layout: str, header: list[str], rows: list[tuple[Any, ...]]) -> bytes
     return csv_table(header, rows, delimiter=delimiter, quoting=1 if layout == "quoted" else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", FORMATS)
 @round_trip
 @given(data=st.data())
@@ -118,6 +119,7 @@ def test_texts_come_back_as_they_were_written(path: Path, layout: str, data: st.
     assert loaded.label_names == (order if isinstance(order[0], str) else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", FORMATS)
 @round_trip
 @given(pairs=st.lists(st.tuples(TEXTS, TEXTS, st.integers(0, 2)), min_size=1, max_size=5))
@@ -151,6 +153,7 @@ SENTENCES = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["jsonl", "parquet", "upos", "xpos"])
 @round_trip
 @given(sentences=SENTENCES)

@@ -359,6 +359,7 @@ REFUSED: dict[str, tuple[dict[str, Any], bytes, int, str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_refusal_says_where_and_leaves_nothing(client: httpx.Client, services: Services, case: str) -> None:
     manifest, data, status, pointer, says = REFUSED[case]

@@ -73,6 +73,7 @@ def test_training_agrees_with_one_without_a_reversal_layer(examples, test_points
     torch.testing.assert_close(found, dict(expected), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_answers_shifted_digits_better_than_a_network_that_has_not_seen_them() -> None:
     shifted, expected = 0.5 + 0.5 * images(1200, 200), labels(1200, 200)
     defence = Dann(replace(PRESETS["small"], epochs=15))

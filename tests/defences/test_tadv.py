@@ -109,6 +109,7 @@ def robustness(model) -> float:
     return float(robust_accuracy(PGD("linf", EPSILON, EPSILON / 3, 10), model.logits, x, y).float().mean())
 
 
+@pytest.mark.slow
 def test_it_is_more_robust_than_the_same_training_without_attacks() -> None:
     params = TadvParams("small", EPSILON, EPSILON / 2, attack_steps=3, epochs=6, batch_size=50, learning_rate=5e-3)
     adversarial = Tadv(params).adapt(base(), training(600), points(2), generator(1))

@@ -376,6 +376,7 @@ def any_bytes(random: Random, folder: Path) -> bool:
     return any([_is_accepted(folder, data, read) for read in readers])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [safetensors_header, npz_arrays, archive_names, parquet_pages, texts, huggingface_folder, any_bytes],

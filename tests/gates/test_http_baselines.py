@@ -56,6 +56,7 @@ def test_the_newest_of_a_model_and_a_name_is_in_force(client: httpx.Client) -> N
     assert current == [again["id"], other["id"]]
 
 
+@pytest.mark.slow
 def test_lists_are_filtered_by_model_and_name_and_come_in_pages(client: httpx.Client) -> None:
     first, dataset = upload_both(client)
     second = upload(client, "models", model_manifest(name="other"), weights()).json()["id"]

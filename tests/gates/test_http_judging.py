@@ -50,6 +50,7 @@ def judge(client: httpx.Client, audit: str, **body: Any) -> httpx.Response:
     return client.post(f"/v1/audits/{audit}/judge", json=body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "verdict"),
     [
@@ -188,6 +189,7 @@ def test_a_running_audit_cannot_be_judged(client: httpx.Client) -> None:
     assert_problem(judge(client, "aud_x", policy=PASSES), 404)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
@@ -453,6 +455,7 @@ def test_an_audit_that_went_on_and_ended_meanwhile_is_not_given_an_old_verdict(
     assert read(client, audit)["verdict"] == "passed"
 
 
+@pytest.mark.slow
 def test_webhooks_are_told_of_the_verdict_once(client: httpx.Client, services: Services) -> None:
     hook = {"url": "https://ci.example.com/hook", "events": ["audit.judged"]}
     assert client.post("/v1/webhooks", json=hook).status_code == 201

@@ -49,6 +49,7 @@ def test_what_is_stored_has_its_defaults_and_says_where_it_is(client: httpx.Clie
     assert client.get(answer.headers["location"]).json() == answer.json()
 
 
+@pytest.mark.slow
 def test_the_newest_document_again_is_no_new_version(client: httpx.Client) -> None:
     first = client.post("/v1/policies", json=policy())
     again = client.post("/v1/policies", json=dict(reversed(policy(severity="block").items())))
@@ -153,6 +154,7 @@ def test_yaml_and_json_say_the_same(client: httpx.Client) -> None:
     assert (answer.status_code, answer.json()) == (200, stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -154,6 +154,7 @@ NO_MEANS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_the_mean_of_the_records_is_what_was_published(run: str) -> None:
     kind, made = RUNS[run]

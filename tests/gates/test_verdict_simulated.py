@@ -59,6 +59,7 @@ def bootstrapped(values: Any, seed: int) -> list[Estimate]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [30, 100, 500])
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int, population: str) -> None:
@@ -98,6 +99,7 @@ def test_a_paired_regression_at_its_bound_is_decided_at_most_alpha_of_the_time(w
     assert max(shares_of(outcomes)) <= MOST
 
 
+@pytest.mark.slow
 def test_a_paired_regression_of_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time() -> None:
     rng, n = np.random.default_rng(6), 60
     then = rng.beta(0.5, 0.5, (TIMES, n))
@@ -121,6 +123,7 @@ HARM: dict[str, Callable[[np.random.Generator, Any], Any]] = {
 """How many tags of sentences of so many are wrong that were right."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", HARM)
 def test_a_regression_of_a_tagger_at_its_bound_is_decided_at_most_alpha_of_the_time(harm: str) -> None:
     rng, n, times = np.random.default_rng(9), 100, TIMES // 5
@@ -147,6 +150,7 @@ def test_an_unpaired_regression_at_its_bound_is_decided_at_most_alpha_of_the_tim
     assert max(shares_of(outcomes)) <= MOST
 
 
+@pytest.mark.slow
 def test_with_holm_any_of_several_metrics_at_their_bounds_is_decided_at_most_alpha_of_the_time() -> None:
     rng, n = np.random.default_rng(8), 200
     rates = {"clean": 0.5, "over": 0.7, "under": 0.3}

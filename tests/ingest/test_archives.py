@@ -111,6 +111,7 @@ def test_duplicates_and_file_folder_conflicts_are_refused(tmp_path: Path) -> Non
             check_archive(_store(tmp_path, zipped(files)), LIMITS)
 
 
+@pytest.mark.slow
 def test_compression_bombs_are_refused(tmp_path: Path) -> None:
     bomb = bytes(80 * 2**20)
     with pytest.raises(UnsafeArchiveError, match="bomb"):

@@ -63,6 +63,7 @@ def test_deep_paths_are_refused(tmp_path: Path, pack) -> None:
         check_archive(_store(tmp_path, pack({"a/" * 32 + "x": b""})), LIMITS)
 
 
+@pytest.mark.slow
 def test_names_may_take_so_many_bytes_in_all(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1) as packed:
@@ -98,6 +99,7 @@ def test_large_extension_headers_are_refused(tmp_path: Path, kind: bytes) -> Non
     assert isinstance(_refusal(_packed(tmp_path, _extension(kind, data))), UnsafeArchiveError)
 
 
+@pytest.mark.slow
 def test_chains_of_extension_headers_are_refused(tmp_path: Path) -> None:
     for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE):
         refusal = _refusal(_packed(tmp_path, _extension(kind, _records(60_000), 50)))
@@ -206,6 +208,7 @@ def test_a_folder_that_claims_a_size_does_not_let_a_large_header_through(tmp_pat
         _packed(tmp_path, blocks + tarfile.TarInfo("file").tobuf() + bytes(1024))()
 
 
+@pytest.mark.slow
 def test_sentences_whose_tags_have_no_end_are_refused(tmp_path: Path) -> None:
     tag = "x" * 4 * MIB
     data = "".join(f"{number}\tw\t_\t{tag}\t_\t_\t_\t_\t_\t_\n" for number in range(1, 41)).encode()

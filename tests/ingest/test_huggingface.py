@@ -161,6 +161,7 @@ def test_keys_that_bring_code_are_refused(tmp_path: Path, name: str, key: str) -
     assert key in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

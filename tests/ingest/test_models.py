@@ -250,6 +250,7 @@ def test_a_bare_file_is_no_folder_and_limits_hold(tmp_path: Path) -> None:
     assert too_large.value.status == 413
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_packed", [False, True], ids=["bare", "in a tar"])
 def test_memory_does_not_grow_with_the_weights(tmp_path: Path, is_packed: bool) -> None:
     size = 300 * 2**20

@@ -56,6 +56,7 @@ LARGE_PNG = png((8, 8)) + bytes(60 * MIB)
 ONE_DICTIONARY = {"dictionary_pagesize_limit": 2**30}
 
 
+@pytest.mark.slow
 def test_one_large_image_named_by_many_rows_is_read_once(tmp_path: Path) -> None:
     images = _named_often(LARGE_PNG, 64, pa.binary())
     data = _file(pa.table({"image": images, "label": np.arange(64) % 2}), **ONE_DICTIONARY)
@@ -73,6 +74,7 @@ def test_a_large_image_in_many_row_groups_is_refused(tmp_path: Path) -> None:
     assert "bomb" in refusal.detail
 
 
+@pytest.mark.slow
 def test_images_in_structs_stay_a_dictionary(tmp_path: Path) -> None:
     images = pa.StructArray.from_arrays([_named_often(LARGE_PNG, 64, pa.binary())], ["bytes"])
     data = _file(pa.table({"image": images, "label": np.arange(64) % 2}), **ONE_DICTIONARY)
@@ -100,6 +102,7 @@ def test_lists_that_name_one_token_are_counted(tmp_path: Path) -> None:
     assert isinstance(refusal, InspectionError)
 
 
+@pytest.mark.slow
 def test_one_list_of_a_hundred_million_items_is_refused(tmp_path: Path) -> None:
     items = 25_000_000
     tags = pa.ListArray.from_arrays(pa.array([0, items], pa.int32()), pa.array(np.zeros(items, np.int8)))
@@ -109,6 +112,7 @@ def test_one_list_of_a_hundred_million_items_is_refused(tmp_path: Path) -> None:
     assert "row_group_size" in refusal.detail
 
 
+@pytest.mark.slow
 def test_repeated_prefixes_are_counted(tmp_path: Path) -> None:
     texts = pa.array(["word " * 18_000] * 2000)
     data = _file(
@@ -130,6 +134,7 @@ def test_repeated_prefixes_are_counted(tmp_path: Path) -> None:
     assert isinstance(_inspect(tmp_path, data, task=TEXTS), DatasetFacts)
 
 
+@pytest.mark.slow
 def test_large_plain_pages_are_read_one_by_one(tmp_path: Path) -> None:
     encoded = [png((8, 8), seed=seed) + np.random.default_rng(seed).bytes(24 * MIB) for seed in range(5)]
     data = _file(
@@ -184,6 +189,7 @@ def _list_header(count: int, kind: int = 12) -> bytes:
     return bytes([0xF0 | kind]) + _varint(count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [900_000, 2**31])
 @pytest.mark.parametrize("field", [2, 4, 5])
 def test_footers_that_claim_many_parts_are_refused(tmp_path: Path, count: int, field: int) -> None:
@@ -193,6 +199,7 @@ def test_footers_that_claim_many_parts_are_refused(tmp_path: Path, count: int, f
     assert isinstance(refusal, InspectionError)
 
 
+@pytest.mark.slow
 def test_many_column_chunks_are_refused(tmp_path: Path) -> None:
     chunk = b"\x26\x00\x00"
     group = b"\x19" + _list_header(MAX_CHUNKS // 2 + 1) + chunk * (MAX_CHUNKS // 2 + 1) + b"\x16\x00\x16\x02\x00"
@@ -223,6 +230,7 @@ def _with_stored_schema(schema: bytes) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_a_stored_schema_is_not_looked_at(tmp_path: Path) -> None:
     fields = [pa.field(f"f{number}", pa.int8(), metadata={"k": "v"}) for number in range(60_000)]
     data = _with_stored_schema(pa.schema(fields).serialize().to_pybytes())

@@ -76,6 +76,7 @@ def test_memory_does_not_grow_with_what_has_no_end(tmp_path: Path, monkeypatch: 
     assert peak < 3 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [csv_table, jsonl_table, parquet_table])
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, write: Any) -> None:
     path = tmp_path / "long"

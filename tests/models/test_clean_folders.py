@@ -168,6 +168,7 @@ def _xlm_roberta(folder: Path) -> PreTrainedModel:
 KINDS = [_bert, _roberta, _distilbert, _gpt2, _qwen2, _llama, _albert, _deberta, _xlm_roberta]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__.strip("_"))
 @pytest.mark.parametrize("is_whole", [False, True], ids=["vocabulary only", "as saved"])

@@ -151,6 +151,7 @@ def test_every_task_of_texts_is_taken(client: httpx.Client, task: str, template:
     assert answer.json()["task"] == task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "template", "said"),
     [

@@ -217,6 +217,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_common_large_models_fit_the_default(name: str) -> None:
     kind, config, side = LARGE[name]

@@ -70,6 +70,7 @@ def sentiment(tmp_path_factory: pytest.TempPathFactory) -> HuggingFaceTextClassi
     return _load(texts.tiny_sentiment(tmp_path_factory.mktemp("sentiment") / "model"))
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_transformers(tmp_path: Path) -> None:
     folder = texts.tiny_sentiment(tmp_path / "model", shard_size="30KB")
     assert (folder / "model.safetensors.index.json").exists()
@@ -94,6 +95,7 @@ def test_the_model_of_reviews_is_good_and_not_perfect(sentiment: HuggingFaceText
     assert 0.85 < sum(right) / 300 < 0.99
 
 
+@pytest.mark.slow
 def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:
     folder = texts.tiny_pairs(tmp_path / "model")
     classifier = _load(folder, "text-pair-classification")
@@ -125,6 +127,7 @@ ANY_TEXT = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(ANY_TEXT, min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_logits_depend_on_the_text_alone_bit_for_bit(

@@ -73,6 +73,7 @@ def _everywhere(value: float) -> Change:
     return lambda rows: [torch.full((3,), value) for _ in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "task", "classes"),
     [

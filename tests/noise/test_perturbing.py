@@ -38,6 +38,7 @@ def perturber(attacker: str, *, among: tuple[Attacker, ...] = ATTACKERS, **noise
     return Perturber(attacker, Noise(**noise), FewLexicons(), among=among)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(TEXTS, NAMES, NOISES, LEVELS, SEEDS)
 def test_no_text_fails_and_no_word_disappears(text: str, name: str, noise: Noise, level: float, seed: int) -> None:

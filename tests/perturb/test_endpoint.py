@@ -378,6 +378,7 @@ def test_the_time_is_over_in_the_computation(client: httpx.Client) -> None:
     assert "seatrial perturb" in detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

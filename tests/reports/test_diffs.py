@@ -102,6 +102,7 @@ def test_a_short_text_is_shown_whole() -> None:
     assert not any(one.is_elided for one in shorten(word_diff(text, text + "four")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -194,6 +195,7 @@ def test_words_run_together_are_never_told_as_replaced() -> None:
     assert {text for _, letters in changed(word_diff(before, after)) for text in letters} == {" "}
 
 
+@pytest.mark.slow
 def test_a_letter_with_many_marks_is_copied_once_and_not_for_each_of_them() -> None:
     """300,000 marks are read within a deadline that copying them over and over, 45 GB, cannot keep."""
     code = "from app.reports.diffs import word_diff; m = 'a' + chr(0x301) * 300_000; word_diff(m, m[:-3] + 'b')"

@@ -389,6 +389,7 @@ def test_a_comment_on_a_pull_request_holds_the_answer_and_fits(reports: Reports)
     assert len(told) < 65_536
 
 
+@pytest.mark.slow
 def test_the_tables_fit_a_phone(reports: Reports, tmp_path: Any) -> None:
     (tmp_path / "report.html").write_text(render_html(reports.compose(stored(reports))))
     with chromium(tmp_path) as tab:

@@ -10,6 +10,7 @@ from tests.reports.conftest import Reports
 from tests.rows import add_audit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("accept", "kind"),
     [

@@ -132,6 +132,7 @@ def test_a_figure_whose_bytes_are_gone_is_said_to_be_gone(reports: Reports) -> N
     assert "This figure is no longer in the artifact store" in render_html(reports.compose(audit_id))
 
 
+@pytest.mark.slow
 def test_a_family_without_words_of_its_own_still_has_a_report(reports: Reports) -> None:
     audit_id = reports.finished()
     fabricated.change(reports.database, audit_id, check={"kind": "later_family", "params": {"steps": 3}})

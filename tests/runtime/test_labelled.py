@@ -194,6 +194,7 @@ def family(monkeypatch: pytest.MonkeyPatch) -> Reading:
     return reading
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [SINGLE, PAIRS, MULTI, TAGS])
 def test_the_same_examples_come_in_one_shard_and_in_three(
     db: Database, worker: InlineWorker, tmp_path: Path, family: Reading, task: str

@@ -204,6 +204,7 @@ def test_a_librarys_panic_is_caught_and_its_words_are_the_operators(
     assert "the contents of a file" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_child_knows_no_address_and_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SEATRIAL_BOOTSTRAP_KEY", "k" * 40)
     monkeypatch.setattr(
@@ -234,6 +235,7 @@ def test_a_child_knows_no_address_and_no_secret(monkeypatch: pytest.MonkeyPatch,
     assert not any(secret in told[0] for secret in ("kkkkkkkk", "pppppppp", "qqqqqqqq", "ssssssss"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not confinement.version(), reason="the kernel offers no Landlock")
 def test_a_model_reaches_the_files_it_was_given_and_nothing_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     row = bench.read(bench.add("reaches"))
@@ -298,6 +300,7 @@ def test_what_a_child_writes_for_a_while_goes_with_it(bench: Bench) -> None:
     assert list(bench.executor._scratch.path.rglob("left")) == []
 
 
+@pytest.mark.slow
 def test_a_child_reads_and_deletes_the_files_of_its_job_and_no_others(bench: Bench) -> None:
     with bench.db.read() as session:
         row = session.scalars(select(ModelRow).limit(1)).one()

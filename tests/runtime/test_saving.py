@@ -346,6 +346,7 @@ def play_out(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, stumbles: 
     return audit_id, [step for _, _, step in steps_run(family.log)]
 
 
+@pytest.mark.slow
 def test_an_error_nobody_foresaw_costs_the_step_it_happened_in(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +365,7 @@ def test_the_second_failure_at_one_save_begins_the_shard_anew(
     assert saves_in(deployment.home / "artifacts") == []
 
 
+@pytest.mark.slow
 def test_a_failed_shard_leaves_no_file_and_its_retry_begins_anew(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

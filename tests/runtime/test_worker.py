@@ -144,6 +144,7 @@ def test_a_check_of_an_endpoint_is_given_back_when_the_process_stops(
     assert (row.state, row.token, row.attempts) == (ModelState.CHECKING, None, 0)
 
 
+@pytest.mark.slow
 def test_a_good_model_becomes_ready_with_its_facts(db: Database, worker: InlineWorker) -> None:
     model_id = add_model(db, worker, assets.weights())
     assert worker.drain() == 1

@@ -132,6 +132,7 @@ def draw(error: float, rng: np.random.Generator, size: int):
     return confidence, rng.uniform(0, 1, size) < confidence - error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100, 500, 2000])
 @pytest.mark.parametrize("bins", [15, 100])
 @pytest.mark.parametrize("error", [0.0, 0.02, 0.1])
@@ -150,6 +151,7 @@ def test_intervals_of_ece_cover_the_truth(error, bins, size) -> None:
     assert error > 0 or above <= 0.1 * audits
 
 
+@pytest.mark.slow
 def test_a_large_sample_says_where_the_error_is() -> None:
     found = calibrate(*draw(0.1, np.random.default_rng(0), 100_000), seed=0)
     low, high = found.intervals["ece"]

@@ -26,6 +26,7 @@ def by_sklearn(inliers, outliers) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(scores, scores)
 def test_agrees_with_sklearn(inliers, outliers) -> None:

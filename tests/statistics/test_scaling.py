@@ -115,6 +115,7 @@ def test_refuses_what_is_no_sample(fit, logits, labels, said) -> None:
         fit(np.array(logits), np.array(labels))
 
 
+@pytest.mark.slow
 def test_the_papers_optimiser_comes_near_on_overconfident_logits() -> None:
     logits, labels = sample(2, n=400, classes=2, scale=1.0)
     fitted, best = fit_temperature_lbfgs(logits / 0.01, labels), fit_temperature(logits / 0.01, labels)
@@ -151,6 +152,7 @@ def test_the_papers_optimiser_is_stopped_before_zero() -> None:
     assert 0 < fitted.temperature < 0.1
 
 
+@pytest.mark.slow
 def test_the_papers_optimiser_says_where_there_is_nothing_to_find() -> None:
     sure = np.tile([0.4, 0.0], (50, 1))
     assert fit_temperature_lbfgs(sure, np.zeros(50, int)).degenerate == "no_errors"
@@ -281,6 +283,7 @@ def test_resampled_fits_are_the_fits_of_the_resamples() -> None:
     assert interval[0] < around < interval[1] < 2 * around
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_temperature_covers_the_truth() -> None:
     covered = 0
     for seed in range(100):

@@ -77,6 +77,7 @@ def finish_check(db: Database, state: RunState = RunState.SUCCEEDED) -> bool:
         return close_check(session, *claimed, state)
 
 
+@pytest.mark.slow
 def test_an_audit_runs_from_queued_to_succeeded(database: Database) -> None:  # noqa: F811
     audit_id = add_audit(database)
     start_stage(database, audit_id)
@@ -173,6 +174,7 @@ def test_a_heartbeat_keeps_the_reaper_away(database: Database) -> None:  # noqa:
     assert reap(database, max_attempts=3) == 0
 
 
+@pytest.mark.slow
 def test_a_poison_shard_fails_after_three_attempts_and_the_other_check_goes_on(database: Database) -> None:  # noqa: F811
     audit_id = add_audit(database, checks=2)
     poisoned = start_stage(database, audit_id, shards=1)

@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
@@ -12,6 +13,7 @@ from seatrial.store.tables import Base, KeyRow
 from tests.databases import database, postgres_url  # noqa: F401
 
 
+@pytest.mark.slow
 def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:  # noqa: F811
     with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []

@@ -71,6 +71,7 @@ def test_keys_and_migrate_leave_nothing_open(tmp_path: Path) -> None:
     assert os.umask(0) == 0, "the umask outlives the command"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [

@@ -65,6 +65,7 @@ def test_what_does_not_fit_is_named_and_its_value_is_not(
     assert HIDDEN not in repr([caught.value, caught.value.__cause__, caught.value.__context__])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -355,6 +355,7 @@ def test_who_takes_nothing_of_an_answer_makes_room(crowded: Echoing) -> None:
         eventually(crowded.is_well, what="room", every_s=0.5)
 
 
+@pytest.mark.slow
 def test_only_when_all_are_busy_is_one_refused(crowded: Echoing) -> None:
     with ExitStack() as stack:
         busy = [stack.enter_context(crowded.open()) for _ in range(8)]

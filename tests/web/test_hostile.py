@@ -69,6 +69,7 @@ def walk(client: TestClient) -> None:
     assert count > 400
 
 
+@pytest.mark.slow
 def test_no_id_and_no_query_makes_a_mistake(client: TestClient) -> None:
     walk(client)
 
@@ -109,6 +110,7 @@ TARGETS = [
 ]
 
 
+@pytest.mark.slow
 def test_no_header_makes_a_mistake(client: TestClient, keyed: TestClient) -> None:
     for which, known in ((client, {}), (keyed, key_for(keyed))):
         for name, values in HEADERS.items():
@@ -175,6 +177,7 @@ def test_a_stranger_s_form_is_small(keyed: TestClient) -> None:
     assert "1,000 fields" in answer.text
 
 
+@pytest.mark.slow
 def test_wrong_methods_are_told_the_right_ones_exactly(client: TestClient) -> None:
     answered: dict[str, set[str]] = {}
     for method, path, _ in every_route(client):

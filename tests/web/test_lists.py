@@ -160,6 +160,7 @@ def large(kind: str, project: str, services: Services) -> tuple[str, Callable[[i
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["policies", "judgements", "deliveries", "baselines", "models", "webhooks"])
 def test_a_page_ends_where_it_becomes_too_large(
     client: httpx.Client, services: Services, project: str, kind: str

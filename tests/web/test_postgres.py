@@ -53,6 +53,7 @@ def at_once(*posts: Any) -> None:
         thread.join()
 
 
+@pytest.mark.slow
 def test_an_audit_goes_through_all_its_routes(on_postgres: httpx.Client) -> None:
     services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
     pair = upload_both(on_postgres)
@@ -113,10 +114,12 @@ def test_no_text_is_too_odd(on_postgres: httpx.Client, label: str) -> None:
         assert on_postgres.get(path + quote(label, safe="")).status_code in (404, 422)
 
 
+@pytest.mark.slow
 def test_no_id_in_a_path_or_a_query_makes_a_mistake(on_postgres: TestClient) -> None:
     walk(on_postgres)
 
 
+@pytest.mark.slow
 def test_no_text_in_a_body_makes_a_mistake(on_postgres: httpx.Client) -> None:
     services: Services = on_postgres.app.state.services  # type: ignore[attr-defined]
     pair = upload_both(on_postgres)

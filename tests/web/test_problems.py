@@ -22,6 +22,7 @@ def assert_problem(answer: httpx.Response, status: int, code: str | None = None)
     return problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -137,6 +138,7 @@ def test_a_body_that_is_no_json_object_is_refused(client: httpx.Client, body: by
     assert_problem(answer, answer.status_code)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_mistakes_are_not_told_one_by_one(client: httpx.Client) -> None:
     body = {"name": "a", **{f"{number:x}": 1 for number in range(1500)}}
     problem = assert_problem(client.post("/v1/keys", json=body), 422, "invalid-request")

@@ -60,6 +60,7 @@ def state_of(db: Database, audit_id: str) -> str:
         return session.get_one(AuditRow, audit_id).state
 
 
+@pytest.mark.slow
 def test_an_audit_that_ends_tells_those_who_listen(database: Database) -> None:  # noqa: F811
     project, other = add_project(database), add_project(database)
     listening = [
@@ -122,6 +123,7 @@ def test_what_is_undone_is_not_told(db: Database) -> None:
     assert (state_of(db, audit_id), len(left(db))) == ("succeeded", 1)
 
 
+@pytest.mark.slow
 def test_a_process_killed_in_between_neither_loses_nor_invents_an_event(db: Database, settings: Settings) -> None:
     project = add_project(db)
     add_webhook(db, URL, project_id=project)

@@ -36,6 +36,7 @@ def is_enabled(db: Database, webhook_id: str) -> bool:
         return session.get_one(WebhookRow, webhook_id).is_enabled
 
 
+@pytest.mark.slow
 def test_a_message_arrives_signed_and_is_delivered(database: Database, receiver: Scripted) -> None:  # noqa: F811
     webhook, secret = add_webhook(database, receiver.url)
     [message] = leave(database, webhook)
@@ -224,6 +225,7 @@ def test_a_receiver_that_hangs_holds_up_nobody_else(db: Database, receiver: Scri
     assert {delivery(db, one).status for one in stuck} == {"delivered"}
 
 
+@pytest.mark.slow
 def test_slow_receivers_of_one_project_leave_room_for_others(db: Database, receiver: Scripted) -> None:
     hanging = Holding()
     slow, other = add_project(db), add_project(db)
@@ -328,6 +330,7 @@ def test_a_deleted_webhook_takes_its_deliveries_along_while_one_is_sent(database
         assert session.query(DeliveryRow).count() == 0
 
 
+@pytest.mark.slow
 def test_a_killed_process_costs_a_lease_and_no_message(db: Database, settings: Settings) -> None:
     program = """
 from seatrial.store.database import connect

@@ -268,6 +268,7 @@ def test_a_message_that_waits_goes_to_the_new_address(quiet: TestClient, receive
     assert verified(receiver.asked[0], hook["secret"])
 
 
+@pytest.mark.slow
 def test_deliveries_are_paged_and_filtered(quiet: TestClient, receiver: Scripted) -> None:
     hook = make(quiet, receiver.url)
     path = f"/v1/webhooks/{hook['id']}"

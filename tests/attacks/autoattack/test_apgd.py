@@ -68,6 +68,7 @@ def by_the_paper(values: np.ndarray, gradients: np.ndarray, start: np.ndarray, o
     return xs, xs[best], checked
 
 
+@pytest.mark.slow
 def test_follows_algorithm_1_step_by_step() -> None:
     """Losses and gradients are scripted, so that every rule for halving comes to bear alone."""
     met = set()

@@ -117,6 +117,7 @@ def test_masked_gradients_are_broken_by_square_alone_and_flagged() -> None:
     assert zero_gradients(int(stuck.sum()), int(started.sum())) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_shards_and_memory_change_nothing(norm) -> None:
     def limited(images: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ def jobs(recipe: Recipe, count: int = 40, temperature: float = 1.0, **more: obje
     ]
 
 
+@pytest.mark.slow
 def test_outcomes_say_what_happened(deepwordbug) -> None:
     todo, model = jobs(deepwordbug), tiny_sentiment()
     outcomes = attack_all(todo, service())
@@ -54,6 +55,7 @@ def test_outcomes_say_what_happened(deepwordbug) -> None:
     assert {"skipped", "failed", "succeeded"} == {outcome.status for outcome in outcomes}
 
 
+@pytest.mark.slow
 def test_an_outcome_depends_on_its_job_alone(deepwordbug) -> None:
     todo = jobs(deepwordbug)
     expected = attack_all(todo, service(), in_flight=1)
@@ -140,6 +142,7 @@ def test_the_query_budget_is_textattacks(deepwordbug) -> None:
                 assert outcome.status in ("succeeded", "unfinished")
 
 
+@pytest.mark.slow
 def test_the_time_budget_errs_the_example(deepwordbug) -> None:
     long = Job(50, " ".join(["tide"] * 3000), 1, 0, at(1), deepwordbug)
     model = LetterCounter()
@@ -189,6 +192,7 @@ def test_strange_texts_end_somehow(deepwordbug, text) -> None:
         assert (outcome.status == "skipped") == (int(model.of(text).argmax()) != label)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(text=st.one_of(st.text(max_size=40), st.tuples(st.text(max_size=20), st.text(max_size=20))), label=st.booleans())
 def test_no_text_ends_a_run(deepwordbug, text, label) -> None:
@@ -256,6 +260,7 @@ def test_a_chain_of_changes_longer_than_the_recursion_limit_ends(deepwordbug) ->
     assert "previous_attacked_text" not in kept.attack_attrs
 
 
+@pytest.mark.slow
 def test_common_random_numbers_try_the_same_words_at_every_temperature(deepwordbug) -> None:
     temperatures = (1.0, 1e-3, 10 ** (-1.5), 1e3, 0.03, 1e-10)
     asked = {}

@@ -77,6 +77,7 @@ def builder(recipe: Recipe) -> Callable[[Any], Any]:
     }[recipe.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.01])
 @pytest.mark.parametrize("name", ["deepwordbug", "pwws"])
 def test_every_outcome_is_textattacks(name, temperature, recipes) -> None:
@@ -92,6 +93,7 @@ def test_every_outcome_is_textattacks(name, temperature, recipes) -> None:
         assert ours(recipe, temperature, in_flight=7) == outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deepwordbug", "pwws"])
 def test_textattacks_own_wrapper_finds_the_same(name, recipes) -> None:
     """Its scores differ by rounding: every text is padded to the longest the model takes."""

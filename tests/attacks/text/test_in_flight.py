@@ -47,6 +47,7 @@ def alone(seed: int, steps: int) -> list[object]:
     return wanderer(steps)(Direct())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 2, 7, 64])
 @pytest.mark.parametrize("preferred_texts", [1, 5, 1000])
 def test_each_program_ends_as_it_would_alone(limit, preferred_texts) -> None:
@@ -207,6 +208,7 @@ def test_a_models_failure_ends_the_run() -> None:
     assert ended == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_program_pays_for_its_own_computing_only() -> None:
     class Slow(LetterCounter):
         def logits(self, texts):
@@ -254,6 +256,7 @@ def test_a_long_computation_can_be_cancelled() -> None:
         run_in_flight([Program(0, endless)], service(), limit=1, tick=tick)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_finished_program_is_kept() -> None:
     class Heavy:
         pass

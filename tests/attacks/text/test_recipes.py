@@ -101,6 +101,7 @@ def plain(name: str, library: Library, model: Any) -> Any:
         return getattr(textattack.attack_recipes, RECIPES[name][1]).build(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_runs(library: Library, name: str) -> None:
     recipe = load_recipe(name, library)
@@ -115,6 +116,7 @@ def test_every_recipe_runs(library: Library, name: str) -> None:
         assert "SuccessfulAttackResult" in {ending for ending, _, _ in endings}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["deepwordbug", "pwws", "pruthi", "input_reduction", "iga", "textbugger", "textfooler", "bae"]
 )
@@ -134,6 +136,7 @@ def test_results_are_those_of_plain_textattack(library: Library, name: str) -> N
             assert run(recipe.attack(Counts()), text, seed) == run(theirs, text, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_an_example_does_not_depend_on_its_neighbours(library: Library, name: str) -> None:
     recipe = load_recipe(name, library)
@@ -236,6 +239,7 @@ def test_bae_without_a_masked_language_model_says_how_to_supply_one(tmp_path: Pa
     assert [each.resource for each in caught.value.missing] == ["masked-lm"]
 
 
+@pytest.mark.slow
 def test_a_masked_language_model_without_its_head_is_refused(tmp_path: Path) -> None:
     write_library(tmp_path / "library")
     write_encoder(tmp_path / "library" / "masked-lm")

@@ -48,6 +48,7 @@ def tables(attacked: Any) -> dict[str, Any]:
     return attacked[1]
 
 
+@pytest.mark.slow
 def test_those_certified_at_the_radius_are_attacked_and_nobody_else(tables: Any) -> None:
     certified = is_certified(tables["certify"], 0.1)
     assert 5 < certified.sum() < len(certified)
@@ -90,6 +91,7 @@ def test_calibration_under_attack_is_below_the_certificate(attacked: Any) -> Non
         assert estimates[f"brier[attack={name},radius=0.1]"].value <= estimates["cbs[radius=0.1]"].value
 
 
+@pytest.mark.slow
 def test_many_draws_and_many_steps_do_not_beat_the_certificate() -> None:
     """A direct attack, without the family: 256 draws a step, judged on 20,000 fresh draws."""
     params = parameters(n=20_000, solvers=["exact"])
@@ -144,6 +146,7 @@ def test_the_standard_error_is_that_of_as_many_draws() -> None:
         assert attack["standard_error"][row] == pytest.approx(float(scores.std()) / 500**0.5, rel=0.35)
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_under_attack_is_errored_alone() -> None:
     params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=1, attack_draws=2)
     _, done = audit(params, NETWORK, DATA)
@@ -184,6 +187,7 @@ def test_cancelling_need_not_wait_for_a_step() -> None:
         assert passes == stop_at
 
 
+@pytest.mark.slow
 def test_no_cut_changes_an_attack_beyond_its_batches() -> None:
     params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=4)
     once = audit(params, NETWORK, DATA)[1]["ace_lower_true"]

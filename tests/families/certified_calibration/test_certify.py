@@ -35,6 +35,7 @@ def floats(records: Records, name: str) -> np.ndarray:
     return records[name].to_numpy().astype(np.float64)
 
 
+@pytest.mark.slow
 def test_a_linear_classifier_gets_the_radius_of_its_closed_form() -> None:
     """P(class) = Phi(margin / sigma), so R = margin: never more than that, and as near as 20,000 draws can show."""
     n = 20_000
@@ -51,6 +52,7 @@ def test_a_linear_classifier_gets_the_radius_of_its_closed_form() -> None:
     assert known.sum() > 18
 
 
+@pytest.mark.slow
 def test_a_linear_classifier_is_as_sure_as_the_integral_says() -> None:
     n = 20_000
     records = certify(parameters(n=n, noise="independent"), LINEAR, (IMAGES, (margins() > 0).long()))
@@ -62,6 +64,7 @@ def test_a_linear_classifier_is_as_sure_as_the_integral_says() -> None:
     np.testing.assert_allclose(floats(records, "confidence"), expected, atol=5 * 0.5 / np.sqrt(n))
 
 
+@pytest.mark.slow
 def test_the_certified_interval_of_a_linear_classifier_holds_the_shifted_confidence() -> None:
     """The worst perturbation of a linear classifier is known: along its weights."""
     params = parameters(n=20_000, noise="independent")
@@ -78,6 +81,7 @@ def test_the_certified_interval_of_a_linear_classifier_holds_the_shifted_confide
                 assert (certified <= reached if end == "lower" else certified >= reached).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["shared", "independent"])
 @pytest.mark.parametrize("sampling", ["fixed", "adaptive"])
 def test_no_cut_changes_a_certificate(noise: str, sampling: str) -> None:
@@ -87,6 +91,7 @@ def test_no_cut_changes_a_certificate(noise: str, sampling: str) -> None:
     assert certify(params, batch_size=3).equals(whole)
 
 
+@pytest.mark.slow
 def test_independent_noise_differs_between_equal_images_and_shared_noise_does_not() -> None:
     twins = (IMAGES[:1].repeat(4, 1, 1, 1), torch.zeros(4, dtype=torch.int64))
     shared = floats(certify(parameters(noise="shared"), data=twins), "confidence")
@@ -95,6 +100,7 @@ def test_independent_noise_differs_between_equal_images_and_shared_noise_does_no
     assert len(set(independent)) == 4
 
 
+@pytest.mark.slow
 def test_adaptive_sampling_spares_draws_and_decides_alike() -> None:
     fixed = certify(parameters(n=20_000))
     adaptive = certify(parameters(n=20_000, sampling="adaptive"))
@@ -124,6 +130,7 @@ def test_what_rests_on_scores_errs_with_no_more_than_its_look_may() -> None:
     np.testing.assert_allclose(floats(records, column_of("lower", "standard", 0.0)), expected, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_joint_certificates_are_made_at_a_share_of_alpha() -> None:
     params = parameters(joint=True, alpha=0.01)
     assert certificate_alpha(params, 24) == pytest.approx(0.01 / 48)
@@ -134,6 +141,7 @@ def test_joint_certificates_are_made_at_a_share_of_alpha() -> None:
         assert (floats(joint, column) <= floats(single, column)).all()
 
 
+@pytest.mark.slow
 def test_the_two_certificates_agree_with_each_other() -> None:
     records = certify(parameters())
     previous = None
@@ -152,6 +160,7 @@ def test_the_two_certificates_agree_with_each_other() -> None:
         previous = ends
 
 
+@pytest.mark.slow
 def test_an_example_whose_noisy_outputs_are_not_finite_is_errored_alone() -> None:
     def breaks(images: torch.Tensor) -> torch.Tensor:
         logits = NETWORK.logits(images)
@@ -167,6 +176,7 @@ def test_an_example_whose_noisy_outputs_are_not_finite_is_errored_alone() -> Non
     assert records["abstained"].to_pylist()[3] is None
 
 
+@pytest.mark.slow
 def test_an_example_without_a_finite_output_on_the_image_itself_is_errored() -> None:
     def breaks(images: torch.Tensor) -> torch.Tensor:
         is_marked = images.flatten(1)[:, 0] == 0.5
@@ -178,6 +188,7 @@ def test_an_example_without_a_finite_output_on_the_image_itself_is_errored() -> 
     assert records["errored"].to_pylist() == [row == 5 for row in range(24)]
 
 
+@pytest.mark.slow
 def test_bfloat16_is_said_in_the_records() -> None:
     records = certify(parameters(), autocast=torch.bfloat16)
     assert set(records["in_bfloat16"].to_pylist()) == {True}

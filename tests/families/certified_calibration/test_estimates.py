@@ -298,6 +298,7 @@ def test_errored_examples_are_in_no_number(audit, found) -> None:
     assert audit[0].size == 90
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes_and_another_seed_other_intervals(audit) -> None:
     first, again = (result(PARAMS, *audit).model_dump_json() for _ in range(2))
     assert first == again

@@ -38,6 +38,7 @@ def labels(svg: str) -> str:
     return "".join(part.split("-->")[0] for part in svg.split("<!--")[1:])
 
 
+@pytest.mark.slow
 def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> None:
     assert set(figures) == {"certified", "reliability", "interval_width"}
     for svg in figures.values():
@@ -50,12 +51,14 @@ def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> N
         assert "url(http" not in svg
 
 
+@pytest.mark.slow
 def test_the_same_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(whole, figures) -> None:
     before = dict(mpl.rcParams)
     assert draw(PARAMS, Result.model_validate_json(whole.model_dump_json())) == figures
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.slow
 def test_what_was_compared_and_attacked_is_in_the_legend_and_nothing_else(figures) -> None:
     told = labels(figures["certified"])
     for label in (
@@ -78,6 +81,7 @@ def test_the_reliability_figure_names_its_radius_and_both_errors(whole, figures)
         assert f"{metric.upper()} {whole.estimates[f'{metric}[radius=0.25]'].value:.3f}" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("radii", "how", "drawn"),
     [

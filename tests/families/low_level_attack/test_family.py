@@ -66,6 +66,7 @@ def as_bytes(done: Mapping[str, Records]) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [SINGLE, PAIRS, LABELS, TAGS])
 def test_neither_shards_nor_batches_change_a_record(task) -> None:
     params = parameters(attackers=CHEAP, levels=[0.3, 0.8], draws=3, combined=True)

@@ -49,6 +49,7 @@ def test_a_check_has_the_block_s_numbers_beside_its_own(kind: str, check: Any) -
     assert [flag.code for flag in result.flags if flag.message.startswith("AutoAttack: ")] == ["losses_replaced"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [span_check, certified_check], ids=["span", "certified"])
 def test_the_block_is_the_same_however_a_check_is_cut(check: Any) -> None:
     whole, done = check(batch_size=8)
@@ -57,6 +58,7 @@ def test_the_block_is_the_same_however_a_check_is_cut(check: Any) -> None:
     assert whole == cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("audits", "kept"), [(spans, "attack"), (certificates, "certify")], ids=["span", "certified"])
 def test_what_a_check_found_without_the_block_it_finds_with_it(audits: Any, kept: str) -> None:
     small = {"steps": 2} if audits is spans else {"n": 200, "n0": 20, "radii": [0.0, 0.25]}

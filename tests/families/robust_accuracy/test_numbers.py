@@ -138,6 +138,7 @@ def test_without_queries_square_is_left_out() -> None:
     assert "robust_accuracy[attack=square]" not in estimate(params, attack(params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["standard", "rand"])
 def test_no_cut_changes_a_record(version: str) -> None:
     params = parameters(version=version, steps=3, queries=15)
@@ -160,6 +161,7 @@ class Stopped(Context):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_stage_begun_again_goes_on_after_the_last_batch_and_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     params = parameters(steps=3, queries=15)
     expected, attacked = attack(params, batch_size=3), []

@@ -47,6 +47,7 @@ def test_transfer_looks_at_the_source_model_as_it_is() -> None:
     assert arm.temperature is None
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_arms_in_the_order_asked_for() -> None:
     params = parameters(arms=EVERY[::-1], design_temperature=0.01)
     done = records(params)
@@ -57,6 +58,7 @@ def test_the_same_records_give_the_same_arms_in_the_order_asked_for() -> None:
     assert first["optimized"].temperature > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["none", "one class", "all right"])
 def test_validation_that_determines_nothing_is_said_and_leaves_working_arms(labels) -> None:
     examples, logits = model(1, 30, classes=3)

@@ -147,6 +147,7 @@ def test_calibration_of_an_arm_that_reorders_classes_is_that_of_its_own_predicti
     assert estimates.clean_estimates(audit, 0)["ece[arm=platt_matrix]"].value == expected
 
 
+@pytest.mark.slow
 def test_every_published_name_is_in_the_contract(result) -> None:
     known = {(metric.name, tuple(metric.qualifiers)) for metric in METRICS}
     seen = set()

@@ -15,6 +15,7 @@ def result():
     return estimates.reduce(PARAMS, records(PARAMS), 0)
 
 
+@pytest.mark.slow
 def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(result) -> None:
     figures = draw(PARAMS, result)
     assert set(figures) == {"adversarial_accuracy", "temperature_curve", "reliability", "margins"}
@@ -26,6 +27,7 @@ def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(result) -> No
         assert "url(http" not in svg
 
 
+@pytest.mark.slow
 def test_the_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(result) -> None:
     before = dict(mpl.rcParams)
     stored = type(result).model_validate_json(result.model_dump_json())

@@ -65,6 +65,7 @@ def test_what_a_preset_has_may_be_asked_for(name: str, preset: str) -> None:
     assert asked.settings == same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_the_contract_allows_no_defence_refuses(name: str) -> None:
     for field in changes_of(name).model_fields:

@@ -339,6 +339,7 @@ def test_columns_that_are_null_throughout_may_have_no_type() -> None:
     assert estimate_all(params, bare) == estimate_all(params, done)
 
 
+@pytest.mark.slow
 def test_no_end_of_a_gap_over_repeats_is_wrong_too_often() -> None:
     """Ties of the others are the hard case: the lowest in the sample is then lowest by chance."""
     rng = np.random.default_rng(3)

@@ -57,6 +57,7 @@ def test_the_identity_gives_the_static_model_s_numbers_exactly() -> None:
     assert values["static_robustness"] < values["static_accuracy"]
 
 
+@pytest.mark.slow
 def test_no_cut_changes_a_record() -> None:
     params = parameters({"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["transfer_pgd", "fpa"])
     whole = check(params, batch_size=20)[1]
@@ -64,6 +65,7 @@ def test_no_cut_changes_a_record() -> None:
     assert {name: table.equals(cut[name]) for name, table in whole.items()} == dict.fromkeys(whole, True)
 
 
+@pytest.mark.slow
 def test_records_hold_what_was_sent_and_every_score() -> None:
     params = parameters({"name": "dent", "changes": {"batch_size": 20, "steps": 2}}, attacks=["transfer_pgd", "fpa"])
     result, done = check(params)
@@ -114,6 +116,7 @@ def test_what_is_drawn_in_a_round_depends_on_no_cut() -> None:
     assert {name: table.equals(cut[name]) for name, table in whole.items()} == dict.fromkeys(whole, True)
 
 
+@pytest.mark.slow
 def test_without_iterations_the_fixed_point_attack_is_the_transfer() -> None:
     params = parameters(
         {"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["transfer_pgd", "fpa"], iterations=0
@@ -206,6 +209,7 @@ def test_a_store_that_cannot_be_reached_is_not_put_down_to_the_defence() -> None
         FAMILY.run(params, Shard("identity.fpa.0", 0, 40), context)
 
 
+@pytest.mark.slow
 def test_autoattack_on_a_defence_is_played_where_it_can_be_and_no_failure_elsewhere() -> None:
     params = parameters(
         {"name": "identity", "changes": {"batch_size": 20}},
@@ -308,6 +312,7 @@ def test_rounds_that_belong_together_are_never_cut() -> None:
     assert grains(order="adversarial")["dent"] == 128
 
 
+@pytest.mark.slow
 def test_a_game_begun_again_ends_the_same() -> None:
     """A worker killed between two saves: the shard goes on from what the context kept."""
     params = parameters({"name": "dent", "changes": {"batch_size": 10, "steps": 2}}, attacks=["fpa"])

@@ -33,6 +33,7 @@ def labels(svg: str) -> list[str]:
     return [part.split("-->")[0].strip() for part in svg.split("<!--")[1:]]
 
 
+@pytest.mark.slow
 def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> None:
     assert set(figures) == {"robustness", "iterations", "rejection"}
     for svg in figures.values():
@@ -44,6 +45,7 @@ def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> N
         assert "url(http" not in svg
 
 
+@pytest.mark.slow
 def test_the_same_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(whole, figures) -> None:
     before = dict(mpl.rcParams)
     assert draw(PARAMS, Result.model_validate_json(whole.model_dump_json())) == figures
@@ -95,6 +97,7 @@ def test_where_clean_points_are_among_the_rejected_the_axis_says_so(whole, figur
     assert not [label for label in told if "clean" in label]
 
 
+@pytest.mark.slow
 def test_a_defence_of_which_no_iteration_left_anything_has_no_empty_frame(whole) -> None:
     rows = [
         row | {"points": [point | {"score": 0.0, "best": 0.0} for point in row["points"]]}
@@ -105,6 +108,7 @@ def test_a_defence_of_which_no_iteration_left_anything_has_no_empty_frame(whole)
     assert "iterations" in draw(PARAMS, whole.model_copy(update={"series": {"iterations": rows}}))
 
 
+@pytest.mark.slow
 def test_as_many_defences_as_may_be_asked_for_are_drawn_within_a_page() -> None:
     names = ["identity", "tent", "dent", "rmc", "dann", "tadv", "urejectron", "mine"]
     params = parameters(defences=names, attacks=[*ALL[1:], "defence_autoattack"])

@@ -110,6 +110,7 @@ def defences():
     yield "rmc", lambda: Rmc(SMALL_RMC), builders.training(60), 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "training", "iterations", "points"),
     [(make, training, iterations, 20 if name == "dent" else 3) for name, make, training, iterations in defences()],

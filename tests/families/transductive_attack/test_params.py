@@ -117,6 +117,7 @@ def test_a_change_of_a_hyper_parameter_changes_the_cost() -> None:
 POINTS, LABELS = builders.points(20), builders.labels(1200, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("defence", "attack"),
     [

@@ -44,6 +44,7 @@ def saturated(images: torch.Tensor) -> torch.Tensor:
     return NETWORK.logits(images) * 1e4
 
 
+@pytest.mark.slow
 def test_every_published_estimate_is_documented_and_every_documented_one_published() -> None:
     result, _ = audit(everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": network(1)})
     published = set()
@@ -53,6 +54,7 @@ def test_every_published_estimate_is_documented_and_every_documented_one_publish
     assert published == {(metric.name, tuple(metric.qualifiers)) for metric in METRICS}
 
 
+@pytest.mark.slow
 def test_records_do_not_depend_on_how_stages_are_cut() -> None:
     kwargs = {"outliers": OUTLIERS, "models": {"transfer_model": network(1)}, "batch_size": 8}
     whole, once = audit(everything(), NETWORK, DATA, shards=1, **kwargs)
@@ -129,6 +131,7 @@ def test_nothing_but_errors_is_undefined_and_not_robust() -> None:
     assert FAMILY.figures(parameters(attacks=["ace"]), result).keys() <= {"attacks"}
 
 
+@pytest.mark.slow
 def test_stages_follow_parameters_and_records() -> None:
     _, plain = audit(parameters(), NETWORK, DATA)
     assert list(plain) == ["attack", "growth"]
@@ -158,6 +161,7 @@ def test_a_transfer_model_with_other_classes_is_refused() -> None:
         audit(parameters(transfer_model="mdl_1"), NETWORK, DATA, models={"transfer_model": network(1, classes=5)})
 
 
+@pytest.mark.slow
 def test_reduce_takes_a_hundred_thousand_examples() -> None:
     _, done = audit(parameters(steps=2), NETWORK, DATA)
     many = {"attack": pa.concat_tables([done["attack"]] * 2500).combine_chunks(), "growth": done["growth"]}
