@@ -12,6 +12,9 @@ from tests.servers import ROOT
 HEAVY = "('app', 'workers', 'torch', 'fastapi', 'sqlalchemy', 'celery')"
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository that has an ``app`` and ``workers`` of its own, and is first on the path."""

@@ -2,6 +2,7 @@
 
 import pickle
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ _plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(value=_plain, protocol=st.integers(0, 5))
 def test_every_pickle_is_recognised(value: object, protocol: int) -> None:
@@ -21,6 +23,7 @@ def test_every_pickle_is_recognised(value: object, protocol: int) -> None:
     assert looks_like_pickle(data[:HEAD_BYTES], len(data))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=12).filter(lambda text: " " in text.strip())
