@@ -43,7 +43,7 @@ class Contest:
         with torch.inference_mode():
             self.candidates = case.model(case.images).argmax(1)
         self.classes = case.model(case.images[:1]).shape[1]
-        self.smoother = Smoother(case.model, classes=self.classes, tick=self._count, autocast=autocast)
+        self.smoother = Smoother(case.model, classes=self.classes, check_cancelled=self._count, autocast=autocast)
         self.batch = self._record()
 
     def _count(self) -> None:
@@ -63,16 +63,16 @@ class Contest:
                 given.append(images.clone())
             return self.case.model(images)
 
-        smoother = Smoother(recording, classes=self.classes, tick=self._count, autocast=self.autocast)
+        smoother = Smoother(recording, classes=self.classes, check_cancelled=self._count, autocast=self.autocast)
         smoother.select(self.case.images, self.noise(), self.draws, self.ids)
         self.passes_a_run = self.passes
         return given[-1]
 
     def ours(self) -> Tensor:
         """Return the total score of every example."""
-        tally, noise, everyone = self.smoother.start(self.case.images), self.noise(), range(len(self.ids))
-        self.smoother.extend(tally, self.case.images, self.candidates, everyone, noise, 0, self.draws, self.ids)
-        return tally.total.cpu()
+        statistics, noise, everyone = self.smoother.start(self.case.images), self.noise(), range(len(self.ids))
+        self.smoother.extend(statistics, self.case.images, self.candidates, everyone, noise, 0, self.draws, self.ids)
+        return statistics.total.cpu()
 
     def plain(self) -> None:
         """Pass as many rows through the network."""

@@ -30,7 +30,7 @@ class Nobody:
 
     row_id = "benchmark"
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Go on."""
 
 

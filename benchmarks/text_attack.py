@@ -119,7 +119,7 @@ class Context:
         """Return a finished stage."""
         return self.done[stage]
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Nobody cancels."""
 
     def progress(self, done: int) -> None:

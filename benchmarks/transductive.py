@@ -29,7 +29,7 @@ from torch.nn import functional
 from benchmarks.cases import digits
 from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.carlini_wagner import RaiseWrongConfidence
-from workers.attacks.gradients import RowModel
+from workers.attacks.gradients import IndexedModel
 from workers.attacks.model_space import CLEAN, ModelSpaceAttack, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.defences.dann import PRESETS as DANN
@@ -233,10 +233,10 @@ def transfers(
     ensemble = AutoAttack("linf", arguments.epsilon, steps=arguments.autoattack_steps, queries=arguments.queries)
     own = [seeded("autoattack", row) for row in range(len(images))]
     sent["transfer_autoattack"] = ensemble.run(model.logits, images, labels, generators=own).images
-    attacked = [RowModel(lambda inputs, rows: model.logits(inputs))]
+    attacked = [IndexedModel(lambda inputs, rows: model.logits(inputs))]
     own = starts_of(0, range(len(images)))
     perturb = RaiseCrossEntropy(search_of(arguments, arguments.steps))
-    sent["transfer_pgd"] = perturb(attacked, "sum", images, labels, generators=own, tick=lambda: None).images
+    sent["transfer_pgd"] = perturb(attacked, "sum", images, labels, generators=own, check_cancelled=lambda: None).images
     with torch.no_grad():
         return sent, {name: model.logits(inputs).argmax(1) == labels for name, inputs in sent.items()}
 

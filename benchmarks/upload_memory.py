@@ -26,15 +26,15 @@ from seatrial.store.settings import Settings
 
 PORT = 8793
 TARGET_MB = 300
-ROWS = 256 * 1024
-SIZE = ROWS * 1024 * 4
+BATCH_SIZE = 256 * 1024
+SIZE = BATCH_SIZE * 1024 * 4
 CHUNK = 2**20
 BOUNDARY = "checkpoint"
 MANIFEST = {
     "name": "large",
     "version": "1",
     "task": "image-classification",
-    "architecture": {"kind": "layers", "layers": [["flatten"], ["linear", 1024, ROWS]]},
+    "architecture": {"kind": "layers", "layers": [["flatten"], ["linear", 1024, BATCH_SIZE]]},
     "input": {"shape": [1, 32, 32], "mean": [0.0], "std": [1.0]},
     "labels": ["a", "b"],
 }
@@ -47,7 +47,7 @@ uvicorn.run(create_app(), host="127.0.0.1", port={PORT}, log_level="error", acce
 
 def checkpoint() -> Iterator[bytes]:
     """Yield a safetensors file of one tensor of 1 GiB."""
-    tensor = {"1.weight": {"dtype": "F32", "shape": [ROWS, 1024], "data_offsets": [0, SIZE]}}
+    tensor = {"1.weight": {"dtype": "F32", "shape": [BATCH_SIZE, 1024], "data_offsets": [0, SIZE]}}
     header = json.dumps(tensor).encode()
     yield len(header).to_bytes(8, "little") + header
     block = bytes(n % 251 for n in range(CHUNK))

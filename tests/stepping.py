@@ -48,11 +48,11 @@ class Stepping:
     def run(self, params: Any, shard: Shard, context: RunContext) -> Records:
         generator = torch.Generator().manual_seed(context.seed("game", shard.start))
         state, first = torch.zeros(3, dtype=torch.float64), 1
-        if (saved := context.saved()) is not None:
+        if (saved := context.checkpoint()) is not None:
             generator.set_state(saved["generator"])
             state, first = saved["state"], int(saved.notes["done"]) + 1
         for step in range(first, self.steps + 1):
-            context.tick()
+            context.check_cancelled()
             self.before_step(step)
             state = play(state, generator)
             with self.log.open("a") as log:
@@ -71,7 +71,7 @@ class Stepping:
         )
 
     def reduce(
-        self, params: Any, done: Mapping[str, Records], seed: int, *, tick: Callable[[], None] = lambda: None
+        self, params: Any, done: Mapping[str, Records], seed: int, *, check_cancelled: Callable[[], None] = lambda: None
     ) -> Result:
         n = done["attack"].num_rows
         value = Estimate(value=0.0, low=None, high=None, n=n, method="none")

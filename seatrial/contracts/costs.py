@@ -25,9 +25,9 @@ class StageShares(NamedTuple):
     """Where a stage stands in its check, in forward passes an example.
 
     Attributes:
-        before: Of the stages before.
-        here: Of the stage itself.
-        after: Of those that follow, at most.
+        before: Cost of the stages before.
+        here: Cost of the stage itself.
+        after: Cost of those that follow, at most.
     """
 
     before: float

@@ -59,7 +59,7 @@ class Outbound:
         max_bytes: Largest answer, packed and unpacked.
         cut_at: Take so many bytes of an answer for all of it, and what came of one that breaks: for whoever asks for
             the status. What is compressed is not unpacked but left out.
-        tick: Called at least once a second while a request waits; may raise to give it up.
+        check_cancelled: Called at least once a second while a request waits; may raise to give it up.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Outbound:
         ssl_context: ssl.SSLContext | None = None,
         max_bytes: int = MAX_ANSWER_BYTES,
         cut_at: int | None = None,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> None:
-        self._watch = Watch(tick)
+        self._watch = Watch(check_cancelled)
         self._backend = Backend(resolve, list(allowed_networks), self._watch, allowed_only=allowed_only)
         self._ssl_context = ssl_context
         self._max_bytes = max_bytes

@@ -40,11 +40,11 @@ class Watch:
     """The deadline of the request under way, and what is called while it waits.
 
     Attributes:
-        tick: Called at least every ``SLICE_S`` seconds; may raise to give the request up.
+        check_cancelled: Called at least every ``SLICE_S`` seconds; may raise to give the request up.
     """
 
-    def __init__(self, tick: Callable[[], None]) -> None:
-        self.tick = tick
+    def __init__(self, check_cancelled: Callable[[], None]) -> None:
+        self.check_cancelled = check_cancelled
         self._deadline = 0.0
         self._timeout_s = 0.0
         self._bytes_left = 0
@@ -74,7 +74,7 @@ class Watch:
         Raises:
             AnswerTimeoutError: The request's time is over.
         """
-        self.tick()
+        self.check_cancelled()
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise AnswerTimeoutError(f"no whole answer within {self._timeout_s:g} s")

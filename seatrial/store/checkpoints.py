@@ -2,8 +2,8 @@
 
 A file is written down as one to delete before it is stored, and crossed out when a shard's row takes it over. So a
 process killed at any moment leaves no file behind that nobody knows of: either a row names it or a sweep deletes it.
-Every save is a file of its own (:mod:`workers.runtime.saving` puts a random number into each), so deleting one never
-takes another shard's, however alike their states.
+Every save is a file of its own (:mod:`workers.runtime.checkpointing` puts a random number into each), so deleting one
+never takes another shard's, however alike their states.
 """
 
 import logging

@@ -24,8 +24,8 @@ class Choosy(Frozen):
         return self.scores[images.long().flatten()]
 
 
-def by_row(images: Tensor, rows: Tensor) -> Tensor:
-    return LOGITS[rows]
+def by_row(images: Tensor, indices: Tensor) -> Tensor:
+    return LOGITS[indices]
 
 
 def test_who_is_right_has_answered_with_finite_numbers_and_the_first_class_of_ties() -> None:
@@ -33,7 +33,7 @@ def test_who_is_right_has_answered_with_finite_numbers_and_the_first_class_of_ti
     answered = ask(Frozen(by_row, classes=2), POINTS)
     assert answered.is_right(zeros).tolist() == [True, True, True, False, False, True]
     assert answered.is_right(1 - zeros).tolist() == [False] * 6
-    assert answered.unsound.tolist() == [False, False, False, True, True, False]
+    assert answered.non_finite.tolist() == [False, False, False, True, True, False]
     assert (answered.rejection_scores, answered.rejected.any()) == (None, torch.tensor(False))
 
 
@@ -41,7 +41,7 @@ def test_who_is_rejected_is_not_right_and_a_score_that_is_no_number_is_no_accept
     answered = ask(Choosy(by_row, classes=2), POINTS)
     # A score equal to the threshold is not above it.
     assert answered.rejected.tolist() == [False, False, True, False, False, False]
-    assert answered.unsound.tolist() == [False, False, False, True, True, True]
+    assert answered.non_finite.tolist() == [False, False, False, True, True, True]
     assert answered.is_right(torch.zeros(6, dtype=torch.int64)).tolist() == [True, True, False, False, False, False]
 
 
@@ -49,13 +49,13 @@ def test_who_is_rejected_is_not_right_and_a_score_that_is_no_number_is_no_accept
 def test_pieces_know_which_rows_they_are(size: int, fits: int) -> None:
     ticks: list[None] = []
 
-    def limited(images: Tensor, rows: Tensor) -> Tensor:
+    def limited(images: Tensor, indices: Tensor) -> Tensor:
         if len(images) > fits:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        assert images.flatten().tolist() == rows.tolist()
-        return LOGITS[rows]
+        assert images.flatten().tolist() == indices.tolist()
+        return LOGITS[indices]
 
-    answered = ask(Choosy(limited, classes=2), POINTS, batch_size=size, tick=lambda: ticks.append(None))
+    answered = ask(Choosy(limited, classes=2), POINTS, batch_size=size, check_cancelled=lambda: ticks.append(None))
     assert torch.equal(answered.logits.nan_to_num(-9.0), LOGITS.nan_to_num(-9.0))
     assert answered.rejection_scores is not None
     assert torch.equal(answered.rejection_scores.nan_to_num(-9.0), SCORES.double().nan_to_num(-9.0))
@@ -70,7 +70,7 @@ def test_an_attack_on_a_defence_that_rejects_is_judged_with_its_rejections() -> 
         def rejection_scores(self, images: Tensor) -> Tensor:
             return torch.ones(len(images))
 
-    right = Refusing(lambda images, rows: 9 * torch.nn.functional.one_hot(LABELS[rows], 5).float())
+    right = Refusing(lambda images, indices: 9 * torch.nn.functional.one_hot(LABELS[indices], 5).float())
     (only,) = run(make_attack(iterations=0), lambda images, i: right, BASE, IMAGES, LABELS)
     assert only.accuracy == 0
     right.threshold = 1.0

@@ -7,7 +7,7 @@ from torch import Tensor
 from tests.attacks.test_model_space import Frozen, same
 from tests.attacks.test_pgd import generators
 from workers.attacks.carlini_wagner import RaiseWrongConfidence, targeted, untargeted, wrong_confidence
-from workers.attacks.gradients import RowModel
+from workers.attacks.gradients import IndexedModel
 from workers.attacks.losses import margin
 from workers.attacks.model_space import ModelSpaceAttack, descend
 from workers.attacks.pgd import PGD
@@ -23,8 +23,8 @@ LOGITS = torch.tensor([[5.0, 3.0, 1.0], [0.0, 2.0, 7.0]])
 BOTH = torch.tensor([0, 1])
 
 
-def linear(weights: Tensor) -> RowModel:
-    return RowModel(lambda images, rows: images @ weights.T)
+def linear(weights: Tensor) -> IndexedModel:
+    return IndexedModel(lambda images, indices: images @ weights.T)
 
 
 def starts() -> list[torch.Generator]:
@@ -34,16 +34,18 @@ def starts() -> list[torch.Generator]:
 def perturb(models, combine: str = "sum", attack=None, images=IMAGES, labels=LABELS, **more):
     attack = attack or RaiseWrongConfidence(SEARCH)
     own = more.pop("generators", None) or starts()
-    return attack(models, combine, images, labels, generators=own, tick=more.get("tick", lambda: None))
+    return attack(
+        models, combine, images, labels, generators=own, check_cancelled=more.get("check_cancelled", lambda: None)
+    )
 
 
 def each_run(models, combine: str, search: PGD = SEARCH) -> list[tuple[Tensor, Tensor]]:
     """The 14 runs one by one: images and logits (n, models, classes) of each."""
-    losses = [lambda logits, rows: margin(logits, LABELS[rows])] * 5
+    losses = [lambda logits, indices: margin(logits, LABELS[indices])] * 5
     for k in range(1, CLASSES):
         aim = (LABELS + k) % CLASSES
         losses.append(
-            lambda z, rows, aim=aim: z[torch.arange(len(z)), LABELS[rows]] - z[torch.arange(len(z)), aim[rows]]
+            lambda z, indices, aim=aim: z[torch.arange(len(z)), LABELS[indices]] - z[torch.arange(len(z)), aim[indices]]
         )
     search = dataclasses.replace(search, steps=search.steps * (len(models) if combine == "max" else 1))
     own = starts()
@@ -79,7 +81,7 @@ def test_every_example_keeps_the_run_with_the_largest_wrong_probability() -> Non
     winners = values.argmax(1)
     assert len(winners.unique()) > 2
     assert torch.equal(found.images, torch.stack([runs[int(run)][0][i] for i, run in enumerate(winners)]))
-    assert not found.unsound.any()
+    assert not found.non_finite.any()
 
 
 def test_on_a_linear_model_no_corner_a_targeted_run_could_reach_is_better() -> None:
@@ -106,14 +108,14 @@ def test_against_several_models_runs_are_compared_by_the_sum_or_by_the_least(com
 def test_there_are_five_untargeted_runs_and_one_per_wrong_class_up_to_nine(classes: int, runs: int) -> None:
     weights = torch.randn(classes, PIXELS, generator=torch.Generator().manual_seed(8))
     ticks: list[None] = []
-    perturb([linear(weights)], labels=LABELS % classes, tick=lambda: ticks.append(None))
+    perturb([linear(weights)], labels=LABELS % classes, check_cancelled=lambda: ticks.append(None))
     assert len(ticks) == runs * (1 + SEARCH.steps + 1)
 
 
 def test_the_clean_image_stays_where_more_margin_is_less_confidence() -> None:
     # At x = 0 the logits are (0, 0, -0.5), at x = 0.05 they are (0, 0.05, 0): the margin falls, and so does the
     # probability of the likeliest wrong class.
-    model = RowModel(lambda images, rows: torch.cat([0 * images, images, 10 * images - 0.5], 1))
+    model = IndexedModel(lambda images, indices: torch.cat([0 * images, images, 10 * images - 0.5], 1))
     clean, labels = torch.zeros(1, 1), torch.tensor([0])
     attack = RaiseWrongConfidence(PGD("linf", 0.05, 0.05, 2, random_start=True), targets=0)
     assert torch.equal(perturb([model], "sum", attack, clean, labels, generators=starts()[:1]).images, clean)
@@ -121,7 +123,7 @@ def test_the_clean_image_stays_where_more_margin_is_less_confidence() -> None:
 
 def test_of_equally_probable_runs_the_first_counts_and_the_clean_image_before_them() -> None:
     # Certain to the last bit of a float64, at the clean image already.
-    model = RowModel(lambda images, rows: torch.cat([0 * images, 1000 * images], 1))
+    model = IndexedModel(lambda images, indices: torch.cat([0 * images, 1000 * images], 1))
     clean, labels = torch.full((1, 1), 0.5), torch.tensor([0])
     assert torch.equal(perturb([model], "sum", None, clean, labels, generators=starts()[:1]).images, clean)
 
@@ -129,19 +131,21 @@ def test_of_equally_probable_runs_the_first_counts_and_the_clean_image_before_th
 def test_rows_are_right_when_memory_runs_out() -> None:
     shifts = torch.randn(EXAMPLES, CLASSES, generator=torch.Generator().manual_seed(9))
 
-    def limited(images: Tensor, rows: Tensor) -> Tensor:
+    def limited(images: Tensor, indices: Tensor) -> Tensor:
         if len(images) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return images @ WEIGHTS.T + shifts[rows]
+        return images @ WEIGHTS.T + shifts[indices]
 
-    whole = perturb([RowModel(lambda images, rows: images @ WEIGHTS.T + shifts[rows])])
-    torch.testing.assert_close(perturb([RowModel(limited)]).images, whole.images, rtol=0, atol=1e-5)
+    whole = perturb([IndexedModel(lambda images, indices: images @ WEIGHTS.T + shifts[indices])])
+    torch.testing.assert_close(perturb([IndexedModel(limited)]).images, whole.images, rtol=0, atol=1e-5)
 
 
 def test_an_example_without_finite_outputs_stays_clean_and_is_told() -> None:
-    broken = RowModel(lambda images, rows: images @ WEIGHTS.T + torch.where(rows == 2, torch.nan, 0.0).unsqueeze(1))
+    broken = IndexedModel(
+        lambda images, indices: images @ WEIGHTS.T + torch.where(indices == 2, torch.nan, 0.0).unsqueeze(1)
+    )
     found, whole = perturb([broken]), perturb([linear(WEIGHTS)])
-    assert found.unsound.nonzero().flatten().tolist() == [2]
+    assert found.non_finite.nonzero().flatten().tolist() == [2]
     assert torch.equal(found.images[2], IMAGES[2])
     others = torch.arange(EXAMPLES) != 2
     assert torch.equal(found.images[others], whole.images[others])
@@ -151,11 +155,11 @@ def test_an_example_without_finite_outputs_stays_clean_and_is_told() -> None:
 def test_the_game_goes_on_where_it_was_stopped() -> None:
     def adapts(images: Tensor, iteration: int) -> Frozen:
         moved = WEIGHTS + 0.5 * torch.sin(images.mean(0) * 50)
-        return Frozen(lambda at, rows: at @ moved.T, classes=CLASSES)
+        return Frozen(lambda at, indices: at @ moved.T, classes=CLASSES)
 
     search = dataclasses.replace(SEARCH, steps=2)
     attack = ModelSpaceAttack("gmsa_min", RaiseWrongConfidence(search), 2, start_at="clean")
-    base = Frozen(lambda at, rows: at @ WEIGHTS.T, classes=CLASSES)
+    base = Frozen(lambda at, indices: at @ WEIGHTS.T, classes=CLASSES)
 
     def run(done=()):
         game = attack.attack_iterations(base, adapts, IMAGES, LABELS, generators=lambda i: starts(), done=done)

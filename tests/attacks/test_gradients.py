@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from tests.attacks.test_pgd import HIGHEST_ENTROPY, IMAGES, LABELS, NET, generators
-from workers.attacks.gradients import Joint, RowModel, joined
+from workers.attacks.gradients import IndexedModel, Joint, joined
 from workers.attacks.losses import cross_entropy, uniform_cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
@@ -21,7 +21,7 @@ RIGHT = torch.tensor([[3.0, -1.0], [1.0, 1.0]])
 POINTS = torch.tensor([[0.5, 0.5], [0.9, 0.2]])
 
 
-def first_logit_lead(logits: Tensor, rows: Tensor) -> Tensor:
+def first_logit_lead(logits: Tensor, indices: Tensor) -> Tensor:
     return logits[:, 0] - logits[:, 1]
 
 
@@ -30,7 +30,7 @@ def linear(weights: Tensor):
 
 
 def finished(models, combine: str, images: Tensor = IMAGES, loss=None) -> tuple[Tensor, Tensor, Tensor]:
-    loss = loss or (lambda logits, rows: -cross_entropy(logits, LABELS[rows]))
+    loss = loss or (lambda logits, indices: -cross_entropy(logits, LABELS[indices]))
     logits, finish = Joint(models, loss, combine, lambda: None).logits_and_gradient(images, ROWS[: len(images)])
     return logits, *finish()
 
@@ -58,7 +58,7 @@ def test_the_cross_entropy_of_two_linear_models_has_the_gradient_computed_by_han
         return p[[0, 1], labels].log(), -(p - torch.eye(2)[labels]) @ weights
 
     (left, left_gradient), (right, right_gradient) = by_hand(LEFT), by_hand(RIGHT)
-    models, loss = [linear(LEFT), linear(RIGHT)], lambda logits, rows: -cross_entropy(logits, labels[rows])
+    models, loss = [linear(LEFT), linear(RIGHT)], lambda logits, indices: -cross_entropy(logits, labels[indices])
     _, total, gradient = finished(models, "sum", POINTS, loss)
     torch.testing.assert_close(total, left + right)
     torch.testing.assert_close(gradient, left_gradient + right_gradient)
@@ -140,11 +140,11 @@ def test_memory_does_not_grow_with_the_number_of_models(combine: str) -> None:
 @pytest.mark.parametrize("combine", ["sum", "max"])
 def test_a_model_with_parameters_per_example_is_given_its_rows(combine: str) -> None:
     shifts = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
-    own = [RowModel(lambda images, rows: NET(images) + shifts[rows]), OTHERS[0]]
+    own = [IndexedModel(lambda images, indices: NET(images) + shifts[indices]), OTHERS[0]]
     objective = Objective(
-        loss=lambda logits, rows: -cross_entropy(logits, LABELS[rows]),
-        criterion=lambda logits, rows: -cross_entropy(logits[:, 0], LABELS[rows]),
-        until=lambda logits, rows: logits[:, 0].argmax(1) != LABELS[rows],
+        loss=lambda logits, indices: -cross_entropy(logits, LABELS[indices]),
+        criterion=lambda logits, indices: -cross_entropy(logits[:, 0], LABELS[indices]),
+        until=lambda logits, indices: logits[:, 0].argmax(1) != LABELS[indices],
         combine=combine,
     )
     search = PGD("linf", 0.05, 0.01, 6, random_start=True)
@@ -153,9 +153,9 @@ def test_a_model_with_parameters_per_example_is_given_its_rows(combine: str) -> 
     for i in range(12):
         alone = [lambda images, i=i: NET(images) + shifts[i], OTHERS[0]]
         single = Objective(
-            loss=lambda logits, rows, i=i: -cross_entropy(logits, LABELS[i : i + 1]),
-            criterion=lambda logits, rows, i=i: -cross_entropy(logits[:, 0], LABELS[i : i + 1]),
-            until=lambda logits, rows, i=i: logits[:, 0].argmax(1) != LABELS[i],
+            loss=lambda logits, indices, i=i: -cross_entropy(logits, LABELS[i : i + 1]),
+            criterion=lambda logits, indices, i=i: -cross_entropy(logits[:, 0], LABELS[i : i + 1]),
+            until=lambda logits, indices, i=i: logits[:, 0].argmax(1) != LABELS[i],
             combine=combine,
         )
         one = search.run(alone, IMAGES[i : i + 1], single, generators=generators(range(i, i + 1)))
@@ -166,7 +166,7 @@ def test_a_model_with_parameters_per_example_is_given_its_rows(combine: str) -> 
 @pytest.mark.parametrize(("combine", "passes"), [("sum", 3), ("max", 4)])
 def test_every_forward_pass_ticks(combine: str, passes: int) -> None:
     ticks: list[None] = []
-    joint = Joint([NET] * 3, lambda logits, rows: uniform_cross_entropy(logits), combine, lambda: ticks.append(None))
+    joint = Joint([NET] * 3, lambda logits, indices: uniform_cross_entropy(logits), combine, lambda: ticks.append(None))
     joint.logits_and_gradient(IMAGES, ROWS)[1]()
     assert len(ticks) == passes
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.attacks.test_pgd import IMAGES, LABELS, NET, generators
-from workers.attacks.gradients import RowModel
+from workers.attacks.gradients import IndexedModel
 from workers.attacks.losses import cross_entropy
 from workers.attacks.model_space import CLEAN, Found, Iteration, ModelSpaceAttack, RaiseCrossEntropy, descend
 from workers.attacks.pgd import PGD
@@ -25,21 +25,21 @@ METHODS = ["fpa", "gmsa_avg", "gmsa_min"]
 
 @dataclasses.dataclass
 class Frozen:
-    """An adapted classifier: a function of images and rows."""
+    """An adapted classifier: a function of images and indices."""
 
     answer: Callable[[Tensor, Tensor], Tensor]
     classes: int = 5
     device: torch.device = torch.device("cpu")  # noqa: RUF009
 
-    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
-        return self.answer(images, torch.arange(len(images)) if rows is None else rows)
+    def logits(self, images: Tensor, indices: Tensor | None = None) -> Tensor:
+        return self.answer(images, torch.arange(len(images)) if indices is None else indices)
 
 
-BASE = Frozen(lambda images, rows: NET(images))
+BASE = Frozen(lambda images, indices: NET(images))
 
 
-def lost(logits: Tensor, rows: Tensor) -> Tensor:
-    return -cross_entropy(logits, LABELS[rows])
+def lost(logits: Tensor, indices: Tensor) -> Tensor:
+    return -cross_entropy(logits, LABELS[indices])
 
 
 def make_attack(method: str = "fpa", iterations: int = 2, search: PGD = SEARCH, **more) -> ModelSpaceAttack:
@@ -61,7 +61,7 @@ def shifting(images: Tensor, iteration: int) -> Frozen:
     """A defence with parameters per example that depend on the perturbed images."""
     mean = images.flatten(1).mean(1, keepdim=True)
     shift = torch.sin(40 * mean * torch.arange(1, 6)) + 0.1 * iteration
-    return Frozen(lambda at, rows: NET(at) + shift[rows])
+    return Frozen(lambda at, indices: NET(at) + shift[indices])
 
 
 def same(one: Sequence[Iteration], other: Sequence[Iteration]) -> bool:
@@ -96,20 +96,22 @@ def official_pgd(models, images: Tensor, labels: Tensor, start: Tensor, steps: i
 @pytest.mark.parametrize("models", [1, 3])
 def test_the_batch_is_perturbed_as_by_the_authors_loop(combine: str, models: int) -> None:
     chosen = [NET, *OTHERS][:models]
-    rows = [RowModel(lambda images, rows, model=model: model(images)) for model in chosen]
-    drawn = dataclasses.replace(SEARCH, steps=0).run(rows, IMAGES, descend(lost, "sum"), generators=starts(0)).final
-    found = RaiseCrossEntropy(SEARCH)(rows, combine, IMAGES, LABELS, generators=starts(0), tick=lambda: None)
+    by_model = [IndexedModel(lambda images, indices, model=model: model(images)) for model in chosen]
+    drawn = dataclasses.replace(SEARCH, steps=0).run(by_model, IMAGES, descend(lost, "sum"), generators=starts(0)).final
+    found = RaiseCrossEntropy(SEARCH)(
+        by_model, combine, IMAGES, LABELS, generators=starts(0), check_cancelled=lambda: None
+    )
     steps = 6 * models if combine == "max" else 6
     expected = official_pgd(chosen, IMAGES, LABELS, drawn, steps, combine)
     torch.testing.assert_close(found.images, expected, rtol=0, atol=1e-5)
-    assert not found.unsound.any()
+    assert not found.non_finite.any()
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_steps_grow_with_the_models_under_the_minimum_only(method: str) -> None:
     passes = {True: 0, False: 0}
 
-    def counting(images: Tensor, rows: Tensor) -> Tensor:
+    def counting(images: Tensor, indices: Tensor) -> Tensor:
         passes[torch.is_grad_enabled()] += 1
         return NET(images)
 
@@ -137,7 +139,7 @@ def test_without_iterations_it_is_the_transfer_attack_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("start_at", ["one", "clean"])
 def test_the_transfer_attack_does_not_fall_back(start_at: str) -> None:
-    right = Frozen(lambda images, rows: 9 * nn.functional.one_hot(LABELS[rows], 5).float())
+    right = Frozen(lambda images, indices: 9 * nn.functional.one_hot(LABELS[indices], 5).float())
     attack = make_attack("fpa", 0, start_at=start_at)
     found = run(attack, lambda images, i: right)
     assert [record.accuracy for record in found] == [1.0]
@@ -156,7 +158,7 @@ def test_a_defence_that_changes_nothing_gives_the_static_models_numbers(method: 
         torch.testing.assert_close(record.losses, -static.best_value, rtol=1e-5, atol=1e-6)
 
 
-def swings(images: Tensor, rows: Tensor, *, side: float) -> Tensor:
+def swings(images: Tensor, indices: Tensor, *, side: float) -> Tensor:
     """Wrong once 3 * side * x + 2 * y > 1.5, x and y the shifts from 0.5: weakest in a direction of its own in x."""
     x, y = (images.flatten(1) - 0.5).unbind(1)
     return torch.stack([torch.full_like(x, 1.5), 3 * side * x + 2 * y], 1)
@@ -165,7 +167,7 @@ def swings(images: Tensor, rows: Tensor, *, side: float) -> Tensor:
 def dodges(images: Tensor, iteration: int) -> Frozen:
     """A defence that turns its weak side away from where the batch was pushed."""
     side = -1.0 if (images.flatten(1)[:, 0] - 0.5).mean() > 0.5 else 1.0
-    return Frozen(lambda at, rows: swings(at, rows, side=side), classes=2)
+    return Frozen(lambda at, indices: swings(at, indices, side=side), classes=2)
 
 
 @pytest.mark.parametrize(
@@ -249,10 +251,10 @@ def test_a_model_per_example_is_given_its_rows_however_the_batch_is_cut(method: 
     def limited(images: Tensor, iteration: int) -> Frozen:
         adapted = shifting(images, iteration)
 
-        def answer(at: Tensor, rows: Tensor) -> Tensor:
+        def answer(at: Tensor, indices: Tensor) -> Tensor:
             if len(at) > most:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-            return adapted.logits(at, rows)
+            return adapted.logits(at, indices)
 
         return Frozen(answer)
 
@@ -276,7 +278,7 @@ def scripted(accuracies: Sequence[int], losses: Sequence[float] = (), clean: int
             attacked=torch.arange(number + 1),
             correct=torch.arange(4) < right,
             losses=torch.full((4,), loss, dtype=torch.float64),
-            unsound=torch.zeros(4, dtype=torch.bool),
+            non_finite=torch.zeros(4, dtype=torch.bool),
         )
 
     first = [] if clean is None else [record(clean, 0.0, CLEAN)]
@@ -330,10 +332,12 @@ def test_an_attack_is_judged_by_the_model_its_images_induced() -> None:
 
 
 def test_it_can_stop_once_nothing_is_right() -> None:
-    wrong = Frozen(lambda images, rows: nn.functional.one_hot((LABELS[rows] + 1) % 5, 5).float())
+    wrong = Frozen(lambda images, indices: nn.functional.one_hot((LABELS[indices] + 1) % 5, 5).float())
 
     def turns(images: Tensor, iteration: int) -> Frozen:
-        return wrong if iteration == 1 else Frozen(lambda at, rows: nn.functional.one_hot(LABELS[rows], 5).float())
+        return (
+            wrong if iteration == 1 else Frozen(lambda at, indices: nn.functional.one_hot(LABELS[indices], 5).float())
+        )
 
     attack = make_attack(iterations=4, stop_at_first_success=True, start_at="one")
     found = run(attack, turns, images=IMAGES[:1], labels=LABELS[:1])
@@ -344,28 +348,28 @@ def test_it_can_stop_once_nothing_is_right() -> None:
 
 
 def test_outputs_that_are_not_finite_are_told() -> None:
-    nowhere = Frozen(lambda images, rows: NET(images) + torch.where(rows == 3, torch.nan, 0.0).unsqueeze(1))
+    nowhere = Frozen(lambda images, indices: NET(images) + torch.where(indices == 3, torch.nan, 0.0).unsqueeze(1))
     (induced_only,) = run(make_attack(iterations=0), lambda images, i: nowhere)
-    assert induced_only.unsound.nonzero().flatten().tolist() == [3]
+    assert induced_only.non_finite.nonzero().flatten().tolist() == [3]
     assert not induced_only.correct[3]
     assert induced_only.loss == torch.inf
     (attacked_only,) = run(make_attack(iterations=0), lambda images, i: BASE, base=nowhere)
-    assert attacked_only.unsound.nonzero().flatten().tolist() == [3]
+    assert attacked_only.non_finite.nonzero().flatten().tolist() == [3]
     assert torch.equal(attacked_only.perturbed[3], IMAGES[3])
 
 
-def test_tick_stops_it_between_any_two_passes() -> None:
+def test_cancelling_stops_it_between_any_two_passes() -> None:
     class Cancelled(BaseException):
         pass
 
     def after(count: int) -> Callable[[], None]:
         left = iter(range(count))
 
-        def tick() -> None:
+        def check_cancelled() -> None:
             if next(left, None) is None:
                 raise Cancelled
 
-        return tick
+        return check_cancelled
 
     attack = make_attack("gmsa_min", 1, dataclasses.replace(SEARCH, steps=1))
     few, own = (IMAGES[:3], LABELS[:3]), lambda i: starts(i)[:3]
@@ -373,7 +377,7 @@ def test_tick_stops_it_between_any_two_passes() -> None:
     passes = 0
     while True:
         try:
-            found = list(attack.attack_iterations(BASE, shifting, *few, generators=own, tick=after(passes)))
+            found = list(attack.attack_iterations(BASE, shifting, *few, generators=own, check_cancelled=after(passes)))
             break
         except Cancelled:
             passes += 1
@@ -405,7 +409,7 @@ def test_refuses_to_select_before_the_end() -> None:
 
 
 def test_another_way_to_perturb_can_be_given() -> None:
-    def push(models, combine, images, labels, *, generators, tick) -> Found:
+    def push(models, combine, images, labels, *, generators, check_cancelled) -> Found:
         return Found(images.add(0.01 * len(models)), torch.zeros(len(images), dtype=torch.bool))
 
     found = run(ModelSpaceAttack("gmsa_avg", push, 2), lambda images, i: BASE)

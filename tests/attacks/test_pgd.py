@@ -18,10 +18,11 @@ NET.eval().requires_grad_(False)
 IMAGES = torch.rand(12, 1, 6, 6, generator=torch.Generator().manual_seed(3))
 LABELS = NET(IMAGES).argmax(1)
 LOWEST_ENTROPY = Objective(
-    loss=lambda logits, rows: cross_entropy(logits, LABELS[rows]), criterion=lambda logits, rows: entropy(logits[:, 0])
+    loss=lambda logits, indices: cross_entropy(logits, LABELS[indices]),
+    criterion=lambda logits, indices: entropy(logits[:, 0]),
 )
 HIGHEST_ENTROPY = Objective(
-    loss=lambda logits, rows: uniform_cross_entropy(logits), criterion=lambda logits, rows: -entropy(logits[:, 0])
+    loss=lambda logits, indices: uniform_cross_entropy(logits), criterion=lambda logits, indices: -entropy(logits[:, 0])
 )
 
 
@@ -149,7 +150,7 @@ def test_several_models_are_attacked_through_the_sum_of_their_losses() -> None:
 
     objective = Objective(
         loss=HIGHEST_ENTROPY.loss,
-        criterion=lambda logits, rows: seen.append(logits) or -entropy(logits[:, 0]) - entropy(logits[:, 1]),
+        criterion=lambda logits, indices: seen.append(logits) or -entropy(logits[:, 0]) - entropy(logits[:, 1]),
     )
     found = PGD("l2", 10.0, 0.01, 1, box=(-9.0, 9.0)).run([NET, second], IMAGES, objective)
     gradient = in_one_graph(IMAGES)
@@ -218,7 +219,7 @@ def test_an_output_that_is_not_finite_is_never_robust_and_never_best() -> None:
         return torch.where(clean.unsqueeze(1), logits, math.nan)
 
     found = PGD("linf", 0.05, 0.01, 5).run([breaks], IMAGES, HIGHEST_ENTROPY)
-    assert found.unsound.all()
+    assert found.non_finite.all()
     assert found.best_value.isfinite().all()
     assert not robust_accuracy(PGD("linf", 0.05, 0.01, 5), breaks, IMAGES, LABELS).any()
 
@@ -227,7 +228,7 @@ def test_infeasible_iterates_are_not_best() -> None:
     objective = Objective(
         loss=HIGHEST_ENTROPY.loss,
         criterion=HIGHEST_ENTROPY.criterion,
-        feasible=lambda logits, rows: logits[:, 0].argmax(1) == LABELS[rows],
+        feasible=lambda logits, indices: logits[:, 0].argmax(1) == LABELS[indices],
     )
     found = PGD("linf", 0.3, 0.02, 20).run([NET], IMAGES, objective)
     assert (NET(found.best).argmax(1) == LABELS).all()
@@ -242,8 +243,8 @@ def test_a_stopped_example_ends_at_its_last_feasible_iterate() -> None:
         return NET(images)
 
     objective = Objective(
-        loss=lambda logits, rows: -cross_entropy(logits, LABELS[rows]),
-        feasible=lambda logits, rows: logits[:, 0].argmax(1) == LABELS[rows],
+        loss=lambda logits, indices: -cross_entropy(logits, LABELS[indices]),
+        feasible=lambda logits, indices: logits[:, 0].argmax(1) == LABELS[indices],
         stops_when_infeasible=True,
     )
     found = search.run([recording], IMAGES[:1], objective)
@@ -270,23 +271,23 @@ def test_needs_no_gradient_of_the_weights() -> None:
     assert all(parameter.grad is None for parameter in trainable.parameters())
 
 
-def test_tick_stops_an_attack() -> None:
+def test_cancelling_stops_an_attack() -> None:
     class Cancelled(BaseException):
         pass
 
     ticks = iter(range(3))
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         if next(ticks, None) is None:
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        PGD("linf", 0.1, 0.02, 50).run([NET], IMAGES, HIGHEST_ENTROPY, tick=tick)
+        PGD("linf", 0.1, 0.02, 50).run([NET], IMAGES, HIGHEST_ENTROPY, check_cancelled=check_cancelled)
 
 
 def test_tiny_gradients_still_give_full_l2_steps() -> None:
     weights = torch.tensor([[0.0] * 4, [3e-30, 4e-30, 0.0, 0.0]])
-    objective = Objective(loss=lambda logits, rows: logits[:, 0] - logits[:, 1])
+    objective = Objective(loss=lambda logits, indices: logits[:, 0] - logits[:, 1])
     start = torch.full((1, 4), 0.5)
     found = PGD("l2", 0.1, 0.1, 1).run([lambda x: x @ weights.T], start, objective)
     torch.testing.assert_close(found.final, torch.tensor([[0.56, 0.58, 0.5, 0.5]]))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.certification.test_noise import CPU, seed_of
 from workers.certification.confidence import LEVELS
 from workers.certification.noise import Noise
-from workers.certification.smoothing import ROWS, UNITS, Smoother, Tally
+from workers.certification.smoothing import BATCH_SIZE, UNITS, DrawStatistics, Smoother
 
 SHAPE = (3, 6, 6)
 PIXELS = math.prod(SHAPE)
@@ -18,7 +18,7 @@ IMAGES = torch.rand(6, *SHAPE, generator=torch.Generator().manual_seed(3))
 IDS = [10, 11, 12, 13, 14, 15]
 CANDIDATES = torch.tensor([0, 1, 2, 0, 1, 2])
 EVERYONE = range(6)
-STEPS = ROWS["cpu"] * np.array([0, 3, 10])
+STEPS = BATCH_SIZE["cpu"] * np.array([0, 3, 10])
 
 torch.manual_seed(0)
 NET = nn.Sequential(
@@ -39,31 +39,35 @@ def linear(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda images: images.flatten(1) @ weight.T + bias
 
 
-def tallied(model: Callable[[Tensor], Tensor], drawn: Noise, draws: int, *, classes: int = 3, **options) -> Tally:
+def tallied(
+    model: Callable[[Tensor], Tensor], drawn: Noise, draws: int, *, classes: int = 3, **options
+) -> DrawStatistics:
     smoother = Smoother(model, classes=classes, **options)
-    tally = smoother.start(IMAGES)
-    smoother.extend(tally, IMAGES, CANDIDATES, EVERYONE, drawn, 0, draws, IDS)
-    return tally
+    statistics = smoother.start(IMAGES)
+    smoother.extend(statistics, IMAGES, CANDIDATES, EVERYONE, drawn, 0, draws, IDS)
+    return statistics
 
 
-def assert_same(tally: Tally, other: Tally, rows: Tensor | list[int] | slice = slice(None)) -> None:
+def assert_same(
+    statistics: DrawStatistics, other: DrawStatistics, rows: Tensor | list[int] | slice = slice(None)
+) -> None:
     for name, values in vars(other).items():
-        assert torch.equal(getattr(tally, name)[rows], values[rows]), name
+        assert torch.equal(getattr(statistics, name)[rows], values[rows]), name
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "independent"])
 def test_classes_of_a_linear_model_come_as_often_as_the_closed_form_says(shared: bool) -> None:
     """With orthonormal weights the logits are independent normal: P(argmax = k) is a one-dimensional integral."""
     sigma, draws, bias = 0.5, 4000, torch.tensor([0.1, 0.0, -0.1, 0.2, 0.0])
-    tally = tallied(linear(PLANES, bias), noise(sigma, shared=shared), draws, classes=5)
+    statistics = tallied(linear(PLANES, bias), noise(sigma, shared=shared), draws, classes=5)
     means = (IMAGES.flatten(1) @ PLANES.T + bias).double().numpy()
-    for mean, counts in zip(means, tally.counts.numpy(), strict=True):
+    for mean, counts in zip(means, statistics.counts.numpy(), strict=True):
         below = ndtr((mean[:, None, None] + sigma * NODES - mean[:, None]) / sigma)
         expected = [np.prod(np.delete(below[k], k, 0), 0) @ WEIGHTS / math.sqrt(2 * math.pi) for k in range(5)]
         assert sum(expected) == pytest.approx(1, abs=1e-9)
         for share, probability in zip(counts / draws, expected, strict=True):
             assert abs(share - probability) < 4.5 * math.sqrt(probability * (1 - probability) / draws) + 1e-3
-    assert tally.counts.sum(1).tolist() == [draws] * 6
+    assert statistics.counts.sum(1).tolist() == [draws] * 6
 
 
 def test_radius_and_confidence_of_a_two_class_model_are_those_of_its_margin() -> None:
@@ -71,14 +75,14 @@ def test_radius_and_confidence_of_a_two_class_model_are_those_of_its_margin() ->
     sigma, draws, weight = 0.3, 6000, 3 * PLANES[:2]
     centre = (IMAGES.flatten(1) @ weight.T).mean(0)
     smoother = Smoother(linear(weight, -centre), classes=2)
-    tally = smoother.start(IMAGES)
+    statistics = smoother.start(IMAGES)
     margins = (IMAGES.flatten(1) @ weight.T - centre).double()
     candidates = margins.argmax(1)
-    smoother.extend(tally, IMAGES, candidates, EVERYONE, noise(sigma), 0, draws, IDS)
+    smoother.extend(statistics, IMAGES, candidates, EVERYONE, noise(sigma), 0, draws, IDS)
     norm = (weight[0] - weight[1]).double().norm().item()
     for row, candidate in enumerate(candidates.tolist()):
         margin = (margins[row, candidate] - margins[row, 1 - candidate]).item()
-        share, probability = tally.counts[row, candidate].item() / draws, ndtr(margin / (sigma * norm))
+        share, probability = statistics.counts[row, candidate].item() / draws, ndtr(margin / (sigma * norm))
         error = math.sqrt(probability * (1 - probability) / draws)
         assert abs(share - probability) < 4.5 * error
         slope = sigma / math.exp(-(ndtri(probability) ** 2) / 2) * math.sqrt(2 * math.pi)
@@ -86,21 +90,21 @@ def test_radius_and_confidence_of_a_two_class_model_are_those_of_its_margin() ->
         scores = expit(margin + sigma * norm * NODES)
         confidence = scores @ WEIGHTS / math.sqrt(2 * math.pi)
         spread = math.sqrt(scores**2 @ WEIGHTS / math.sqrt(2 * math.pi) - confidence**2)
-        assert abs(tally.total[row].item() / draws - confidence) < 4.5 * spread / math.sqrt(draws)
+        assert abs(statistics.total[row].item() / draws - confidence) < 4.5 * spread / math.sqrt(draws)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "independent"])
 def test_agrees_with_a_loop_that_keeps_every_output(shared: bool) -> None:
     drawn = noise(shared=shared)
-    tally = tallied(NET, drawn, 1250)
+    statistics = tallied(NET, drawn, 1250)
     for row, image in enumerate(IMAGES):
         logits = NET(image + drawn.draws(0, 1250, IDS[row]))
         scores = logits.double().softmax(1)[:, CANDIDATES[row]]
         # A logit two classes share may fall either way, a score at a cell's edge on either side.
-        assert (logits.argmax(1).bincount(minlength=3) - tally.counts[row]).abs().sum() <= 2
-        assert tally.total[row].item() == pytest.approx(scores.sum().item(), abs=1e-3)
+        assert (logits.argmax(1).bincount(minlength=3) - statistics.counts[row]).abs().sum() <= 2
+        assert statistics.total[row].item() == pytest.approx(scores.sum().item(), abs=1e-3)
         cells = (scores * LEVELS).long().clamp(max=LEVELS - 1).bincount(minlength=LEVELS)
-        assert (cells.cumsum(0) - tally.histogram[row].cumsum(0)).abs().max() <= 3
+        assert (cells.cumsum(0) - statistics.histogram[row].cumsum(0)).abs().max() <= 3
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "independent"])
@@ -123,21 +127,21 @@ def test_an_example_is_the_same_alone_with_others_stopped_and_in_steps(shared: b
 
 def test_steps_that_cut_passes_change_no_more_than_last_bits() -> None:
     smoother, drawn = Smoother(NET, classes=3), noise()
-    tally = smoother.start(IMAGES)
+    statistics = smoother.start(IMAGES)
     for start, stop in ((0, 37), (37, 250), (250, 1130)):
-        smoother.extend(tally, IMAGES, CANDIDATES, EVERYONE, drawn, start, stop, IDS)
+        smoother.extend(statistics, IMAGES, CANDIDATES, EVERYONE, drawn, start, stop, IDS)
     whole = tallied(NET, noise(), 1130)
-    torch.testing.assert_close(tally.total, whole.total, rtol=1e-6, atol=0)
-    assert (tally.counts - whole.counts).abs().sum() <= 2
+    torch.testing.assert_close(statistics.total, whole.total, rtol=1e-6, atol=0)
+    assert (statistics.counts - whole.counts).abs().sum() <= 2
 
 
 def test_histogram_holds_every_draw_and_brackets_the_total() -> None:
-    tally = tallied(NET, noise(), 700)
-    assert tally.histogram.sum(1).tolist() == [700] * 6
-    lower = (tally.histogram.double() * torch.arange(LEVELS) / LEVELS).sum(1)
-    assert (lower <= tally.total).all()
-    assert (tally.total <= lower + 700 / LEVELS).all()
-    assert len(tally.histogram[0].nonzero()) > 100
+    statistics = tallied(NET, noise(), 700)
+    assert statistics.histogram.sum(1).tolist() == [700] * 6
+    lower = (statistics.histogram.double() * torch.arange(LEVELS) / LEVELS).sum(1)
+    assert (lower <= statistics.total).all()
+    assert (statistics.total <= lower + 700 / LEVELS).all()
+    assert len(statistics.histogram[0].nonzero()) > 100
 
 
 def test_the_total_is_a_sum_without_rounding() -> None:
@@ -147,17 +151,17 @@ def test_the_total_is_a_sum_without_rounding() -> None:
 
 
 def test_scores_of_exactly_one_and_zero_are_in_the_outer_cells() -> None:
-    tally = tallied(lambda images: torch.tensor([300.0, 0, 0]).expand(len(images), 3), noise(), 150)
+    statistics = tallied(lambda images: torch.tensor([300.0, 0, 0]).expand(len(images), 3), noise(), 150)
     sure, sure_not = CANDIDATES == 0, CANDIDATES != 0
-    assert tally.histogram[sure, LEVELS - 1].tolist() == [150, 150]
-    assert tally.histogram[sure_not, 0].tolist() == [150] * 4
-    assert tally.total.tolist() == [150.0, 0, 0, 150, 0, 0]
-    assert not tally.unsound.any()
+    assert statistics.histogram[sure, LEVELS - 1].tolist() == [150, 150]
+    assert statistics.histogram[sure_not, 0].tolist() == [150] * 4
+    assert statistics.total.tolist() == [150.0, 0, 0, 150, 0, 0]
+    assert not statistics.non_finite.any()
 
 
 def test_ties_go_to_the_first_class() -> None:
-    tally = tallied(lambda images: torch.tensor([1.0, 2.0, 2.0]).expand(len(images), 3), noise(), 150)
-    assert tally.counts.tolist() == [[0, 150, 0]] * 6
+    statistics = tallied(lambda images: torch.tensor([1.0, 2.0, 2.0]).expand(len(images), 3), noise(), 150)
+    assert statistics.counts.tolist() == [[0, 150, 0]] * 6
 
 
 def test_a_class_is_told_by_logits_that_softmax_cannot_tell_apart() -> None:
@@ -178,18 +182,18 @@ def test_one_output_that_is_not_finite_makes_its_example_unsound(poison: float) 
 
     drawn, shape = Noise(0.25, (1, 2, 2), CPU, seed_of, shared=True), (3, 1, 2, 2)
     smoother, images = Smoother(model, classes=3), torch.rand(shape)
-    tally = smoother.start(images)
-    smoother.extend(tally, images, CANDIDATES[:3], range(3), drawn, 0, 300, IDS[:3])
-    assert tally.unsound.tolist() == [False, True, False]
-    assert tally.histogram.sum(1).tolist() == [300] * 3
-    assert tally.total.isfinite().all()
+    statistics = smoother.start(images)
+    smoother.extend(statistics, images, CANDIDATES[:3], range(3), drawn, 0, 300, IDS[:3])
+    assert statistics.non_finite.tolist() == [False, True, False]
+    assert statistics.histogram.sum(1).tolist() == [300] * 3
+    assert statistics.total.isfinite().all()
 
 
 def test_large_finite_logits_are_sound() -> None:
     largest = torch.finfo(torch.float32).max
-    tally = tallied(lambda images: torch.tensor([largest, largest, -largest]).expand(len(images), 3), noise(), 150)
-    assert not tally.unsound.any()
-    assert tally.total[0].item() == 75
+    statistics = tallied(lambda images: torch.tensor([largest, largest, -largest]).expand(len(images), 3), noise(), 150)
+    assert not statistics.non_finite.any()
+    assert statistics.total[0].item() == 75
 
 
 @pytest.mark.parametrize("most", [1, 7, 60])
@@ -207,8 +211,8 @@ def test_passes_that_do_not_fit_are_halved_and_stay_so(most: int) -> None:
     assert halved.histogram.sum(1).tolist() == [300] * 6
     torch.testing.assert_close(halved.total, whole.total, rtol=1e-6, atol=0)
     # Only the first pass is tried at sizes that do not fit.
-    assert len(failures) < 2 * ROWS["cpu"]
-    assert failures.count(ROWS["cpu"]) == 1
+    assert len(failures) < 2 * BATCH_SIZE["cpu"]
+    assert failures.count(BATCH_SIZE["cpu"]) == 1
 
 
 def test_a_copy_that_does_not_fit_alone_is_an_error() -> None:
@@ -244,7 +248,7 @@ def test_bfloat16_is_asked_for_and_gives_close_numbers() -> None:
 def test_nothing_grows_with_the_number_of_draws() -> None:
     sizes = [{name: values.shape for name, values in vars(tallied(NET, noise(), n)).items()} for n in (10, 2000)]
     assert sizes[0] == sizes[1]
-    assert sizes[0] == {"draws": (6,), "counts": (6, 3), "total": (6,), "histogram": (6, LEVELS), "unsound": (6,)}
+    assert sizes[0] == {"draws": (6,), "counts": (6, 3), "total": (6,), "histogram": (6, LEVELS), "non_finite": (6,)}
 
 
 def test_shared_noise_is_made_once_for_all_examples() -> None:
@@ -289,24 +293,26 @@ def test_tick_comes_before_every_pass_and_may_stop() -> None:
         return images[:, 0, 0]
 
     images, drawn = torch.rand(2, 1, 3, 3), noise(shape=(1, 3, 3))
-    Smoother(model, classes=3, tick=lambda: events.append("tick")).select(images, drawn, 250, [0, 1])
-    assert events == ["tick", "pass"] * 6
+    Smoother(model, classes=3, check_cancelled=lambda: events.append("check_cancelled")).select(
+        images, drawn, 250, [0, 1]
+    )
+    assert events == ["check_cancelled", "pass"] * 6
 
     def stop() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Smoother(model, classes=3, tick=stop).select(images, drawn, 250, [0, 1])
+        Smoother(model, classes=3, check_cancelled=stop).select(images, drawn, 250, [0, 1])
 
 
 def test_draws_cannot_be_skipped_or_counted_twice() -> None:
     smoother, drawn = Smoother(NET, classes=3), noise()
-    tally = smoother.start(IMAGES)
-    smoother.extend(tally, IMAGES, CANDIDATES, [1], drawn, 0, 50, IDS)
+    statistics = smoother.start(IMAGES)
+    smoother.extend(statistics, IMAGES, CANDIDATES, [1], drawn, 0, 50, IDS)
     for rows, start in (([1], 0), ([1], 51), ([0, 1], 50), ([2, 2], 0)):
         with pytest.raises(ValueError, match="do not continue"):
-            smoother.extend(tally, IMAGES, CANDIDATES, rows, drawn, start, 60, IDS)
-    assert tally.draws.tolist() == [0, 50, 0, 0, 0, 0]
+            smoother.extend(statistics, IMAGES, CANDIDATES, rows, drawn, start, 60, IDS)
+    assert statistics.draws.tolist() == [0, 50, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

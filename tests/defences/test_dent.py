@@ -118,10 +118,10 @@ def test_permuting_the_batch_permutes_the_answers() -> None:
 
 
 def test_rows_say_which_parameters_an_image_has() -> None:
-    found, rows = adapted(), torch.tensor([20, 3, 3])
+    found, indices = adapted(), torch.tensor([20, 3, 3])
     together = found.logits(BATCH)
-    torch.testing.assert_close(found.logits(BATCH[rows], rows), together[rows])
-    assert not torch.allclose(found.logits(BATCH[rows], torch.tensor([1, 2, 4])), together[rows], atol=1e-2)
+    torch.testing.assert_close(found.logits(BATCH[indices], indices), together[indices])
+    assert not torch.allclose(found.logits(BATCH[indices], torch.tensor([1, 2, 4])), together[indices], atol=1e-2)
 
 
 def test_images_without_rows_must_be_those_of_the_batch() -> None:
@@ -205,11 +205,11 @@ def test_a_model_without_batch_norm_is_refused() -> None:
 
 def test_every_pass_ticks_and_a_tick_may_stop_it() -> None:
     ticks: list[int] = []
-    Dent(PARAMS, tick=lambda: ticks.append(1)).adapt(builders.base(), None, BATCH, builders.generator())
+    Dent(PARAMS, check_cancelled=lambda: ticks.append(1)).adapt(builders.base(), None, BATCH, builders.generator())
     assert len(ticks) == 2 * PARAMS.steps
 
     def stop() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        Dent(PARAMS, tick=stop).adapt(builders.base(), None, BATCH, builders.generator())
+        Dent(PARAMS, check_cancelled=stop).adapt(builders.base(), None, BATCH, builders.generator())

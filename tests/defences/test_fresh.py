@@ -145,7 +145,7 @@ def test_traits_say_one_round_and_private_randomness(make) -> None:
 @pytest.mark.parametrize(("name", "least", "most"), [("dann", 18, 18), ("urejectron", 14, 14), ("tadv", 20, 24)])
 def test_tick_comes_before_every_pass(name, least, most) -> None:
     calls: list[None] = []
-    MAKERS[name](tick=lambda: calls.append(None)).adapt(base(), training(60), points(40), generator())
+    MAKERS[name](check_cancelled=lambda: calls.append(None)).adapt(base(), training(60), points(40), generator())
     assert least <= len(calls) <= most
 
 
@@ -159,7 +159,7 @@ def test_a_tick_that_raises_stops_the_training(make) -> None:
             raise CancelledError
 
     with pytest.raises(CancelledError):
-        make(tick=cancel).adapt(base(), training(60), points(40), generator())
+        make(check_cancelled=cancel).adapt(base(), training(60), points(40), generator())
     assert len(calls) == 3
 
 

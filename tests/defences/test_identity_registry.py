@@ -16,7 +16,9 @@ class TheirParams:
     strength: int = 1
 
 
-THEIRS = Plugin(lambda params, tick: Identity(IdentityParams(batch_size=params.strength)), {"loose": TheirParams(7)})
+THEIRS = Plugin(
+    lambda params, check_cancelled: Identity(IdentityParams(batch_size=params.strength)), {"loose": TheirParams(7)}
+)
 NO_PLUGIN = object()
 
 

@@ -11,9 +11,19 @@ from workers.defences.protocol import DefenceError, Training
 SEARCH = PGD("linf", 0.2, 0.05, 4, random_start=True)
 
 
-def pool(count: int = 30, passes: int = 2, seed: int = 0, is_augmented: bool = False, tick=lambda: None) -> Pool:
+def pool(
+    count: int = 30, passes: int = 2, seed: int = 0, is_augmented: bool = False, check_cancelled=lambda: None
+) -> Pool:
     training = builders.training(count)
-    return make_pool(builders.base(), training, SEARCH, passes=passes, is_augmented=is_augmented, seed=seed, tick=tick)
+    return make_pool(
+        builders.base(),
+        training,
+        SEARCH,
+        passes=passes,
+        is_augmented=is_augmented,
+        seed=seed,
+        check_cancelled=check_cancelled,
+    )
 
 
 def test_neighbours_are_those_of_a_brute_force_search() -> None:
@@ -130,6 +140,6 @@ def test_training_data_that_does_not_fit_the_model_is_refused(training, reason) 
 
 def test_every_pass_through_the_model_ticks() -> None:
     ticks: list[int] = []
-    pool(count=20, passes=1, tick=lambda: ticks.append(1))
+    pool(count=20, passes=1, check_cancelled=lambda: ticks.append(1))
     # The clean image, then five iterates; one chunk of features.
     assert len(ticks) == 1 + (SEARCH.steps + 1) + 1

@@ -314,12 +314,12 @@ def test_one_instance_defends_one_base() -> None:
 def test_every_pass_ticks_and_a_stopped_round_can_be_taken_back() -> None:
     ticks: list[int] = []
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         ticks.append(1)
         if len(ticks) == 20:
             raise InterruptedError
 
-    base, defence = builders.base(), rmc(tick=tick)
+    base, defence = builders.base(), rmc(check_cancelled=check_cancelled)
     expected = play(rmc(), base, range(1))
     defence.adapt(base, TRAINING, POINTS[:1], builders.generator())
     # Features of the point, then three epochs of two batches, forward and backward, and a look at what is held out.

@@ -82,9 +82,9 @@ def test_half_the_batches_are_attacked_from_a_random_start(monkeypatch) -> None:
     random: list[bool] = []
     known = tadv.attack
 
-    def watched(search, model, inputs, expected, starts, tick):
+    def watched(search, model, inputs, expected, starts, check_cancelled):
         random.append(starts is not None)
-        return known(search, model, inputs, expected, starts, tick)
+        return known(search, model, inputs, expected, starts, check_cancelled)
 
     monkeypatch.setattr(tadv, "attack", watched)
     Tadv(replace(TINY, attack_steps=0, batch_size=4)).adapt(base(), training(400), points(2), generator())
@@ -95,7 +95,7 @@ def test_half_the_batches_are_attacked_from_a_random_start(monkeypatch) -> None:
 def test_only_the_second_half_of_a_batch_is_attacked_in_eval_mode(monkeypatch) -> None:
     sizes: list[tuple[int, bool]] = []
 
-    def watched(search, model, inputs, expected, starts, tick):
+    def watched(search, model, inputs, expected, starts, check_cancelled):
         sizes.append((len(inputs), model.training))
         return inputs
 
@@ -184,7 +184,11 @@ def test_the_rate_falls_at_the_step_that_completes_a_milestone(monkeypatch) -> N
     rates: list[float] = []
     known = tadv.descend
     monkeypatch.setattr(
-        tadv, "descend", lambda loss, optimizer, rate, tick: rates.append(rate) or known(loss, optimizer, rate, tick)
+        tadv,
+        "descend",
+        lambda loss, optimizer, rate, check_cancelled: (
+            rates.append(rate) or known(loss, optimizer, rate, check_cancelled)
+        ),
     )
     params = replace(TINY, epochs=2, attack_steps=0, learning_rate=0.1, milestones=(1,))
     Tadv(params).adapt(base(), training(64), points(2), generator())

@@ -140,6 +140,6 @@ def test_models_it_cannot_adapt_are_refused() -> None:
 
 def test_every_pass_ticks() -> None:
     ticks: list[int] = []
-    defence = Tent(replace(PARAMS, steps=3), tick=lambda: ticks.append(1))
+    defence = Tent(replace(PARAMS, steps=3), check_cancelled=lambda: ticks.append(1))
     defence.adapt(builders.base(), None, batches(1)[0], builders.generator())
     assert len(ticks) == 6

@@ -12,7 +12,7 @@ from torch import Tensor
 from seatrial.contracts.estimates import Result
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
-from workers.families.contexts import Batch, LabelledText, Records, Saved
+from workers.families.contexts import Batch, Checkpoint, LabelledText, Records
 from workers.families.protocol import SAMPLE, AnyFamily, Shard, Stage
 from workers.models import TextClassifier, UnansweredError
 
@@ -55,10 +55,10 @@ class Books:
     done: Mapping[str, Records]
     ticks: int
     told: int
-    kept: Saved | None
+    kept: Checkpoint | None
     saves: int
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         self.ticks += 1
 
     def progress(self, done: int) -> None:
@@ -74,14 +74,16 @@ class Books:
     def records(self, stage: str) -> Records:
         return self.done[stage]
 
-    def saved(self) -> Saved | None:
+    def checkpoint(self) -> Checkpoint | None:
         return self.kept
 
     def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
         """Keep every state, whether forced or not: a test may resume at any of them."""
-        self.tick()
+        self.check_cancelled()
         self.saves += 1
-        self.kept = Saved({name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}, notes or {})
+        self.kept = Checkpoint(
+            {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}, notes or {}
+        )
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Context(Books):
     ticks: int = 0
     told: int = 0
     further: Mapping[str, Data] = field(default_factory=dict)
-    kept: Saved | None = None
+    kept: Checkpoint | None = None
     saves: int = 0
 
     def batches(self) -> Iterator[Batch]:
@@ -135,7 +137,7 @@ class TextContext(Books):
     autocast: torch.dtype | None = None
     ticks: int = 0
     told: int = 0
-    kept: Saved | None = None
+    kept: Checkpoint | None = None
     saves: int = 0
 
     def labelled(self) -> list[LabelledText]:

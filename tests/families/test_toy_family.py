@@ -143,7 +143,7 @@ class Toy:
             rows["lean"] += (params.centre - chances.gather(1, batch.labels[:, None])[:, 0].double()).tolist()
         return pa.table(rows)
 
-    def reduce(self, params, done, seed, *, tick=lambda: None):
+    def reduce(self, params, done, seed, *, check_cancelled=lambda: None):
         sample = Sample(done["look"])
         formulas = {metric.name: metric.per_example for metric in SPEC.metrics}
         doubt = Flag(code="toy_doubt", severity="info", message="It may lean the other way.")

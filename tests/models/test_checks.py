@@ -254,11 +254,18 @@ def test_one_class_may_get_one_prediction() -> None:
 def test_preflight_can_be_cancelled_between_batches() -> None:
     seen = []
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         seen.append(1)
         if len(seen) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        preflight(_classifier(), Examples([0] * 40), range(40), manifest=_manifest(), batch_size=10, tick=tick)
+        preflight(
+            _classifier(),
+            Examples([0] * 40),
+            range(40),
+            manifest=_manifest(),
+            batch_size=10,
+            check_cancelled=check_cancelled,
+        )
     assert len(seen) == 3

@@ -180,7 +180,7 @@ def test_every_batch_has_the_same_rows_and_some_padding() -> None:
     rows = batches.logits([_pieces(tokens) for tokens in lengths])
     assert [int(row[1]) for row in rows] == lengths
     assert [int(row[0]) for row in rows] == [sum(_pieces(tokens).ids) for tokens in lengths]
-    assert {len(mask) for mask in spy.masks} == {fixed_batches.ROWS["cpu"]}
+    assert {len(mask) for mask in spy.masks} == {fixed_batches.BATCH_SIZE["cpu"]}
     assert {mask.shape[1] for mask in spy.masks} == {8, 16, 24, 30}
     assert all(bool((mask == 0).any()) for mask in spy.masks)
     # The longest come first, so that what does not fit is known before the rest is computed.
@@ -197,7 +197,7 @@ def test_every_batch_has_the_same_rows_and_some_padding() -> None:
     ],
 )
 def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setitem(fixed_batches.ROWS, "cpu", 8)
+    monkeypatch.setitem(fixed_batches.BATCH_SIZE, "cpu", 8)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     spy = Spy(most_rows=3)
     spy.error = error

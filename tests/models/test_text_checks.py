@@ -359,12 +359,19 @@ def test_dropout_left_on_is_flagged(tmp_path: Path) -> None:
 def test_preflight_can_be_cancelled_between_batches() -> None:
     seen = []
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         seen.append(1)
         if len(seen) == 3:
             raise KeyboardInterrupt
 
     classifier = Counting()
     with pytest.raises(KeyboardInterrupt):
-        preflight_texts(classifier, Numbered([0] * 40), range(40), manifest=_manifest(), batch_size=10, tick=tick)
+        preflight_texts(
+            classifier,
+            Numbered([0] * 40),
+            range(40),
+            manifest=_manifest(),
+            batch_size=10,
+            check_cancelled=check_cancelled,
+        )
     assert [len(call) for call in classifier.calls] == [10, 10]

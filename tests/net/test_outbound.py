@@ -282,14 +282,14 @@ def test_a_caller_may_give_up_while_it_waits(server: Scripted) -> None:
 
     given_up = threading.Event()
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         if given_up.is_set():
             raise GivenUpError
 
     server.script = [lambda handler, asked: (given_up.set(), time.sleep(5))]
     began = time.monotonic()
     with pytest.raises(GivenUpError):
-        post(server.url, timeout_s=60, tick=tick)
+        post(server.url, timeout_s=60, check_cancelled=check_cancelled)
     assert time.monotonic() - began < 3
 
 

@@ -79,7 +79,7 @@ def test_whoever_waits_may_give_up_and_has_a_deadline(held_by: Callable[[], Any]
         url = f"{scheme}://127.0.0.1:{port}/"
         # A wait of ten seconds in one piece would end in another error than these.
         with pytest.raises(GivenUpError):
-            post(url, timeout_s=60, tick=GivingUp())
+            post(url, timeout_s=60, check_cancelled=GivingUp())
         with pytest.raises(AnswerTimeoutError, match=r"0\.2 s"):
             post(url, timeout_s=0.2)
 
@@ -92,7 +92,7 @@ def test_a_resolver_that_does_not_answer_is_left_alone() -> None:
         ended.release()
         return ["127.0.0.1"]
 
-    with Outbound(LOCAL, resolve=resolve, tick=GivingUp()) as outbound, pytest.raises(GivenUpError):
+    with Outbound(LOCAL, resolve=resolve, check_cancelled=GivingUp()) as outbound, pytest.raises(GivenUpError):
         outbound.post("http://m.example.com/", b"", {}, timeout_s=60)
     with pytest.raises(AnswerTimeoutError):
         post("http://m.example.com/", timeout_s=0.2, resolve=resolve)

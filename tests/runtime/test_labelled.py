@@ -66,7 +66,7 @@ class Reading:
         )
 
     def reduce(
-        self, params: Any, done: Mapping[str, Records], seed: int, *, tick: Callable[[], None] = lambda: None
+        self, params: Any, done: Mapping[str, Records], seed: int, *, check_cancelled: Callable[[], None] = lambda: None
     ) -> Result:
         return Result(
             estimates={"mus": Estimate(value=0.0, low=None, high=None, n=1, method="none")},

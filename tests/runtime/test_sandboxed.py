@@ -162,7 +162,7 @@ def test_memory_that_earlier_jobs_used_up_is_not_the_next_ones_fault(bench: Benc
 class _Holder:
     row_id = "mdl_test"
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         pass
 
     def delete_save(self, store: LocalStore, digest: str) -> None:

@@ -101,7 +101,7 @@ def add_endpoint(db: Database, worker: InlineWorker) -> str:
 
 
 def answer(endpoint: EndpointClassifier, asked: list[str]) -> list[Tensor]:
-    endpoint.tick()
+    endpoint.check_cancelled()
     endpoint.sent += len(asked)
     assert endpoint.spent + endpoint.sent <= 20
     return [torch.tensor([0.0, len(text) / 10], dtype=torch.float64) for text in asked]
@@ -232,7 +232,7 @@ def test_a_claim_lives_as_long_as_it_is_worked_on(
     _, claimed = shard
     with Claim(db, settings, ShardRow, *claimed, is_stopping=lambda: False) as claim:
         time.sleep(0.8)
-        claim.look()
+        claim.poll_cancelled()
     with db.read() as session:
         assert session.get_one(ShardRow, claimed[0]).state == "running"
 
@@ -242,13 +242,13 @@ def test_cancel_reaches_the_working_thread(
 ) -> None:
     audit_id, claimed = shard
     with Claim(db, settings, ShardRow, *claimed, is_stopping=lambda: False) as claim:
-        claim.tick()
+        claim.check_cancelled()
         with db.write() as session:
             cancel_audit(session, audit_id)
         with pytest.raises(ShardCancelled):
-            claim.look()
+            claim.poll_cancelled()
         with pytest.raises(ShardCancelled):
-            claim.tick()
+            claim.check_cancelled()
 
 
 def test_a_lost_lease_reaches_the_working_thread_without_a_look(
@@ -259,7 +259,7 @@ def test_a_lost_lease_reaches_the_working_thread_without_a_look(
         with db.write() as session:
             session.execute(update(ShardRow).where(ShardRow.id == claimed[0]).values(token="somebody else"))
         with pytest.raises(LeaseLost):
-            eventually(claim.tick, timeout_s=5)
+            eventually(claim.check_cancelled, timeout_s=5)
 
 
 def test_a_stopping_process_reaches_the_working_thread(
@@ -267,10 +267,10 @@ def test_a_stopping_process_reaches_the_working_thread(
 ) -> None:
     stopping = threading.Event()
     with Claim(db, settings, ShardRow, *shard[1], is_stopping=stopping.is_set) as claim:
-        claim.tick()
+        claim.check_cancelled()
         stopping.set()
         with pytest.raises(ShuttingDown):
-            claim.tick()
+            claim.check_cancelled()
 
 
 def test_randomness_follows_the_example_and_nothing_else() -> None:

@@ -27,15 +27,15 @@ def eta_omega(eta: int, omega: Tensor, predictions: Tensor | None = None) -> Obj
             is kept then, of all.
     """
 
-    def loss(logits: Tensor, rows: Tensor) -> Tensor:
-        return -eta * cross_entropy(logits, omega[rows])
+    def loss(logits: Tensor, indices: Tensor) -> Tensor:
+        return -eta * cross_entropy(logits, omega[indices])
 
     floor = 0.0 if eta < 0 else -torch.inf
     if predictions is None:
-        return Objective(loss=loss, criterion=lambda logits, rows: loss(logits[:, 0], rows), floor=floor)
+        return Objective(loss=loss, criterion=lambda logits, indices: loss(logits[:, 0], indices), floor=floor)
     return Objective(loss=loss, feasible=keeps(predictions), stops_when_infeasible=True, floor=floor)
 
 
 def keeps(predictions: Tensor) -> Condition:
     """Return the condition that the (first) model still predicts ``predictions`` (n,)."""
-    return lambda logits, rows: logits[:, 0].argmax(1) == predictions[rows]
+    return lambda logits, indices: logits[:, 0].argmax(1) == predictions[indices]

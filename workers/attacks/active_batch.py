@@ -68,7 +68,7 @@ class ActiveBatch:
         if self._is_new:
             self._found, self._is_new = self._begin(images, logits), False
         found, objective = self._found, self._objective
-        found.unsound = found.unsound | ~logits.isfinite().flatten(1).all(1)
+        found.non_finite = found.non_finite | ~logits.isfinite().flatten(1).all(1)
         leaving = None
         if objective.feasible is not None and objective.stops_when_infeasible:
             leaving = ~objective.feasible(logits, self.indices)
@@ -135,7 +135,7 @@ class ActiveBatch:
                 steps=counts,
                 zero_gradient_steps=counts.clone(),
                 reached=never,
-                unsound=never.clone(),
+                non_finite=never.clone(),
             )
         found = self._outcome.select(self.position)
         # Where a run stops that is infeasible from its first iterate on.

@@ -25,10 +25,10 @@ class Answered:
     threshold: float
 
     @property
-    def unsound(self) -> Tensor:
+    def non_finite(self) -> Tensor:
         """(n,) bool: a logit or the score is not finite. NaN is above no threshold and must not pass for accepted."""
-        unsound = ~self.logits.isfinite().all(1)
-        return unsound if self.rejection_scores is None else unsound | ~self.rejection_scores.isfinite()
+        non_finite = ~self.logits.isfinite().all(1)
+        return non_finite if self.rejection_scores is None else non_finite | ~self.rejection_scores.isfinite()
 
     @property
     def rejected(self) -> Tensor:
@@ -39,21 +39,23 @@ class Answered:
 
     def is_right(self, labels: Tensor) -> Tensor:
         """Return (n,) bool: an answer was given, it is finite, and it is the label (the first class of ties)."""
-        return (self.logits.argmax(1) == labels) & ~self.rejected & ~self.unsound
+        return (self.logits.argmax(1) == labels) & ~self.rejected & ~self.non_finite
 
 
-def ask(model: Adapted, images: Tensor, *, batch_size: int = 128, tick: Callable[[], None] = lambda: None) -> Answered:
+def ask(
+    model: Adapted, images: Tensor, *, batch_size: int = 128, check_cancelled: Callable[[], None] = lambda: None
+) -> Answered:
     """Return a classifier's answers to the batch it was adapted to, without a graph.
 
     Args:
         model: Asked on its own device.
         images: (n, ...) on any device, n at least 1; a one-round defence is given its whole sample here.
         batch_size: Images answered in one go, fewer where memory runs out.
-        tick: Called before every forward pass; may raise.
+        check_cancelled: Called before every forward pass; may raise.
     """
 
     def piece(start: int, stop: int) -> tuple[Tensor, Tensor | None]:
-        tick()
+        check_cancelled()
         part = images[start:stop].to(model.device)
         with torch.no_grad():
             logits = model.logits(part, torch.arange(start, stop, device=model.device)).to(images.device)

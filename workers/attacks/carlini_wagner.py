@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.autoattack.dlr import lead
-from workers.attacks.gradients import Combine, Loss, RowModel, joined
+from workers.attacks.gradients import Combine, IndexedModel, Loss, joined
 from workers.attacks.losses import margin
 from workers.attacks.model_space import Found, descend, lengthened
 from workers.attacks.pgd import PGD
@@ -76,38 +76,38 @@ class RaiseWrongConfidence:
 
     def __call__(
         self,
-        models: Sequence[RowModel],
+        models: Sequence[IndexedModel],
         combine: Combine,
         images: Tensor,
         labels: Tensor,
         *,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None],
+        check_cancelled: Callable[[], None],
     ) -> Found:
         """Perturb a batch; see :class:`workers.attacks.model_space.Perturb`."""
         search = lengthened(self.search, combine, len(models))
         best, best_value = images, torch.empty(0)
-        unsound = torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        non_finite = torch.zeros(len(images), dtype=torch.bool, device=images.device)
         for shift in [0] * self.starts + list(range(1, self.targets + 1)):
             objective = descend(_loss(labels, shift), combine)
-            outcome = search.run(models, images, objective, generators=generators, tick=tick)
+            outcome = search.run(models, images, objective, generators=generators, check_cancelled=check_cancelled)
             if len(best_value) == 0:
                 best_value = _value(outcome.start_logits, labels, combine)
             value = _value(outcome.best_logits, labels, combine)
             better = value > best_value
             best = torch.where(per_example(better, images), outcome.best, best)
             best_value = torch.where(better, value, best_value)
-            unsound = unsound | outcome.unsound
+            non_finite = non_finite | outcome.non_finite
             if shift == outcome.start_logits.shape[-1] - 1:
                 break
-        return Found(best, unsound)
+        return Found(best, non_finite)
 
 
 def _loss(labels: Tensor, shift: int) -> Loss:
     """Return what the run towards the ``shift``-th class after the true one descends; 0: the untargeted run."""
 
-    def loss(logits: Tensor, rows: Tensor) -> Tensor:
-        own = labels[rows]
+    def loss(logits: Tensor, indices: Tensor) -> Tensor:
+        own = labels[indices]
         return -targeted(logits, own, (own + shift) % logits.shape[1]) if shift else -untargeted(logits, own)
 
     return loss

@@ -11,19 +11,19 @@ Model = Callable[[Tensor], Tensor]
 """Images (n, ...) to logits (n, classes)."""
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits (n, classes) of one model, rows (n,)) to the value to descend (n,)."""
+"""(logits (n, classes) of one model, indices (n,)) to the value to descend (n,)."""
 
 Combine = Literal["sum", "max"]
 """How the losses of several models become one (n,): added, or the greatest, that of the first model on ties."""
 
 
 @dataclass(frozen=True)
-class RowModel:
+class IndexedModel:
     """A model that has to be told which examples it is given, because it treats them differently.
 
     Attributes:
-        logits: (images (n, ...), rows (n,) int64) to logits (n, classes); rows are positions in the batch that the
-            attack was started on, whoever has left it since and however it was halved.
+        logits: (images (n, ...), indices (n,) int64) to logits (n, classes); indices are positions in the batch
+            that the attack was started on, whoever has left it since and however it was split.
     """
 
     logits: Callable[[Tensor, Tensor], Tensor]
@@ -35,43 +35,45 @@ class Joint:
 
     Attributes:
         models: One or several.
-        loss: Of one model.
+        loss: Loss of one model.
         combine: How their losses become one.
-        tick: Called before every forward pass; may raise.
+        check_cancelled: Called before every forward pass; may raise.
     """
 
-    models: Sequence[Model | RowModel]
+    models: Sequence[Model | IndexedModel]
     loss: Loss
     combine: Combine
-    tick: Callable[[], None]
+    check_cancelled: Callable[[], None]
 
-    def logits(self, images: Tensor, rows: Tensor) -> Tensor:
+    def logits(self, images: Tensor, indices: Tensor) -> Tensor:
         """Return logits (n, models, classes) without a graph."""
         with torch.no_grad():
-            return _stack([self._ask(i, images, rows) for i in range(len(self.models))])
+            return _stack([self._ask(i, images, indices) for i in range(len(self.models))])
 
-    def logits_and_gradient(self, images: Tensor, rows: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
+    def logits_and_gradient(
+        self, images: Tensor, indices: Tensor
+    ) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         """Return logits (n, models, classes) and a call that finishes loss (n,) and gradient (n, ...).
 
         Guarantee: at most one model's graph is held at any time, and memory for gradients does not grow with the
         number of models. The last backward pass waits for the call, since nobody may need it.
         """
         if self.combine == "max" and len(self.models) > 1:
-            return self._greatest(images, rows)
-        return self._sum(images, rows)
+            return self._greatest(images, indices)
+        return self._sum(images, indices)
 
-    def _sum(self, images: Tensor, rows: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
+    def _sum(self, images: Tensor, indices: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         inputs = images.detach().requires_grad_()
         outputs: list[Tensor] = []
         earlier: tuple[Tensor, Tensor] | None = None
         for i in range(len(self.models) - 1):
-            logits, loss = self._losses(i, inputs, rows)
+            logits, loss = self._losses(i, inputs, indices)
             outputs.append(logits.detach())
             value, gradient = loss.detach(), input_gradient(loss, inputs)
             earlier = (value, gradient) if earlier is None else (earlier[0] + value, earlier[1].add_(gradient))
             # Before the next forward pass: see the same in the engine's loop.
             del logits, loss, gradient
-        logits, last = self._losses(len(self.models) - 1, inputs, rows)
+        logits, last = self._losses(len(self.models) - 1, inputs, indices)
         outputs.append(logits.detach())
 
         def finish() -> tuple[Tensor, Tensor]:
@@ -80,12 +82,12 @@ class Joint:
 
         return _stack(outputs), finish
 
-    def _greatest(self, images: Tensor, rows: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
+    def _greatest(self, images: Tensor, indices: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         # Which model an example's gradient comes from is known once all have answered. A second pass of that model on
         # those examples alone is cheaper than a backward pass through every model: a step against ten small CNNs takes
         # 0.65 of the time, against two as long.
-        outputs = self.logits(images, rows)
-        losses = torch.stack([self.loss(outputs[:, i], rows) for i in range(len(self.models))], 1)
+        outputs = self.logits(images, indices)
+        losses = torch.stack([self.loss(outputs[:, i], indices) for i in range(len(self.models))], 1)
         # argmax is specified to give the first of equal entries; max is not.
         source = losses.argmax(1)
 
@@ -95,20 +97,20 @@ class Joint:
             for i, at in enumerate(torch.split(source.argsort(stable=True), counts)):
                 if len(at):
                     inputs = images[at].detach().requires_grad_()
-                    gradient[at] = input_gradient(self._losses(i, inputs, rows[at])[1], inputs)
+                    gradient[at] = input_gradient(self._losses(i, inputs, indices[at])[1], inputs)
             return losses.gather(1, source.unsqueeze(1)).squeeze(1), gradient
 
         return outputs, finish
 
-    def _losses(self, i: int, inputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _losses(self, i: int, inputs: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
-            logits = self._ask(i, inputs, rows)
-            return logits, self.loss(logits, rows)
+            logits = self._ask(i, inputs, indices)
+            return logits, self.loss(logits, indices)
 
-    def _ask(self, i: int, images: Tensor, rows: Tensor) -> Tensor:
-        self.tick()
+    def _ask(self, i: int, images: Tensor, indices: Tensor) -> Tensor:
+        self.check_cancelled()
         model = self.models[i]
-        return model.logits(images, rows) if isinstance(model, RowModel) else model(images)
+        return model.logits(images, indices) if isinstance(model, IndexedModel) else model(images)
 
 
 def joined(values: Tensor, combine: Combine) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.answers import ask
-from workers.attacks.gradients import Combine, Loss, RowModel, joined
+from workers.attacks.gradients import Combine, IndexedModel, Loss, joined
 from workers.attacks.losses import cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
@@ -50,11 +50,11 @@ class Found:
 
     Attributes:
         images: (n, ...) in the norm ball around the originals and in the box.
-        unsound: (n,) bool, some output of some model was not finite.
+        non_finite: (n,) bool, some output of some model was not finite.
     """
 
     images: Tensor
-    unsound: Tensor
+    non_finite: Tensor
 
 
 class Perturb(Protocol):
@@ -62,13 +62,13 @@ class Perturb(Protocol):
 
     def __call__(
         self,
-        models: Sequence[RowModel],
+        models: Sequence[IndexedModel],
         combine: Combine,
         images: Tensor,
         labels: Tensor,
         *,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None],
+        check_cancelled: Callable[[], None],
     ) -> Found:
         """Return the strongest perturbation found.
 
@@ -80,7 +80,7 @@ class Perturb(Protocol):
             images: (n, ...) on the models' device.
             labels: (n,) true labels.
             generators: One per example.
-            tick: Called before every forward pass; may raise.
+            check_cancelled: Called before every forward pass; may raise.
         """
         ...
 
@@ -97,19 +97,19 @@ class RaiseCrossEntropy:
 
     def __call__(
         self,
-        models: Sequence[RowModel],
+        models: Sequence[IndexedModel],
         combine: Combine,
         images: Tensor,
         labels: Tensor,
         *,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None],
+        check_cancelled: Callable[[], None],
     ) -> Found:
         """Perturb a batch; see :class:`Perturb`."""
-        objective = descend(lambda logits, rows: -cross_entropy(logits, labels[rows]), combine)
+        objective = descend(lambda logits, indices: -cross_entropy(logits, labels[indices]), combine)
         search = lengthened(self.search, combine, len(models))
-        outcome = search.run(models, images, objective, generators=generators, tick=tick)
-        return Found(outcome.best, outcome.unsound)
+        outcome = search.run(models, images, objective, generators=generators, check_cancelled=check_cancelled)
+        return Found(outcome.best, outcome.non_finite)
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ class Iteration:
         correct: (n,) bool, F^(i+1), the model it induced, classifies the perturbed image right, with finite outputs,
             and does not reject it.
         losses: (n,) float64, cross-entropy of F^(i+1) there; inf where its output is not finite.
-        unsound: (n,) bool, some output of an attacked or of the induced model was not finite.
+        non_finite: (n,) bool, some output of an attacked or of the induced model was not finite.
     """
 
     perturbed: Tensor
     attacked: Tensor
     correct: Tensor
     losses: Tensor
-    unsound: Tensor
+    non_finite: Tensor
 
     @property
     def number(self) -> int:
@@ -194,7 +194,7 @@ class ModelSpaceAttack:
         *,
         generators: Generators,
         done: Sequence[Iteration] = (),
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Iterator[Iteration]:
         """Yield one iteration after the other, each as soon as it is judged.
 
@@ -207,9 +207,9 @@ class ModelSpaceAttack:
             induce: The attacker's simulation of the defence.
             images: (n, channels, height, width) in [0, 1], on any device; not changed.
             labels: (n,) int64, beside them.
-            generators: Of the random starts.
+            generators: Random generators of the random starts.
             done: What an earlier call yielded, in order.
-            tick: Called before every forward pass; may raise.
+            check_cancelled: Called before every forward pass; may raise.
 
         Raises:
             ValueError: The batch is empty or the labels are not its labels.
@@ -220,7 +220,7 @@ class ModelSpaceAttack:
         if self._judges_clean and not records:
             never = torch.zeros(len(images), dtype=torch.bool, device=images.device)
             attacked = torch.empty(0, dtype=torch.int64)
-            records.append(self._judge(induce(images, CLEAN), Found(images, never), attacked, labels, tick))
+            records.append(self._judge(induce(images, CLEAN), Found(images, never), attacked, labels, check_cancelled))
             yield records[-1]
         models: dict[int, Adapted] = {}
         while not self.is_finished(records):
@@ -231,9 +231,9 @@ class ModelSpaceAttack:
             for j in wanted:
                 if j not in models:
                     models[j] = base if j == 0 else induce(attacks[j - 1].perturbed, j - 1)
-            found = self._perturbed([models[j] for j in wanted], images, labels, generators(i), tick)
+            found = self._perturbed([models[j] for j in wanted], images, labels, generators(i), check_cancelled)
             models[i + 1] = induce(found.images, i)
-            records.append(self._judge(models[i + 1], found, torch.tensor(wanted), labels, tick))
+            records.append(self._judge(models[i + 1], found, torch.tensor(wanted), labels, check_cancelled))
             yield records[-1]
 
     def is_finished(self, done: Sequence[Iteration]) -> bool:
@@ -276,7 +276,7 @@ class ModelSpaceAttack:
         images: Tensor,
         labels: Tensor,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None],
+        check_cancelled: Callable[[], None],
     ) -> Found:
         """Return the whole batch perturbed against the models, on the device of the images."""
         device = models[0].device
@@ -284,36 +284,36 @@ class ModelSpaceAttack:
         for first in range(0, len(images), self.batch_size):
             part = slice(first, first + self.batch_size)
             found = self.perturb(
-                [_from_row(model, first) for model in models],
+                [_from_index(model, first) for model in models],
                 "max" if self.method == "gmsa_min" else "sum",
                 images[part].to(device),
                 labels[part].to(device),
                 generators=generators[part],
-                tick=tick,
+                check_cancelled=check_cancelled,
             )
-            pieces.append(Found(found.images.to(images.device), found.unsound.to(images.device)))
-        return Found(torch.cat([piece.images for piece in pieces]), torch.cat([piece.unsound for piece in pieces]))
+            pieces.append(Found(found.images.to(images.device), found.non_finite.to(images.device)))
+        return Found(torch.cat([piece.images for piece in pieces]), torch.cat([piece.non_finite for piece in pieces]))
 
     def _judge(
-        self, model: Adapted, found: Found, attacked: Tensor, labels: Tensor, tick: Callable[[], None]
+        self, model: Adapted, found: Found, attacked: Tensor, labels: Tensor, check_cancelled: Callable[[], None]
     ) -> Iteration:
         """Return the iteration that made ``found`` against ``attacked`` and induced ``model``."""
-        answered = ask(model, found.images, batch_size=self.batch_size, tick=tick)
-        unsound = answered.unsound
+        answered = ask(model, found.images, batch_size=self.batch_size, check_cancelled=check_cancelled)
+        non_finite = answered.non_finite
         return Iteration(
             perturbed=found.images,
             attacked=attacked,
             correct=answered.is_right(labels),
-            losses=cross_entropy(answered.logits.double(), labels).where(~unsound, torch.inf),
-            unsound=found.unsound | unsound,
+            losses=cross_entropy(answered.logits.double(), labels).where(~non_finite, torch.inf),
+            non_finite=found.non_finite | non_finite,
         )
 
 
 def descend(loss: Loss, combine: Combine) -> Objective:
     """Return the objective that descends the joint loss and holds the iterate with the least of it for the best."""
 
-    def criterion(logits: Tensor, rows: Tensor) -> Tensor:
-        return joined(torch.stack([loss(one, rows) for one in logits.unbind(1)], 1), combine)
+    def criterion(logits: Tensor, indices: Tensor) -> Tensor:
+        return joined(torch.stack([loss(one, indices) for one in logits.unbind(1)], 1), combine)
 
     return Objective(loss=loss, criterion=criterion, combine=combine)
 
@@ -323,6 +323,6 @@ def lengthened(search: PGD, combine: Combine, models: int) -> PGD:
     return replace(search, steps=search.steps * models) if combine == "max" else search
 
 
-def _from_row(model: Adapted, first: int) -> RowModel:
+def _from_index(model: Adapted, first: int) -> IndexedModel:
     """Return the model for the part of its batch that starts at row ``first``."""
-    return RowModel(lambda images, rows: model.logits(images, rows + first))
+    return IndexedModel(lambda images, indices: model.logits(images, indices + first))

@@ -57,7 +57,7 @@ class Outcome:
         steps: (n,) gradient steps taken over all restarts.
         zero_gradient_steps: (n,) those at which every entry of the gradient was 0 and the loss above its floor.
         reached: (n,) bool, ``until`` held at ``final``.
-        unsound: (n,) bool, some output was not finite.
+        non_finite: (n,) bool, some output was not finite.
     """
 
     final: Tensor
@@ -70,7 +70,7 @@ class Outcome:
     steps: Tensor
     zero_gradient_steps: Tensor
     reached: Tensor
-    unsound: Tensor
+    non_finite: Tensor
 
     @property
     def improved(self) -> Tensor:

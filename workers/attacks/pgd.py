@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.active_batch import ActiveBatch
-from workers.attacks.gradients import Joint, RowModel
+from workers.attacks.gradients import IndexedModel, Joint
 from workers.attacks.gradients import Loss as Loss
 from workers.attacks.gradients import Model as Model
 from workers.attacks.gradients import input_gradient as input_gradient
@@ -52,13 +52,13 @@ class PGD:
 
     def run(
         self,
-        models: Sequence[Model | RowModel],
+        models: Sequence[Model | IndexedModel],
         images: Tensor,
         objective: Objective,
         *,
         generators: Sequence[torch.Generator] | None = None,
         starts: Tensor | None = None,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Attack a batch; a batch that does not fit in memory is split.
 
@@ -70,7 +70,7 @@ class PGD:
             generators: One per example; needed for random starts.
             starts: (n, ...) first iterates, in the ball and the box, of an attack without random starts; the clean
                 image competes. None: the attack begins as it says.
-            tick: Called before every forward pass; may raise to stop the attack.
+            check_cancelled: Called before every forward pass; may raise to stop the attack.
 
         Raises:
             ValueError: No model, an empty batch, random starts without one generator per example, or starts that are
@@ -90,7 +90,7 @@ class PGD:
             own = None if starts is None else starts[start:stop].detach()
             return self._run_restarts(joint, active, own, (generators or ())[start:stop])
 
-        joint = Joint(models, objective.loss, objective.combine, tick)
+        joint = Joint(models, objective.loss, objective.combine, check_cancelled)
         pieces = run_with_oom_split(piece, 0, len(images), generators=generators if self.random_start else None)
         if len(pieces) == 1:
             return pieces[0]

@@ -19,7 +19,7 @@ def pgd_untargeted(
     *,
     until_wrong: bool = True,
     generators: Sequence[torch.Generator] | None = None,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Raise the cross-entropy of the true labels (Madry et al. 2018, sec. 2.1).
 
@@ -31,13 +31,13 @@ def pgd_untargeted(
         until_wrong: Examples leave the batch at their first misclassified iterate, ``outcome.reached``; False runs
             every step on every example and returns the last iterate.
         generators: One per example, for random starts.
-        tick: Called before every step.
+        check_cancelled: Called before every step.
     """
     objective = Objective(
-        loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
-        until=(lambda logits, rows: is_wrong(logits[:, 0], labels[rows])) if until_wrong else None,
+        loss=lambda logits, indices: -cross_entropy(logits, labels[indices]),
+        until=(lambda logits, indices: is_wrong(logits[:, 0], labels[indices])) if until_wrong else None,
     )
-    return search.run([model], images, objective, generators=generators, tick=tick)
+    return search.run([model], images, objective, generators=generators, check_cancelled=check_cancelled)
 
 
 def robust_accuracy(
@@ -47,14 +47,14 @@ def robust_accuracy(
     labels: Tensor,
     *,
     generators: Sequence[torch.Generator] | None = None,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """Return (n,) bool: right at every iterate, the clean image included.
 
     The mean is an upper bound of the true robust accuracy. An example whose output is not finite is not robust.
     """
-    outcome = pgd_untargeted(search, model, images, labels, generators=generators, tick=tick)
-    return ~(outcome.reached | outcome.unsound)
+    outcome = pgd_untargeted(search, model, images, labels, generators=generators, check_cancelled=check_cancelled)
+    return ~(outcome.reached | outcome.non_finite)
 
 
 def is_wrong(logits: Tensor, labels: Tensor) -> Tensor:

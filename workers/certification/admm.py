@@ -220,7 +220,7 @@ def admm_calibration_error(
     *,
     settings: tuple[Setting, ...] = GRID,
     steps: int = STEPS,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> AdmmOutcome:
     """Return the largest ECE that ADMM finds among the confidences the intervals allow.
 
@@ -238,7 +238,7 @@ def admm_calibration_error(
         bins: Equal-width bins, at least 1.
         settings: Runs to make, at least one.
         steps: Steps of a run at most.
-        tick: Called before every step; may raise to stop.
+        check_cancelled: Called before every step; may raise to stop.
 
     Raises:
         ValueError: As :meth:`Intervals.read`; the clean confidences do not fit the intervals; or there is no run.
@@ -254,18 +254,20 @@ def admm_calibration_error(
         return AdmmOutcome(None, None)
     program = Program.of(sample)
     starts = {"clean": confidences, "brier": brier_confidences(lower, upper, correct)}
-    traces = tuple(_run(program, starts[setting.start], setting, steps, tick) for setting in settings)
+    traces = tuple(_run(program, starts[setting.start], setting, steps, check_cancelled) for setting in settings)
     values = tuple(float(trace.max()) for trace in traces)
     best = int(np.argmax(values))
     return AdmmOutcome(values[best], settings[best], values, tuple(len(trace) - 1 for trace in traces), traces)
 
 
-def _run(program: Program, confidence: Floats, setting: Setting, steps: int, tick: Callable[[], None]) -> Floats:
+def _run(
+    program: Program, confidence: Floats, setting: Setting, steps: int, check_cancelled: Callable[[], None]
+) -> Floats:
     """Return the ECE at the start and after each step of one run."""
     iterate = Iterate(program, confidence)
     found = [ece(confidence, program.correct, len(program.lower)) or 0.0]
     for _ in range(steps):
-        tick()
+        check_cancelled()
         iterate.step(setting.alpha_a, setting.alpha_z)
         found.append(program.value(iterate.a, iterate.z))
         recent = found[-PATIENCE:]

@@ -26,11 +26,12 @@ class Schedule:
 
     Attributes:
         checkpoints: Draws in all at each look, ascending; the last is the most that are taken.
-        lower_alphas: Of the one-sided lower bound. The last is no smaller than any other, so that no look can give a
-            better bound to an example whose remaining draws are all hits: this is what shows a radius out of reach.
-        upper_alphas: Of the one-sided upper bound; 0 makes none.
-        score_alphas: Of one thing made of an example's scores or classes where its draws ended, both sides together:
-            an interval of the mean or a band around the distribution (Hoeffding, DKW), or PREDICT.
+        lower_alphas: Error of the one-sided lower bound. The last is no smaller than any other, so that no look can
+            give a better bound to an example whose remaining draws all succeed: this is what shows a radius out of
+            reach.
+        upper_alphas: Error of the one-sided upper bound; 0 makes none.
+        score_alphas: Error of one thing made of an example's scores or classes where its draws ended, both sides
+            together: an interval of the mean or a band around the distribution (Hoeffding, DKW), or PREDICT.
 
     Raises:
         ValueError: The looks do not ascend, or the alphas are none.
@@ -144,24 +145,24 @@ class ConfidenceSequence:
         self.upper: Floats = np.ones(batch)
         self.stopped_at: Ints = np.full(batch, -1, dtype=np.int64)
 
-    def look(self, index: int, rows: Sequence[int] | NDArray[np.int64], hits: ArrayLike) -> Mask:
-        """Take in the hits of some examples at a look; return which of them are settled now (rows,).
+    def look(self, index: int, indices: Sequence[int] | NDArray[np.int64], successes: ArrayLike) -> Mask:
+        """Take in the successes of some examples at a look; return which of them are settled now (indices,).
 
         Settled at a probability: shown to be reached, shown not to be, or out of reach even if all remaining draws
-        were hits. The last look settles all.
+        were successes. The last look settles all.
 
         Args:
-            index: Of the checkpoint.
-            rows: Examples looked at.
-            hits: (rows,) hits among all draws up to the checkpoint.
+            index: Index of the look.
+            indices: Examples looked at.
+            successes: (indices,) successes among all draws up to the checkpoint.
 
         Raises:
-            ValueError: The hits are no sample of as many draws, or an example had this look or a later one before.
+            ValueError: The successes are no sample of as many draws, or an example had this look or a later one before.
         """
-        which, schedule = np.asarray(rows, dtype=np.int64), self._schedule
+        which, schedule = np.asarray(indices, dtype=np.int64), self._schedule
         if bool(np.any(self.stopped_at[which] >= index)):
             raise ValueError(f"look {index} is not after the last one of every example")
-        counted, drawn = np.asarray(hits, dtype=np.int64), schedule.checkpoints[index]
+        counted, drawn = np.asarray(successes, dtype=np.int64), schedule.checkpoints[index]
         found = clopper_pearson_lower(counted, drawn, alpha=schedule.lower_alphas[index])
         lower = np.maximum(self.lower[which], found)
         upper = self.upper[which]

@@ -34,14 +34,14 @@ class Certificates:
     radius: Floats
 
 
-def certify(hits: ArrayLike, trials: ArrayLike, *, alpha: float, sigma: float) -> Certificates:
+def certify(successes: ArrayLike, trials: ArrayLike, *, alpha: float, sigma: float) -> Certificates:
     """Return radii, each right with probability at least 1 - alpha over the draws (Cohen et al. 2019, CERTIFY).
 
     Right: the smoothed classifier predicts the class at every point closer than the radius. It is not, if the class was
     selected on the same draws it was counted in. The guarantee is each example's own, not all examples' at once.
 
     Args:
-        hits: Draws in which the model predicted the class.
+        successes: Draws in which the model predicted the class.
         trials: Draws in all, a number fixed before the first of them.
         alpha: Probability that a radius is wrong, in (0, 1).
         sigma: Standard deviation of the noise.
@@ -52,7 +52,7 @@ def certify(hits: ArrayLike, trials: ArrayLike, *, alpha: float, sigma: float) -
     >>> certify([100_000, 99_000, 50_000], 100_000, alpha=0.001, sigma=0.25).radius.round(3).tolist()
     [0.953, 0.572, 0.0]
     """
-    p_lower = clopper_pearson_lower(hits, trials, alpha=alpha)
+    p_lower = clopper_pearson_lower(successes, trials, alpha=alpha)
     return Certificates(p_lower, abstains(p_lower), certified_radius(p_lower, sigma))
 
 
@@ -118,7 +118,7 @@ def certified_radius(p_lower: ArrayLike, sigma: float) -> Floats:
 
 
 def largest_radius(n: int, *, alpha: float, sigma: float) -> float:
-    """Return the radius of n hits in n draws, sigma Phi^-1(alpha^(1/n)): no larger one can be certified.
+    """Return the radius of n successes in n draws, sigma Phi^-1(alpha^(1/n)): no larger one can be certified.
 
     0 where even that does not certify, which is with n < log(alpha) / log(1/2).
 

@@ -77,7 +77,7 @@ def dece_calibration_error(
     *,
     seed: int,
     steps: int = STEPS,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> float | None:
     """Return the largest ECE that gradient ascent finds among the confidences the intervals allow; None for no example.
 
@@ -92,9 +92,9 @@ def dece_calibration_error(
         correct: (n,) whether the certified class is the label.
         clean: (n,) confidences without an attack; one outside its interval, by rounding, counts as the nearer end.
         bins: Equal-width bins, at least 1.
-        seed: Of the random start.
+        seed: Seed of the random start.
         steps: Steps of the ascent.
-        tick: Called before every step; may raise to stop.
+        check_cancelled: Called before every step; may raise to stop.
 
     Raises:
         ValueError: As :meth:`Intervals.read`; or the clean confidences do not fit the intervals.
@@ -107,12 +107,12 @@ def dece_calibration_error(
     if not len(sample.lower):
         return None
     starts.append(np.random.default_rng(seed).uniform(sample.lower, sample.upper))
-    hits = sample.correct.astype(np.float64)
-    found = [ece(start, hits, bins) or 0.0 for start in starts]
+    correct = sample.correct.astype(np.float64)
+    found = [ece(start, correct, bins) or 0.0 for start in starts]
     confidence = starts[int(np.argmax(found))]
     for temperature in np.geomspace(FIRST_TEMPERATURE, LAST_TEMPERATURE, steps):
-        tick()
-        _, gradient = soft_ece(confidence, hits, bins, temperature)
+        check_cancelled()
+        _, gradient = soft_ece(confidence, correct, bins, temperature)
         confidence = np.clip(confidence + STEP_SIZE * gradient, sample.lower, sample.upper)
-        found.append(ece(confidence, hits, bins) or 0.0)
+        found.append(ece(confidence, correct, bins) or 0.0)
     return max(found)

@@ -41,7 +41,7 @@ class Noise:
 
     Args:
         sigma: Standard deviation, above 0.
-        shape: Of the images: channels, height, width.
+        shape: Shape of the images: channels, height, width.
         device: Where to draw.
         seed_of: A block's number, and an example's (None: shared), to a seed of 63 bits. Noise for another purpose
             needs unrelated seeds.

@@ -27,7 +27,7 @@ class Evidence:
         p_lower: Lower bound of the probability of the candidate under noise.
         p_upper: Upper bound of it; no certificate rests on it.
         score_alpha: What an interval of the mean score, or a band around the scores' distribution, may err with.
-        unsound: bool, some output was not finite: nothing else means anything then.
+        non_finite: bool, some output was not finite: nothing else means anything then.
     """
 
     candidates: Ints
@@ -38,7 +38,7 @@ class Evidence:
     p_lower: Floats
     p_upper: Floats
     score_alpha: Floats
-    unsound: NDArray[np.bool_]
+    non_finite: NDArray[np.bool_]
 
 
 def gather_evidence(
@@ -62,7 +62,7 @@ def gather_evidence(
     Args:
         smoother: Passes noisy images through the model.
         images: (batch, channels, height, width).
-        example_ids: Of the images.
+        example_ids: Ids of the images.
         selection: Noise the class is selected on; must be unrelated to ``estimation``.
         estimation: Noise the probability and the scores are estimated on.
         n0: Selection draws.
@@ -71,28 +71,28 @@ def gather_evidence(
     """
     candidates = smoother.select(images, selection, n0, example_ids).argmax(1).cpu().numpy()
     on_device = torch.as_tensor(candidates, device=images.device)
-    tally = smoother.start(images)
+    statistics = smoother.start(images)
     sequence = ConfidenceSequence(schedule, len(images), probabilities)
     active = np.arange(len(images))
     done = 0
     for look, draws in enumerate(schedule.checkpoints):
-        smoother.extend(tally, images, on_device, active, estimation, done, draws, example_ids)
+        smoother.extend(statistics, images, on_device, active, estimation, done, draws, example_ids)
         done = draws
-        hits = tally.counts.gather(1, on_device.unsqueeze(1)).squeeze(1).cpu().numpy()
-        unsound = tally.unsound.cpu().numpy()
-        settled = sequence.look(look, active, hits[active])
-        active = active[~(settled | unsound[active])]
+        successes = statistics.counts.gather(1, on_device.unsqueeze(1)).squeeze(1).cpu().numpy()
+        non_finite = statistics.non_finite.cpu().numpy()
+        settled = sequence.look(look, active, successes[active])
+        active = active[~(settled | non_finite[active])]
         if len(active) == 0:
             break
-    draws_taken = tally.draws.cpu().numpy()
+    draws_taken = statistics.draws.cpu().numpy()
     return Evidence(
         candidates=candidates,
         draws=draws_taken,
-        counts=tally.counts.cpu().numpy(),
-        mean=tally.total.cpu().numpy() / draws_taken,
-        histogram=tally.histogram.cpu().numpy(),
+        counts=statistics.counts.cpu().numpy(),
+        mean=statistics.total.cpu().numpy() / draws_taken,
+        histogram=statistics.histogram.cpu().numpy(),
         p_lower=sequence.lower,
         p_upper=sequence.upper,
         score_alpha=np.array([schedule.score_alphas[look] for look in sequence.stopped_at]),
-        unsound=unsound,
+        non_finite=non_finite,
     )

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.statistics.arrays import Ints
 from workers.certification.confidence import LEVELS
 from workers.certification.noise import Noise
 from workers.models.memory import is_out_of_memory, run_with_oom_split
 
-Rows = Sequence[int] | NDArray[np.int64]
+Indices = Sequence[int] | Ints
 
-ROWS = {"cpu": 100, "cuda": 1000}
+BATCH_SIZE = {"cpu": 100, "cuda": 1000}
 """Noisy copies in a forward pass, at most; all are of one image.
 
 Measured on one CPU thread, microseconds a copy at 25, 50, 100, 200, 500 rows: a CNN of 2 convolutions at 1x28x28
@@ -30,7 +30,7 @@ COUNTED_VALUES = 2**20
 
 
 @dataclass
-class Tally:
+class DrawStatistics:
     """What the draws have shown so far, by example, on the device; its size does not depend on how many there were.
 
     Attributes:
@@ -38,14 +38,14 @@ class Tally:
         counts: (batch, classes) int64, how often each class had the largest logit, the first on ties.
         total: (batch,) float64, the sum of the candidate's scores.
         histogram: (batch, LEVELS) int32, the candidate's scores by cell min(floor(score LEVELS), LEVELS - 1).
-        unsound: (batch,) bool, some logit was not finite; the example's other numbers mean nothing then.
+        non_finite: (batch,) bool, some logit was not finite; the example's other numbers mean nothing then.
     """
 
     draws: Tensor
     counts: Tensor
     total: Tensor
     histogram: Tensor
-    unsound: Tensor
+    non_finite: Tensor
 
 
 class Smoother:
@@ -53,15 +53,16 @@ class Smoother:
 
     Guarantee: an image's numbers depend on nothing but itself, its noise, the kind of device and at which draws it was
     extended; not on the images beside it, nor on which of them are still being drawn for. Extensions that end at
-    multiples of ROWS give the same bits as one; others may differ in the last bits of a score, because the number of
-    rows picks the kernels. It fails where memory runs out: passes are then halved, and stay so, and what is computed
-    after that may differ in last bits too.
+    multiples of BATCH_SIZE give the same bits as one; others may differ in the last bits of a score, because the size
+    of a batch picks the kernels. It fails where memory runs out: passes are then halved, and stay so, and what is
+    computed after that may differ in last bits too.
 
     Args:
         logits: Images (rows, channels, height, width) to logits (rows, classes). It leaves its input as it is,
             and keeps no view of it: the next copies are written there.
         classes: Number of logits.
-        tick: Called before every forward pass; may raise to stop. A tally that was being extended is then spoilt.
+        check_cancelled: Called before every forward pass; may raise to stop. Statistics that were being extended are
+            then spoilt.
         autocast: What the model may compute in. Scores are always computed in float32.
     """
 
@@ -70,14 +71,14 @@ class Smoother:
         logits: Callable[[Tensor], Tensor],
         *,
         classes: int,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
         autocast: torch.dtype | None = None,
     ) -> None:
         self._logits = logits
         self._classes = classes
-        self._tick = tick
+        self._check_cancelled = check_cancelled
         self._autocast = autocast
-        self._rows_that_fit: int | None = None
+        self._fitting_batch: int | None = None
         self._takes_channels_last: bool | None = None
 
     def select(self, images: Tensor, noise: Noise, draws: int, example_ids: Sequence[int]) -> Tensor:
@@ -87,7 +88,7 @@ class Smoother:
             images: (batch, channels, height, width), float32.
             noise: Unrelated to what anything is then estimated with.
             draws: Draws from number 0 on, at least 1.
-            example_ids: Of the images.
+            example_ids: Ids of the images.
 
         Raises:
             ValueError: Images, ids and noise do not fit each other.
@@ -98,37 +99,37 @@ class Smoother:
             _count(counts, examples, logits.argmax(2))
         return counts
 
-    def start(self, images: Tensor) -> Tally:
-        """Return the tally of no draws of a batch of images."""
+    def start(self, images: Tensor) -> DrawStatistics:
+        """Return the statistics of a batch of images before any draw."""
         batch, device = len(images), images.device
-        return Tally(
+        return DrawStatistics(
             draws=torch.zeros(batch, dtype=torch.int64, device=device),
             counts=torch.zeros(batch, self._classes, dtype=torch.int64, device=device),
             total=torch.zeros(batch, dtype=torch.float64, device=device),
             histogram=torch.zeros(batch, LEVELS, dtype=torch.int32, device=device),
-            unsound=torch.zeros(batch, dtype=torch.bool, device=device),
+            non_finite=torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
     def extend(
         self,
-        tally: Tally,
+        statistics: DrawStatistics,
         images: Tensor,
         candidates: Tensor,
-        rows: Rows,
+        indices: Indices,
         noise: Noise,
         start: int,
         stop: int,
         example_ids: Sequence[int],
     ) -> None:
-        """Add draws ``start`` to ``stop`` of some examples to a tally.
+        """Add draws ``start`` to ``stop`` of some examples to their statistics.
 
         Args:
-            tally: Of the batch; changed in place.
+            statistics: Statistics of the batch; changed in place.
             images: (batch, channels, height, width), float32.
             candidates: (batch,) int64, the class whose scores are wanted; the same in every extension.
-            rows: Positions in the batch of the examples to extend, each once.
+            indices: Positions in the batch of the examples to extend, each once.
             noise: The same in every extension.
-            start: First draw: as many as each of ``rows`` has.
+            start: First draw: as many as each of ``indices`` has.
             stop: One past the last draw.
             example_ids: (batch,) of the images.
 
@@ -136,15 +137,15 @@ class Smoother:
             ValueError: Images, ids and noise do not fit each other, or a draw would be left out or counted twice.
             torch.OutOfMemoryError: One noisy copy alone does not fit.
         """
-        chosen = torch.as_tensor(np.asarray(rows, dtype=np.int64), device=images.device)
-        if len(np.unique(rows)) != len(rows) or bool((tally.draws[chosen] != start).any()):
+        chosen = torch.as_tensor(np.asarray(indices, dtype=np.int64), device=images.device)
+        if len(np.unique(indices)) != len(indices) or bool((statistics.draws[chosen] != start).any()):
             raise ValueError(f"draws from {start} on do not continue these examples, each once")
-        for examples, logits in self._outputs(images, rows, noise, start, stop, example_ids):
-            _add(tally, examples, logits, candidates)
-        tally.draws[chosen] += stop - start
+        for examples, logits in self._outputs(images, indices, noise, start, stop, example_ids):
+            _add(statistics, examples, logits, candidates)
+        statistics.draws[chosen] += stop - start
 
     def _outputs(
-        self, images: Tensor, rows: Rows, noise: Noise, start: int, stop: int, example_ids: Sequence[int]
+        self, images: Tensor, indices: Indices, noise: Noise, start: int, stop: int, example_ids: Sequence[int]
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield positions of examples (n,) and their logits (n, draws, classes); these are overwritten by the next.
 
@@ -155,25 +156,25 @@ class Smoother:
                 f"not to be drawn for: images {tuple(images.shape)}, {len(example_ids)} ids, noise for {noise.shape}, "
                 f"draws {start} to {stop}"
             )
-        positions = [int(row) for row in rows]
+        positions = [int(index) for index in indices]
         if not positions:
             return
         kind = "cpu" if images.device.type == "cpu" else "cuda"
         length = min(noise.block, stop - start)
         together = min(max(1, COUNTED_VALUES // (length * self._classes)), len(positions))
-        images, pass_rows = images.detach(), min(ROWS[kind], length)
+        images, pass_size = images.detach(), min(BATCH_SIZE[kind], length)
         if kind == "cpu":
             _keep_freed_memory()
         layout = self._memory_format(images)
-        noisy = torch.empty((pass_rows, *noise.shape), device=images.device, memory_format=layout)
+        noisy = torch.empty((pass_size, *noise.shape), device=images.device, memory_format=layout)
         held = torch.empty(together, length, self._classes, device=images.device)
         on_device = torch.tensor(positions, device=images.device)
         for first, last in _cut(start, stop, noise.block):
             for group in range(0, len(positions), together):
                 members = positions[group : group + together]
                 for slot, position in enumerate(members):
-                    for low, high in _cut(first, last, ROWS[kind]):
-                        self._tick()
+                    for low, high in _cut(first, last, BATCH_SIZE[kind]):
+                        self._check_cancelled()
                         drawn = noise.draws(low, high, example_ids[position])
                         torch.add(images[position], drawn, out=noisy[: high - low])
                         self._forward(noisy[: high - low], held[slot, low - first : high - first])
@@ -187,12 +188,12 @@ class Smoother:
                 out[start:stop] = self._logits(noisy[start:stop])
             return stop - start
 
-        fitting = self._rows_that_fit or len(noisy)
+        fitting = self._fitting_batch or len(noisy)
         for first in range(0, len(noisy), fitting):
             done = run_with_oom_split(piece, first, min(first + fitting, len(noisy)))
             if len(done) > 1:
                 # Trying what does not fit again and again would cost more than the pass.
-                self._rows_that_fit = max(done)
+                self._fitting_batch = max(done)
 
     def _precision(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
@@ -244,14 +245,14 @@ def _count(counts: Tensor, examples: Tensor, cells: Tensor) -> None:
     counts.view(-1).scatter_add_(0, flat, torch.ones_like(flat, dtype=counts.dtype))
 
 
-def _add(tally: Tally, examples: Tensor, logits: Tensor, candidates: Tensor) -> None:
-    """Add logits (n, draws, classes) of ``examples`` (n,) to the tally; nothing here waits for a GPU."""
+def _add(statistics: DrawStatistics, examples: Tensor, logits: Tensor, candidates: Tensor) -> None:
+    """Add logits (n, draws, classes) of ``examples`` (n,) to the statistics; nothing here waits for a GPU."""
     # By the logits: the softmax of two that differ may be the same.
-    _count(tally.counts, examples, logits.argmax(2))
+    _count(statistics.counts, examples, logits.argmax(2))
     classes = candidates[examples].view(-1, 1, 1).expand(-1, logits.shape[1], 1)
     scores = logits.softmax(2).gather(2, classes).squeeze(2)
     units = scores.nan_to_num_(nan=0.0).mul_(UNITS).round_().long()
-    tally.total.index_add_(0, examples, units.sum(1).double() / UNITS)
-    _count(tally.histogram, examples, (units // (UNITS // LEVELS)).clamp_(max=LEVELS - 1))
+    statistics.total.index_add_(0, examples, units.sum(1).double() / UNITS)
+    _count(statistics.histogram, examples, (units // (UNITS // LEVELS)).clamp_(max=LEVELS - 1))
     # 0 times what is not finite is NaN. isfinite() takes ten times as long on a CPU.
-    tally.unsound[examples] |= logits.mul(0).sum((1, 2)).isnan()
+    statistics.non_finite[examples] |= logits.mul(0).sum((1, 2)).isnan()

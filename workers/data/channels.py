@@ -76,7 +76,7 @@ def check_batch_bytes(count: int, shape: Sequence[int], limits: Settings) -> Non
 
     Args:
         count: Images.
-        shape: Of each: channels, height, width.
+        shape: Shape of each: channels, height, width.
         limits: Most bytes of a batch.
 
     Raises:

@@ -32,8 +32,8 @@ class Frozen:
         """Where it computes."""
         return self._classifier.device
 
-    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return logits (b, classes); ``rows`` is of no meaning here."""
+    def logits(self, images: Tensor, indices: Tensor | None = None) -> Tensor:
+        """Return logits (b, classes); ``indices`` is of no meaning here."""
         return self._classifier.logits(images)
 
 

@@ -50,8 +50,10 @@ class Dann(OneRound):
     its batch-norm statistics are those of both domains.
     """
 
-    def __init__(self, params: DannParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
-        self._params, self._tick = params, tick
+    def __init__(
+        self, params: DannParams = PRESETS["mnist"], *, check_cancelled: Callable[[], None] = lambda: None
+    ) -> None:
+        self._params, self._check_cancelled = params, check_cancelled
 
     def check(self, base: ImageClassifier) -> None:
         """Make the network that would be trained.
@@ -93,7 +95,7 @@ class Dann(OneRound):
                     points = batch[targets[step].to(batch.device)].detach().to(device)
                     loss = self._loss(network, images, labels, points, alpha)
                     rate = rate_at(epoch, params.learning_rate, params.milestones)
-                    descend(loss, optimizer, rate, self._tick)
+                    descend(loss, optimizer, rate, self._check_cancelled)
         check_finite("DANN", network)
         return AdaptedModel(network.classifier, base)
 
@@ -109,9 +111,9 @@ class Dann(OneRound):
 
     def _loss(self, network: DomainNetwork, images: Tensor, labels: Tensor, points: Tensor, alpha: float) -> Tensor:
         """Return the cross-entropy of the training labels plus those of either domain, each a mean over its batch."""
-        self._tick()
+        self._check_cancelled()
         answers, domains = network(images, alpha)
-        self._tick()
+        self._check_cancelled()
         _, domains_of_points = network(points, alpha)
         source, target = torch.zeros_like(labels), labels.new_full((len(points),), TARGET)
         return (
@@ -159,4 +161,4 @@ DEPARTURES = {
     "paper's text prints three; that of CIFAR-10 was never published, and what its text leaves open is ours.",
 }
 
-PLUGIN = Plugin(lambda params, tick: Dann(params, tick=tick), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Dann(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)

@@ -31,8 +31,10 @@ class Dent:
     none.
     """
 
-    def __init__(self, params: DentParams = PRESETS["cifar10"], *, tick: Callable[[], None] = lambda: None) -> None:
-        self._params, self._tick = params, tick
+    def __init__(
+        self, params: DentParams = PRESETS["cifar10"], *, check_cancelled: Callable[[], None] = lambda: None
+    ) -> None:
+        self._params, self._check_cancelled = params, check_cancelled
 
     @property
     def traits(self) -> Traits:
@@ -79,10 +81,10 @@ class Dent:
         train_mode_but_norms(network)
         with seeded(generator, base.device), torch.enable_grad():
             for _ in range(params.steps):
-                self._tick()
+                self._check_cancelled()
                 loss = objective(adapted.logits(batch.detach()), params.variant)
                 optimizer.zero_grad()
-                self._tick()
+                self._check_cancelled()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         network.eval()
@@ -121,17 +123,17 @@ class PerExample:
         """Where it computes."""
         return self._network.classifier.device
 
-    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+    def logits(self, images: Tensor, indices: Tensor | None = None) -> Tensor:
         """Return logits (b, classes) of images, each with the parameters of its own row.
 
         Raises:
-            ValueError: There are not as many images as rows, or without rows as examples it was adapted to.
+            ValueError: There are not as many images as indices, or without indices as examples it was adapted to.
         """
-        expected = self._examples if rows is None else len(rows)
+        expected = self._examples if indices is None else len(indices)
         if len(images) != expected:
-            raise ValueError(f"parameters of {expected} examples for {len(images)} images: say which rows they are")
+            raise ValueError(f"parameters of {expected} examples for {len(images)} images: say which indices they are")
         weights = {
-            f"module.{name}": weight if rows is None else weight[rows.to(weight.device)]
+            f"module.{name}": weight if indices is None else weight[indices.to(weight.device)]
             for name, weight in self._weights.items()
         }
         logits: Tensor = functional_call(self._network, weights, (images,))
@@ -200,4 +202,4 @@ DEPARTURES = {
     "has means; the decays of its optimiser are in that code's configuration alone.",
 }
 
-PLUGIN = Plugin(lambda params, tick: Dent(params, tick=tick), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Dent(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)

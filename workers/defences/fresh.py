@@ -106,7 +106,7 @@ class AdaptedModel(Frozen):
 
         Args:
             state: Weights and running statistics by name.
-            network: Of the same architecture; its weights are replaced.
+            network: Network of the same architecture; its weights are replaced.
             base: As for the class.
             labels: As for the class.
 
@@ -197,11 +197,11 @@ def rate_at(epoch: float, learning_rate: float, milestones: tuple[int, ...]) -> 
     return learning_rate / 10.0 ** sum(epoch >= milestone for milestone in milestones)
 
 
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float, tick: Callable[[], None]) -> None:
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float, check_cancelled: Callable[[], None]) -> None:
     """Take one step of an optimiser at a learning rate down a loss."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad()
-    tick()
+    check_cancelled()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()

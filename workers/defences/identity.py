@@ -16,7 +16,9 @@ from workers.models.image_classifier import ImageClassifier
 class Identity:
     """Answers with the base classifier itself, bit for bit; implements :class:`workers.defences.Defence`."""
 
-    def __init__(self, params: IdentityParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, params: IdentityParams = PRESETS["mnist"], *, check_cancelled: Callable[[], None] = lambda: None
+    ) -> None:
         self._params = params
 
     @property
@@ -46,4 +48,4 @@ class Identity:
         """Do nothing."""
 
 
-PLUGIN = Plugin(lambda params, tick: Identity(params, tick=tick), PRESETS)
+PLUGIN = Plugin(lambda params, check_cancelled: Identity(params, check_cancelled=check_cancelled), PRESETS)

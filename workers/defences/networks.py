@@ -115,10 +115,10 @@ def convolutional_domain_network(
     which is ours.
 
     Args:
-        shape: Of the images.
+        shape: Shape of the images.
         classes: Logits per example.
         standardise: The first layer.
-        channels: Of the two 5x5 convolutions; the second number is that of all later ones too.
+        channels: Output channels of the two 5x5 convolutions; the second number is that of all later ones too.
         hidden: Units between the last feature map and the logits.
         depths: 3x3 convolutions of the encoder, the predictor and the discriminator.
 

@@ -62,7 +62,7 @@ def make_pool(
     passes: int,
     is_augmented: bool,
     seed: int,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Pool:
     """Return the training examples once as they are and ``passes`` times attacked on the base (Wu et al., sec. 4).
 
@@ -73,11 +73,11 @@ def make_pool(
     Args:
         base: The model attacked; its features are used.
         training: The examples.
-        search: Of the attack.
+        search: Attack on the training images.
         passes: Adversarial copies of each example.
         is_augmented: Crop (after padding with 4 zeros) and flip.
-        seed: Of crops, flips and random starts.
-        tick: Called before every forward and backward pass.
+        seed: Seed of crops, flips and random starts.
+        check_cancelled: Called before every forward and backward pass.
 
     Raises:
         DefenceError: There are no examples, they do not fit the model, or it has no features.
@@ -90,11 +90,11 @@ def make_pool(
         fresh = augmented(training.images, generator) if is_augmented else training.images
         if number > 0:
             seeds = torch.randint(2**63 - 1, (len(fresh),), generator=generator).tolist()
-            fresh = _attacked(base, fresh, training.labels, search, seeds, tick)
+            fresh = _attacked(base, fresh, training.labels, search, seeds, check_cancelled)
         images[number * len(training) : (number + 1) * len(training)] = fresh
     features: list[Tensor] = []
     for chunk in torch.split(images, CHUNK):
-        tick()
+        check_cancelled()
         features.append(forward(lambda inputs: penultimate(base, inputs), chunk.to(base.device)).cpu())
     return Pool(images, training.labels.repeat(1 + passes), torch.cat(features), len(training))
 
@@ -113,7 +113,12 @@ def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _attacked(
-    base: ImageClassifier, images: Tensor, labels: Tensor, search: PGD, seeds: list[int], tick: Callable[[], None]
+    base: ImageClassifier,
+    images: Tensor,
+    labels: Tensor,
+    search: PGD,
+    seeds: list[int],
+    check_cancelled: Callable[[], None],
 ) -> Tensor:
     found: list[Tensor] = []
     for start in range(0, len(images), CHUNK):
@@ -124,7 +129,7 @@ def _attacked(
             images[start:stop].to(base.device),
             highest_cross_entropy(expected),
             generators=[torch.Generator().manual_seed(seed) for seed in seeds[start:stop]],
-            tick=tick,
+            check_cancelled=check_cancelled,
         )
         found.append(outcome.best.cpu())
     return torch.cat(found)
@@ -133,8 +138,8 @@ def _attacked(
 def highest_cross_entropy(labels: Tensor) -> Objective:
     """Return what a defence's own attacks want of a model: the iterate of the largest cross-entropy of (n,) labels."""
     return Objective(
-        loss=lambda logits, rows: -cross_entropy(logits, labels[rows]),
-        criterion=lambda logits, rows: -cross_entropy(logits[:, 0], labels[rows]),
+        loss=lambda logits, indices: -cross_entropy(logits, labels[indices]),
+        criterion=lambda logits, indices: -cross_entropy(logits[:, 0], labels[indices]),
     )
 
 

@@ -94,7 +94,7 @@ class Defence(Protocol):
     """A test-time defence; one instance is one defender and defends one base classifier.
 
     All randomness comes from the generators it is given (on the CPU), so a run is repeatable. The base is never
-    changed. Long work calls the ``tick`` a defence was built with, which may raise to stop it.
+    changed. Long work calls the ``check_cancelled`` a defence was built with, which may raise to stop it.
     """
 
     @property

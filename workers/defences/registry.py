@@ -30,7 +30,7 @@ class Plugin:
     """A defence somebody can ask for.
 
     Attributes:
-        build: (hyper-parameters, tick) to one defender that has done nothing yet.
+        build: (hyper-parameters, check_cancelled) to one defender that has done nothing yet.
         presets: Hyper-parameters by name, each a frozen dataclass; shipped defences have ``mnist``, ``cifar10`` and
             ``small``.
         departures: What results have to say where the authors' code and the text of their paper differ, sentences by
@@ -71,15 +71,15 @@ def make_defence(
     preset: str,
     changes: Mapping[str, Any] | None = None,
     *,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Defence:
     """Return a new defender.
 
     Args:
         name: One of :func:`known`.
-        preset: Of its hyper-parameters.
+        preset: Name of its hyper-parameters.
         changes: Hyper-parameters that differ from the preset's, by name.
-        tick: Called before every forward and backward pass; may raise to stop.
+        check_cancelled: Called before every forward and backward pass; may raise to stop.
 
     Raises:
         DefenceError: There is no such defence, preset or hyper-parameter, or a value is of another type than the
@@ -101,7 +101,7 @@ def make_defence(
             told = f"{parameter} of {name} is {wanted}, as {allowed[parameter]!r}, and not {value!r}"
             raise DefenceError(told, field=f"changes/{parameter}")
     try:
-        return plugin.build(replace(params, **changes), tick)
+        return plugin.build(replace(params, **changes), check_cancelled)
     except DefenceError:
         raise
     except Exception as error:

@@ -35,13 +35,13 @@ class Rmc:
     A round is one point. Its K nearest training examples, clean or attacked, are found by the features of the fixed
     base; a quarter of the nearest fifth is held out to stop early, the rest is trained on, and the last weights answer.
     :meth:`end_round` trains on random examples, so that the model does not stay where the point drew it. Weights,
-    running statistics and the moments of the one Adam last from round to round. If ``tick`` raises, restore an earlier
-    state before going on.
+    running statistics and the moments of the one Adam last from round to round. If ``check_cancelled`` raises, restore
+    an earlier state before going on.
 
     Args:
         params: Hyper-parameters.
         pool: What :meth:`make_pool` returned, for many defenders of one base; None: made at the first round.
-        tick: Called before every forward and backward pass; may raise to stop.
+        check_cancelled: Called before every forward and backward pass; may raise to stop.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Rmc:
         params: RmcParams = PRESETS["cifar10"],
         *,
         pool: Pool | None = None,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> None:
-        self._params, self._pool, self._tick = params, pool, tick
+        self._params, self._pool, self._check_cancelled = params, pool, check_cancelled
         self._base: ImageClassifier | None = None
         self._moving: _Moving | None = None
         self._state: dict[str, Tensor] = {}
@@ -98,7 +98,7 @@ class Rmc:
             passes=params.adversarial_passes,
             is_augmented=params.is_augmented,
             seed=params.pool_seed,
-            tick=self._tick,
+            check_cancelled=self._check_cancelled,
         )
 
     def adapt(
@@ -116,7 +116,7 @@ class Rmc:
             raise ValueError("one instance of RMC defends one base classifier")
         self._base = base
         pool = self._pool = self._pool or self.make_pool(base, training)
-        self._tick()
+        self._check_cancelled()
         features = forward(lambda images: penultimate(base, images), batch)[0]
         neighbours = pool.nearest(features, self._params.neighbours)
         nearest, others = neighbours.tensor_split([int(self._params.neighbours * self._params.nearest_share)])
@@ -180,9 +180,9 @@ class Rmc:
                 total = 0.0
                 for chosen in shuffled_batches(len(images), params.batch_size, generator):
                     at = chosen.to(device)
-                    total += moving.step(images[at], labels[at], self._tick) * len(chosen)
+                    total += moving.step(images[at], labels[at], self._check_cancelled) * len(chosen)
                 moving.classifier.module.eval()
-                self._tick()
+                self._check_cancelled()
                 held_out_loss = F.cross_entropy(forward(moving.classifier.logits, held_out_images), held_out_labels)
                 if stop.after(held_out_loss.item(), total / len(images)):
                     break
@@ -233,13 +233,13 @@ class _Moving:
         self.parameters = list(self.classifier.module.parameters())
         self.optimizer = torch.optim.Adam(self.parameters, lr=learning_rate)
 
-    def step(self, images: Tensor, labels: Tensor, tick: Callable[[], None]) -> float:
+    def step(self, images: Tensor, labels: Tensor, check_cancelled: Callable[[], None]) -> float:
         """Make one step on a batch and return its mean loss before it."""
         with torch.enable_grad():
-            tick()
+            check_cancelled()
             loss = F.cross_entropy(self.classifier.logits(images), labels)
             self.optimizer.zero_grad()
-            tick()
+            check_cancelled()
             loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.item()
@@ -254,4 +254,4 @@ DEPARTURES = {
     "tables does not.",
 }
 
-PLUGIN = Plugin(lambda params, tick: Rmc(params, tick=tick), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Rmc(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)

@@ -42,8 +42,10 @@ class Tadv(OneRound):
     images are not normalised.
     """
 
-    def __init__(self, params: TadvParams = PRESETS["mnist"], *, tick: Callable[[], None] = lambda: None) -> None:
-        self._params, self._tick = params, tick
+    def __init__(
+        self, params: TadvParams = PRESETS["mnist"], *, check_cancelled: Callable[[], None] = lambda: None
+    ) -> None:
+        self._params, self._check_cancelled = params, check_cancelled
 
     def check(self, base: ImageClassifier) -> None:
         """Make the network that would be trained.
@@ -83,7 +85,12 @@ class Tadv(OneRound):
                     loss = self._loss(network, images, labels, generator)
                     # The official schedule counts the step about to be taken.
                     progress = epoch + (step + 1) / len(batches)
-                    descend(loss, optimizer, rate_at(progress, params.learning_rate, params.milestones), self._tick)
+                    descend(
+                        loss,
+                        optimizer,
+                        rate_at(progress, params.learning_rate, params.milestones),
+                        self._check_cancelled,
+                    )
         check_finite("TADV", network)
         return AdaptedModel(network, base)
 
@@ -105,9 +112,9 @@ class Tadv(OneRound):
         params = self._params
         search = PGD("linf", params.epsilon, params.step_size, params.attack_steps)
         starts = random_starts(images[half:], self._params.epsilon, generator) if is_random else None
-        attacked = attack(search, network, images[half:], labels[half:], starts, self._tick)
+        attacked = attack(search, network, images[half:], labels[half:], starts, self._check_cancelled)
         network.train()
-        self._tick()
+        self._check_cancelled()
         logits = network(torch.cat([images[:half], attacked]))
         clean, adversarial = (
             F.cross_entropy(logits[:half], labels[:half]),
@@ -145,7 +152,7 @@ def attack(
     images: Tensor,
     labels: Tensor,
     starts: Tensor | None,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """Return the iterate with the largest cross-entropy for each image, the image itself among them.
 
@@ -155,9 +162,11 @@ def attack(
         images: (n, channels, height, width) in [0, 1].
         labels: (n,) int64.
         starts: First iterates, in the ball; None: the images.
-        tick: Called before every forward pass.
+        check_cancelled: Called before every forward pass.
     """
-    return search.run([model], images, highest_cross_entropy(labels), starts=starts, tick=tick).best
+    return search.run(
+        [model], images, highest_cross_entropy(labels), starts=starts, check_cancelled=check_cancelled
+    ).best
 
 
 DEPARTURES = {
@@ -168,4 +177,4 @@ DEPARTURES = {
     "the same; the code behind the paper's tables has neither.",
 }
 
-PLUGIN = Plugin(lambda params, tick: Tadv(params, tick=tick), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Tadv(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)

@@ -35,11 +35,13 @@ class Tent:
     A round is answered with the batch's own statistics, frozen with the answer, and, as in the official code, by the
     forward pass whose gradient the last update is made of: with one step an update helps only the batches after it.
     Unlike there, dropout is off in the answer, since what was adapted is a classifier in eval mode. What lasts: the
-    affine parameters and Adam's moments. If ``tick`` raises, restore an earlier state before going on.
+    affine parameters and Adam's moments. If ``check_cancelled`` raises, restore an earlier state before going on.
     """
 
-    def __init__(self, params: TentParams = PRESETS["cifar10"], *, tick: Callable[[], None] = lambda: None) -> None:
-        self._params, self._tick = params, tick
+    def __init__(
+        self, params: TentParams = PRESETS["cifar10"], *, check_cancelled: Callable[[], None] = lambda: None
+    ) -> None:
+        self._params, self._check_cancelled = params, check_cancelled
         self._state: dict[str, Tensor] = {}
 
     @property
@@ -84,10 +86,10 @@ class Tent:
         answer = Frozen(classifier)
         with seeded(generator, base.device), torch.enable_grad():
             for step in range(self._params.steps):
-                self._tick()
+                self._check_cancelled()
                 loss = entropy(classifier.logits(batch.detach()))
                 optimizer.zero_grad()
-                self._tick()
+                self._check_cancelled()
                 loss.backward()  # type: ignore[no-untyped-call]
                 if step == self._params.steps - 1:
                     answer = frozen_copy(classifier)
@@ -148,4 +150,4 @@ class _OwnStatistics(nn.Module):
         return F.batch_norm(inputs, None, None, self.weight, self.bias, training=True, eps=self.eps)
 
 
-PLUGIN = Plugin(lambda params, tick: Tent(params, tick=tick), PRESETS)
+PLUGIN = Plugin(lambda params, check_cancelled: Tent(params, check_cancelled=check_cancelled), PRESETS)

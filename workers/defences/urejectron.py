@@ -50,9 +50,9 @@ class URejectron(OneRound):
     """
 
     def __init__(
-        self, params: URejectronParams = PRESETS["cifar10"], *, tick: Callable[[], None] = lambda: None
+        self, params: URejectronParams = PRESETS["cifar10"], *, check_cancelled: Callable[[], None] = lambda: None
     ) -> None:
-        self._params, self._tick = params, tick
+        self._params, self._check_cancelled = params, check_cancelled
 
     @property
     def traits(self) -> Traits:
@@ -91,9 +91,9 @@ class URejectron(OneRound):
                         training.images[chosen[~is_test]],
                         points[chosen[is_test] - known],
                     )
-                    self._tick()
+                    self._check_cancelled()
                     loss = F.cross_entropy(network(images.to(device)), is_test.long().to(device))
-                    descend(loss, optimizer, params.learning_rate, self._tick)
+                    descend(loss, optimizer, params.learning_rate, self._check_cancelled)
         check_finite("URejectron", network)
         return RejectingModel(base, AdaptedModel(network, base, DOMAINS), params.threshold)
 
@@ -224,4 +224,6 @@ DEPARTURES = {
     "blocks, which is ours.",
 }
 
-PLUGIN = Plugin(lambda params, tick: URejectron(params, tick=tick), PRESETS, DEPARTURES)
+PLUGIN = Plugin(
+    lambda params, check_cancelled: URejectron(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES
+)

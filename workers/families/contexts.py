@@ -67,8 +67,8 @@ class LabelledText:
     truths: tuple[int, ...]
 
 
-class Saved(Mapping[str, Tensor]):
-    """What a shard had saved: tensors by name, on the CPU, and ``notes``, the strings saved with them."""
+class Checkpoint(Mapping[str, Tensor]):
+    """What a shard had reached: tensors by name, on the CPU, and ``notes``, the strings saved with them."""
 
     def __init__(self, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
         self._tensors = dict(tensors)
@@ -92,7 +92,7 @@ class RunContext(Protocol):
         """How many examples the stage has, all its shards together."""
         ...
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Look for cancellation (cheap: call it at every gradient step)."""
         ...
 
@@ -175,7 +175,7 @@ class TextContext(RunContext, Protocol):
 class CheckpointContext(RunContext, Protocol):
     """What a shard is given that may go on where an earlier attempt at it ended."""
 
-    def saved(self) -> Saved | None:
+    def checkpoint(self) -> Checkpoint | None:
         """Return what this shard saved last, or None when it begins at its beginning. Ask once, before anything else.
 
         A shard may be begun again: its worker died, was frozen beyond its lease, was asked to stop, or an error came
@@ -189,8 +189,8 @@ class CheckpointContext(RunContext, Protocol):
         """Keep a state from which the shard can go on; it replaces the one before and goes when the shard ends.
 
         Call it after every round, however short: a call soon after the last save only looks for cancellation, as
-        :meth:`tick` does. A worker asked to stop saves what it is given here, then interrupts. A save that cannot be
-        stored is logged and the shard goes on.
+        :meth:`check_cancelled` does. A worker asked to stop saves what it is given here, then interrupts. A save that
+        cannot be stored is logged and the shard goes on.
 
         The records must not depend on where a shard was resumed: save everything that persists between rounds,
         generators too (``generator.get_state()``), and the rows of the examples that are done.

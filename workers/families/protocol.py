@@ -62,11 +62,16 @@ class Family(Protocol[ParamsT, ContextT]):
         ...
 
     def reduce(
-        self, params: ParamsT, done: Mapping[str, Records], seed: int, *, tick: Callable[[], None] = lambda: None
+        self,
+        params: ParamsT,
+        done: Mapping[str, Records],
+        seed: int,
+        *,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn all records into numbers. Pure and seeded: a second call gives the same bytes.
 
-        ``tick`` may raise to stop it; call it before whatever takes a second.
+        ``check_cancelled`` may raise to stop it; call it before whatever takes a second.
         """
         ...
 

@@ -51,7 +51,7 @@ def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records
 
     It goes on from the last batch that was saved.
     """
-    saved, ensemble = context.saved(), make_ensemble(params)
+    saved, ensemble = context.checkpoint(), make_ensemble(params)
     done: Columns = {} if saved is None else dict(saved)
     begin = len(done["errored"]) if done else 0
     for batch in context.batches():
@@ -62,7 +62,7 @@ def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records
         rows = {
             "example_id": torch.tensor(batch.example_ids),
             "label": batch.labels.cpu(),
-            "errored": found.unsound.cpu() | ~signs["answers_apart"].isfinite(),
+            "errored": found.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
             "correct": found.correct.cpu(),
             "robust": found.robust.cpu(),
             "broken_by": found.broken_by.cpu(),
@@ -81,10 +81,12 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
         ``runs_backward``, ``zero_gradient``, ``classes``; those of :func:`doubt`.
     """
     model = context.classifier.logits
-    right, apart = checks.look_again(model, batch.images, batch.labels, tick=context.tick)
+    right, apart = checks.look_again(model, batch.images, batch.labels, check_cancelled=context.check_cancelled)
     adapts = checks.runs_backward(model, batch.images)
     generators = context.generators(purpose, batch.example_ids)
-    found = ensemble.run(model, batch.images, batch.labels, generators=generators, tick=context.tick)
+    found = ensemble.run(
+        model, batch.images, batch.labels, generators=generators, check_cancelled=context.check_cancelled
+    )
     stuck = [found.zero_gradient[name] for name in ensemble.attacks if name in RATIOS]
     signs = {
         "answers_right": right,

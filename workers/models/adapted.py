@@ -22,13 +22,13 @@ class Adapted(Protocol):
         """Where it computes."""
         ...
 
-    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+    def logits(self, images: Tensor, indices: Tensor | None = None) -> Tensor:
         """Return logits (b, classes); differentiable with respect to ``images``.
 
         Args:
             images: (b, channels, height, width) in [0, 1], on ``device``.
-            rows: (b,) int64, which examples of the batch it was adapted to these images belong to; None: all of them,
-                in order. Only a classifier with parameters per example looks at it.
+            indices: (b,) int64, which examples of the batch it was adapted to these images belong to; None: all of
+                them, in order. Only a classifier with parameters per example looks at it.
 
         Raises:
             ValueError: It has parameters per example, and these images are not one for each.

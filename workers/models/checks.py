@@ -85,7 +85,7 @@ def preflight(
     *,
     manifest: ModelManifest,
     batch_size: int = 64,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> PreflightReport:
     """Run the sample through the model once, its first batch twice, and refuse what cannot be audited.
 
@@ -95,7 +95,7 @@ def preflight(
         positions: The sample.
         manifest: The model's, for the accuracy its owner states.
         batch_size: Examples per forward pass.
-        tick: Called before every batch; may raise to cancel.
+        check_cancelled: Called before every batch; may raise to cancel.
 
     Raises:
         PreflightError: Image shape or range, label numbers or label order do not fit the model; outputs are not finite
@@ -113,7 +113,7 @@ def preflight(
     predictions = np.empty(len(chosen), dtype=np.int64)
     variety = _Variety()
     for start in range(0, len(chosen), batch_size):
-        tick()
+        check_cancelled()
         images = dataset.images(chosen[start : start + batch_size])
         _check_images(images, classifier.input_shape)
         images = images.to(classifier.device)

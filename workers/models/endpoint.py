@@ -79,7 +79,7 @@ class EndpointClassifier:
     they are asked for.
 
     Args:
-        manifest: Of an endpoint; its task says what a text is: one, a pair, or the tokens of a sentence.
+        manifest: Manifest of an endpoint; its task says what a text is: one, a pair, or the tokens of a sentence.
         settings: Allowed networks and secrets.
         project: Name of the project whose model it is: secrets are for some projects only.
         spent: Texts sent for the same check by others.
@@ -88,7 +88,7 @@ class EndpointClassifier:
         sleep: Waits so many seconds.
 
     Attributes:
-        tick: Called between requests and at least once a second in every wait; may raise to give up.
+        check_cancelled: Called between requests and at least once a second in every wait; may raise to give up.
         spent: Texts of the query budget that others have sent.
         sent: Texts sent for this piece of work, those sent again included.
 
@@ -124,7 +124,7 @@ class EndpointClassifier:
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._pace = Pace(manifest.architecture.requests_per_second, clock=clock, sleep=sleep)
         self._back_off = BackOff()
-        self.tick: Callable[[], None] = lambda: None
+        self.check_cancelled: Callable[[], None] = lambda: None
         self.spent = spent
         self.sent = 0
         self._clock = clock
@@ -136,7 +136,7 @@ class EndpointClassifier:
         self._is_trial = False
         # A secret in plain text is for networks the operator trusts: the sender of the manifest chose the scheme.
         is_open = bool(self._secrets) and self._endpoint.url.lower().startswith("http:")
-        self._outbound = Outbound(networks, allowed_only=is_open, resolve=resolve, tick=self._look)
+        self._outbound = Outbound(networks, allowed_only=is_open, resolve=resolve, check_cancelled=self._look)
 
     @property
     def classes(self) -> int:
@@ -167,9 +167,9 @@ class EndpointClassifier:
         """Close the connection that is kept."""
         self._outbound.close()
 
-    def work_for(self, tick: Callable[[], None], *, spent: int = 0) -> None:
+    def work_for(self, check_cancelled: Callable[[], None], *, spent: int = 0) -> None:
         """Begin another piece of work: whom to ask whether to go on, and where its query budget stands."""
-        self.tick, self.spent, self.sent = tick, spent, 0
+        self.check_cancelled, self.spent, self.sent = check_cancelled, spent, 0
         if self._gone is not None:
             self._gone, self._is_trial = None, True
 
@@ -188,7 +188,7 @@ class EndpointClassifier:
             self._check_ends = None
 
     def _look(self) -> None:
-        self.tick()
+        self.check_cancelled()
         if self._check_ends is not None and self._clock() > self._check_ends:
             raise TargetError(
                 "endpoint-too-slow",

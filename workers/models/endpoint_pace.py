@@ -42,12 +42,12 @@ class Pace:
         """Requests per second at present; None for no limit."""
         return self._rate
 
-    def wait(self, tick: Callable[[], None]) -> None:
-        """Return when the next request is due; ``tick`` is called before it and once a second, and may raise."""
-        tick()
+    def wait(self, check_cancelled: Callable[[], None]) -> None:
+        """Return when the next request is due; ``check_cancelled`` is called now and once a second, and may raise."""
+        check_cancelled()
         while (left := self._next_at - self._clock()) > 0:
             self._sleep(min(left, SLICE_S))
-            tick()
+            check_cancelled()
         now = self._clock()
         if self._last_at is not None:
             self._gap_s = now - self._last_at

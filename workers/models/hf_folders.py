@@ -90,7 +90,7 @@ def refusing(title: str, part: str, *, passing: type[Exception] = TargetError) -
     """Turn whatever a library raises inside into a ``TargetError``, its text into a reference of the log.
 
     Args:
-        title: Of the problem.
+        title: Title of the problem.
         part: What the library was working on, for the person who sent it: "the tokenizer".
         passing: Errors that stay what they are, besides a ``TargetError``.
 

@@ -41,7 +41,7 @@ def preflight_texts(
     *,
     manifest: ModelManifest,
     batch_size: int = 64,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
     ask: Ask | None = None,
 ) -> PreflightReport:
     """Run the sample through the model once, its first texts twice, and refuse what cannot be audited.
@@ -53,7 +53,7 @@ def preflight_texts(
         manifest: The model's, for its task and the accuracy its owner states. Of multi-label texts that is the share
             whose every label is right, as scikit-learn's ``accuracy_score`` has it.
         batch_size: Texts asked for at once, at least; more where the model prefers that.
-        tick: Called before every batch; may raise to cancel.
+        check_cancelled: Called before every batch; may raise to cancel.
         ask: Answers the sample in the model's place and may remember it, so that an attack need not ask again.
 
     Raises:
@@ -77,7 +77,7 @@ def preflight_texts(
     texts = dataset.texts(chosen)
     _check_form(texts[0], manifest)
     known = [tuple(row) for row in truths.tolist()]
-    return _run(classifier, texts, known, flags, manifest, batch_size, tick, ask or classifier.logits)
+    return _run(classifier, texts, known, flags, manifest, batch_size, check_cancelled, ask or classifier.logits)
 
 
 def preflight_tags(
@@ -87,7 +87,7 @@ def preflight_tags(
     *,
     manifest: ModelManifest,
     batch_size: int = 64,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
     ask: Ask | None = None,
 ) -> PreflightReport:
     """Run a sample of tagged sentences through a tagger, as :func:`preflight_texts` does with texts.
@@ -101,7 +101,7 @@ def preflight_tags(
     sentences = [dataset.sentence(position) for position in chosen]
     texts: list[Text] = [tuple(tokens) for tokens, _ in sentences]
     truths = [tuple(tags) for _, tags in sentences]
-    return _run(classifier, texts, truths, flags, manifest, batch_size, tick, ask or classifier.logits)
+    return _run(classifier, texts, truths, flags, manifest, batch_size, check_cancelled, ask or classifier.logits)
 
 
 def _run(
@@ -111,7 +111,7 @@ def _run(
     flags: list[Flag],
     manifest: ModelManifest,
     batch_size: int,
-    tick: Callable[[], None],
+    check_cancelled: Callable[[], None],
     ask: Ask,
 ) -> PreflightReport:
     words = wording_of(manifest)
@@ -119,9 +119,9 @@ def _run(
     answers: list[Answer] = []
     size = max(batch_size, classifier.preferred_texts)
     for start in range(0, len(texts), size):
-        tick()
+        check_cancelled()
         answers += ask(texts[start : start + size])
-    tick()
+    check_cancelled()
     flags += _repeated_flags(answers, classifier.logits(texts[:REPEATED]))
     flags += _unanswered_flags(answers)
     answered = [number for number, answer in enumerate(answers) if isinstance(answer, Tensor)]

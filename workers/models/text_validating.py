@@ -50,7 +50,7 @@ def judge(
 
     Args:
         answers: Logits of each text, or why there are none; some are finite.
-        truths: Of each text, as in :class:`workers.families.protocol.LabelledText`.
+        truths: Truths of each text, as in :class:`workers.families.contexts.LabelledText`.
         labels: Names of classes or tags in the order of the logits.
         task: What the model does.
         stated: The accuracy its owner states.
@@ -106,7 +106,7 @@ def guessing_test(scores: ArrayLike, truths: ArrayLike, *, seed: int = 0) -> tup
     Args:
         scores: (n, classes) finite.
         truths: (n, classes) 0 or 1. Classes all texts have, or none, are left out.
-        seed: Of the permutations.
+        seed: Seed of the permutations.
 
     Returns:
         None where no class is left.

@@ -83,7 +83,7 @@ class PreflightReport:
         clean_accuracy: Share of right predictions with its 95 % interval: exact for texts and images, where several
             labels count as right when all of them are; of tagged sentences token accuracy, by bootstrap.
         flags: Doubts that do not stop the audit.
-        several: Of multi-label texts and of sentences, what was decided.
+        several: Decisions on multi-label texts and on sentences.
     """
 
     predictions: NDArray[np.int64]
@@ -227,8 +227,8 @@ def check_same_classes(names: Sequence[str], others: Sequence[str], *, field: st
     """Raise when a further model's classes are not the audited model's, in the same order.
 
     Args:
-        names: Of the audited model.
-        others: Of the further one. Names the first does not have are taken for other spellings.
+        names: Class names of the audited model.
+        others: Class names of the further one. Names the first does not have are taken for other spellings.
         field: What named the further model.
 
     Raises:

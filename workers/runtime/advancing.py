@@ -55,7 +55,7 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
             end, outcome = RunState.FAILED, {"error": advanced.error}
         else:
             end, outcome = RunState.SUCCEEDED, dict(advanced.values)
-        claim.tick()
+        claim.check_cancelled()
     except Interrupted:
         _let_go(database, claim, attempts=attempts - 1)
         return 0

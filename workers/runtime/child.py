@@ -159,7 +159,7 @@ class Parent:
         """Begin to work on a row."""
         self.row_id, self._reason = row_id, None
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Stop here if the parent has said so; tell it from time to time that there is life."""
         now = time.monotonic()
         if now - self._told_at >= ALIVE_S:
@@ -168,10 +168,10 @@ class Parent:
         if self._reason is not None:
             raise INTERRUPTIONS[self._reason](self.row_id)
 
-    def look(self) -> None:
+    def poll_cancelled(self) -> None:
         """Let the parent ask the database whether to go on."""
-        self.call("look")
-        self.tick()
+        self.call("poll_cancelled")
+        self.check_cancelled()
 
     def confirm(self) -> None:
         """Let the parent ask the database whether to go on; a process that is stopping may store what it has."""

@@ -33,9 +33,9 @@ PROGRESS_S = 1.0
 class Claim:
     """A row this worker holds, kept alive by a thread until the ``with`` block ends.
 
-    The thread only prolongs the lease and raises flags; it is the working thread that stops, at :meth:`look` or
-    :meth:`tick`. A process that was frozen beyond its lease finds the flag raised, and if it does not look in time, the
-    token in every write keeps it from storing anything.
+    The thread only prolongs the lease and raises flags; it is the working thread that stops, at
+    :meth:`poll_cancelled` or :meth:`check_cancelled`. A process that was frozen beyond its lease finds the flag raised,
+    and if it does not look in time, the token in every write keeps it from storing anything.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Claim:
         self._ended.set()
         self._thread.join()
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Stop here if the thread saw a reason to. Costs nothing: call it at every gradient step.
 
         Raises:
@@ -82,13 +82,13 @@ class Claim:
         if self.is_stopping():
             raise ShuttingDown(self.row_id)
 
-    def look(self) -> None:
-        """Ask the database whether to go on, then :meth:`tick`. One small query: call it at every batch."""
+    def poll_cancelled(self) -> None:
+        """Ask the database whether to go on, then :meth:`check_cancelled`. One small query: call it at every batch."""
         self._watch()
-        self.tick()
+        self.check_cancelled()
 
     def confirm(self) -> None:
-        """Ask the database whether to go on, as :meth:`look`; a process that is stopping may still store what it has.
+        """Ask the database whether to go on; unlike :meth:`poll_cancelled` it lets a process that is stopping store.
 
         Raises:
             Interrupted: The shard was cancelled or its lease lost.

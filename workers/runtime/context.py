@@ -18,19 +18,19 @@ from workers.data.sampling import strata, stratified_sample
 from workers.data.texts import of_classes
 from workers.families.contexts import (
     Batch,
+    Checkpoint,
     LabelledText,
     Records,
     ResumableImageContext,
     ResumableTextContext,
-    Saved,
     TextExample,
 )
 from workers.models.endpoint import EndpointClassifier
 from workers.models.image_classifier import ImageClassifier
+from workers.runtime.checkpointing import CheckpointStore
 from workers.runtime.executor import Holder
 from workers.runtime.jobs import ShardJob
 from workers.runtime.resources import Resources
-from workers.runtime.saving import Saving
 from workers.runtime.seeds import derive_seed, example_generators
 from workers.runtime.stored import StoredRecords
 
@@ -47,8 +47,8 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         self._holder = holder
         self._earlier = StoredRecords(job.earlier, resources.store)
         self._asked: tuple[ScoringService, Meters] | None = None
-        self._saving = Saving(
-            resources.store, holder, belongs_to=job.belongs_to(), digest=job.saved, may_resume=job.may_resume
+        self._checkpoints = CheckpointStore(
+            resources.store, holder, belongs_to=job.belongs_to(), digest=job.checkpoint, may_resume=job.may_resume
         )
 
     @property
@@ -95,7 +95,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         """Yield the shard's batches; see :class:`workers.families.contexts.RunContext`."""
         positions = self.positions()
         for first in range(0, len(positions), self._job.batch_size):
-            self._holder.look()
+            self._holder.poll_cancelled()
             chosen = positions[first : first + self._job.batch_size]
             yield self._batch(chosen)
             if first + len(chosen) < len(positions):
@@ -104,7 +104,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
 
     def together(self) -> Batch:
         """Return all of the shard's examples as one batch."""
-        self._holder.look()
+        self._holder.poll_cancelled()
         return self._batch(self.positions())
 
     def _batch(self, positions: NDArray[np.int64]) -> Batch:
@@ -141,9 +141,9 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
             return images
         return F.interpolate(images, size, mode="bilinear", align_corners=False, antialias=True).clamp(0, 1)
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Stop here if there is a reason to."""
-        self._holder.tick()
+        self._holder.check_cancelled()
 
     def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
         """Return one generator per example."""
@@ -226,7 +226,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
     def _accompany(self, service: ScoringService, *, spent: int) -> None:
         """Let an endpoint's waits be interrupted, and its query budget begin where this check's other shards are."""
         if isinstance(service.classifier, EndpointClassifier):
-            service.classifier.work_for(self._holder.tick, spent=spent)
+            service.classifier.work_for(self._holder.check_cancelled, spent=spent)
 
     def asked(self) -> tuple[int, int] | None:
         """Return how often this shard asked the text model under audit and what it computed; None if it did not."""
@@ -248,16 +248,16 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         """Return the records of a finished stage of this check."""
         return self._earlier[stage]
 
-    def saved(self) -> Saved | None:
+    def checkpoint(self) -> Checkpoint | None:
         """Return what this shard saved last; see :class:`workers.families.contexts.RunContext`."""
-        return self._saving.read()
+        return self._checkpoints.read()
 
     def save(
         self, state: Mapping[str, torch.Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False
     ) -> None:
         """Keep a state from which the shard can go on; see :class:`workers.families.contexts.RunContext`."""
-        self._saving.write(state, notes or {}, force=force)
+        self._checkpoints.write(state, notes or {}, force=force)
 
     def spent_s(self) -> float:
         """Return the seconds the shard has taken, with those of earlier attempts up to what this one resumed."""
-        return self._saving.spent_s()
+        return self._checkpoints.spent_s()

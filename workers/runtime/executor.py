@@ -38,7 +38,7 @@ class Holder(Protocol):
         """The row that is worked on."""
         ...
 
-    def tick(self) -> None:
+    def check_cancelled(self) -> None:
         """Stop here if there is a reason to. Costs nothing: call it at every gradient step.
 
         Raises:
@@ -46,8 +46,8 @@ class Holder(Protocol):
         """
         ...
 
-    def look(self) -> None:
-        """Ask the database whether to go on, then :meth:`tick`."""
+    def poll_cancelled(self) -> None:
+        """Ask the database whether to go on, then :meth:`check_cancelled`."""
         ...
 
     def confirm(self) -> None:

@@ -62,7 +62,7 @@ class InlineExecutor:
             if isinstance(text_classifier, EndpointClassifier):
                 # It may be at hand from an audit that has ended: that one's cancellation and budget are not this
                 # check's.
-                text_classifier.work_for(holder.tick)
+                text_classifier.work_for(holder.check_cancelled)
             report, labels = check_text_target(text_classifier, manifest), text_classifier.labels
         return report.facts.model_copy(update={"flags": report.flags, "labels": labels}).model_dump(mode="json")
 
@@ -96,7 +96,7 @@ class InlineExecutor:
 
     def _reduce(self, family: AnyFamily, job: CheckJob, done: StoredRecords, holder: Holder) -> dict[str, Any]:
         seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
-        result: Result = family.reduce(job.params, done, seed, tick=holder.tick)
+        result: Result = family.reduce(job.params, done, seed, check_cancelled=holder.check_cancelled)
         require_registered(job.check.kind, result.flags)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
         result = result.model_copy(update={"flags": [*noted, *result.flags]})
@@ -108,7 +108,7 @@ class InlineExecutor:
 
 
 def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Records, list[Flag]]:
-    holder.look()
+    holder.poll_cancelled()
     family = find_family(job.kind)
     if job.shard.stage == PREFLIGHT:
         looked = run_preflight(family, job, context)

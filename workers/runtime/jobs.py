@@ -44,7 +44,7 @@ class ShardJob:
         further_datasets: Other datasets by the parameter naming them.
         earlier: Artifacts of the records of the stages before this one.
         sent: Texts this check's other shards have sent through a text model so far.
-        saved: The shard's save, if it has one.
+        checkpoint: Artifact of the shard's checkpoint, if it has one.
         may_resume: Whether this attempt may begin from it.
     """
 
@@ -65,7 +65,7 @@ class ShardJob:
     further_datasets: dict[str, DatasetRow]
     earlier: dict[str, list[str]]
     sent: int
-    saved: str | None
+    checkpoint: str | None
     may_resume: bool
 
     def belongs_to(self) -> str:
@@ -90,7 +90,7 @@ class ShardJob:
         """Return the artifacts it may read."""
         rows: list[ModelRow | DatasetRow] = [*self.models(), self.source, *self.further_datasets.values()]
         records = [digest for digests in self.earlier.values() for digest in digests]
-        return {row.digest for row in rows} | set(records) | ({self.saved} if self.saved else set())
+        return {row.digest for row in rows} | set(records) | ({self.checkpoint} if self.checkpoint else set())
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Watch:
         if self.reason is not None or self._holder is None:
             return
         try:
-            self._holder.tick()
+            self._holder.check_cancelled()
         except Interrupted as error:
             # Only a process that is stopping has anything to store.
             patience = STOP_S if isinstance(error, ShuttingDown) else CANCEL_S

@@ -62,7 +62,14 @@ def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tu
 
 def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
     classifier, dataset, positions = context.classifier, context.dataset, context.positions()
-    report = preflight(classifier, dataset, positions, manifest=manifest, batch_size=job.batch_size, tick=context.tick)
+    report = preflight(
+        classifier,
+        dataset,
+        positions,
+        manifest=manifest,
+        batch_size=job.batch_size,
+        check_cancelled=context.check_cancelled,
+    )
     target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape, classifier=classifier)
     labels = dataset.labels
     return _Look(report, target, positions, labels[positions], len(labels), len(np.unique(labels)))
@@ -76,7 +83,7 @@ def _texts(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Lo
         positions,
         manifest=manifest,
         batch_size=job.batch_size,
-        tick=context.tick,
+        check_cancelled=context.check_cancelled,
         ask=service.scores,
     )
     for parameter, further in context.further_texts().items():
@@ -97,7 +104,7 @@ def _sentences(manifest: ModelManifest, job: ShardJob, context: ShardContext) ->
         positions,
         manifest=manifest,
         batch_size=job.batch_size,
-        tick=context.tick,
+        check_cancelled=context.check_cancelled,
         ask=service.scores,
     )
     labels = np.full(len(positions), NO_CLASS)

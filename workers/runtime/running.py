@@ -98,7 +98,7 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             },
             earlier=_earlier(session, check.id, stage),
             sent=int(session.scalar(others) or 0),
-            saved=shard.saved_digest,
+            checkpoint=shard.saved_digest,
             may_resume=may_resume(shard),
         )
 

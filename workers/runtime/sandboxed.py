@@ -220,7 +220,7 @@ class SandboxedExecutor:
             "may_connect": any(model.format == "endpoint" for model in models),
         }
         watch = Watch(child, holder)
-        saves = {job.saved} if isinstance(job, ShardJob) else set()
+        saves = {job.checkpoint} if isinstance(job, ShardJob) else set()
         try:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
             while True:
@@ -263,7 +263,7 @@ class SandboxedExecutor:
     ) -> tuple[dict[str, Any], bytes]:
         name, arguments = message.header["call"], message.header["arguments"]
         try:
-            if name in ("look", "confirm"):
+            if name in ("poll_cancelled", "confirm"):
                 getattr(holder, name)()
                 return {}, b""
             if name == "announce_save":

@@ -42,7 +42,7 @@ class TentParams:
     Attributes:
         batch_size: Test points of a round.
         steps: Updates per round.
-        learning_rate: Of Adam.
+        learning_rate: Learning rate of Adam.
         is_episodic: Every round starts from the base; otherwise from where the last one ended (official).
 
     Raises:
@@ -69,11 +69,11 @@ class DentParams:
     Attributes:
         batch_size: Test points of a round, coupled through the mean of their answers.
         steps: Updates per round.
-        learning_rate: Of AdaMod.
+        learning_rate: Learning rate of AdaMod.
         beta1: Decay of the mean of the gradient. It and the other two are only in the configuration, not in Chen et al.
         beta2: Decay of the mean of its square.
         beta3: Decay of the mean of the step sizes.
-        weight_decay: Of AdaMod.
+        weight_decay: Weight decay of AdaMod.
         variant: Which objective, see :func:`objective`.
 
     Raises:
@@ -106,17 +106,17 @@ class RmcParams:
 
     Attributes:
         adversarial_passes: Attacked copies of every training example.
-        epsilon: Of those attacks, l_inf.
-        step_size: Of those attacks.
-        attack_steps: Of those attacks; they start at a random point.
+        epsilon: Radius of those attacks, l_inf.
+        step_size: Step size of those attacks.
+        attack_steps: Steps of those attacks; they start at a random point.
         is_augmented: The training images are cropped and flipped.
-        pool_seed: Of all that. The pool is known to the attacker, as the files made beforehand by the official code
-            are: the same for every defender with these parameters, and no part of the private randomness.
+        pool_seed: Seed of all that. The pool is known to the attacker, as the files made beforehand by the official
+            code are: the same for every defender with these parameters, and no part of the private randomness.
         neighbours: K, training examples found for a point; also how many each calibration draws.
-        nearest_share: Of the neighbours, the nearest, some of which are held out.
-        held_out_share: Of the nearest, those that say when to stop.
+        nearest_share: Fraction of the neighbours that are the nearest, some of which are held out.
+        held_out_share: Fraction of the nearest that say when to stop.
         calibration_held_out_share: The same of a calibration's examples.
-        learning_rate: Of the one Adam of a defender's life.
+        learning_rate: Learning rate of the one Adam of a defender's life.
         batch_size: Examples of a training step.
         epochs: At most, for a point and for a calibration.
         patience: Epochs without a new least held-out loss before it may stop.
@@ -192,7 +192,7 @@ class DannParams:
         alpha: Largest weight of the reversed gradient, see :func:`alpha_at`.
         optimizer: Adam, or SGD with Nesterov momentum 0.9.
         learning_rate: At the first step.
-        weight_decay: Of the optimiser.
+        weight_decay: Weight decay of the optimiser.
         milestones: Epochs from which on the rate is a tenth of what it was.
 
     Raises:
@@ -244,15 +244,16 @@ class TadvParams:
     Attributes:
         network: ``lenet`` (MNIST), ``resnet20`` (CIFAR-10), or ``small``: LeNet at a quarter of its width, an eighth
             of its hidden units.
-        epsilon: Of the attacks trained against, l_inf.
-        step_size: Of those attacks.
-        attack_steps: Of those attacks; they start at a random point or at the image, as a coin says for each batch.
+        epsilon: Radius of the attacks trained against, l_inf.
+        step_size: Step size of those attacks.
+        attack_steps: Steps of those attacks; they start at a random point or at the image, as a coin says for each
+            batch.
         epochs: Passes over the training data.
         batch_size: Examples of a step, half of them attacked.
         is_augmented: The training images are cropped and flipped.
         optimizer: Adam, or SGD with momentum 0.9.
         learning_rate: At the first step.
-        weight_decay: Of the optimiser.
+        weight_decay: Weight decay of the optimiser.
         milestones: Epochs from which on the rate is a tenth of what it was.
         variant: See the module.
 
@@ -308,7 +309,7 @@ class URejectronParams:
         network: The discriminator: ``resnet18``, or ``small``, a LeNet of 16 and 32 channels.
         epochs: Passes over training data and test points together.
         batch_size: Examples of a step.
-        learning_rate: Of Adam.
+        learning_rate: Learning rate of Adam.
         threshold: tau, in [0, 1]; the paper shows all of them.
 
     Raises:

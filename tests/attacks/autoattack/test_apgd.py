@@ -19,8 +19,8 @@ from workers.attacks.autoattack.ensemble import misclassifies
 from workers.attacks.losses import cross_entropy, margin
 
 
-def raise_cross_entropy(logits: Tensor, rows: Tensor) -> Tensor:
-    return -cross_entropy(logits, LABELS[rows])
+def raise_cross_entropy(logits: Tensor, indices: Tensor) -> Tensor:
+    return -cross_entropy(logits, LABELS[indices])
 
 
 def test_checkpoints_of_a_hundred_steps() -> None:
@@ -83,7 +83,7 @@ def test_follows_algorithm_1_step_by_step() -> None:
             seen.append(images.detach().clone())
             return images
 
-        def loss(logits: Tensor, rows: Tensor, seen=seen, values=values, gradients=gradients) -> Tensor:
+        def loss(logits: Tensor, indices: Tensor, seen=seen, values=values, gradients=gradients) -> Tensor:
             slope = (logits * torch.tensor(gradients[len(seen) - 1])).sum(1)
             return slope - slope.detach() + values[len(seen) - 1]
 
@@ -103,8 +103,10 @@ def test_a_random_start_is_at_distance_epsilon_and_each_examples_own() -> None:
         seen: list[Tensor] = []
         search = APGD(norm, 0.1, 1)
         recording = [lambda images, seen=seen: seen.append(images.detach()) or images.flatten(1)]
-        search.run(recording, middle, lambda logits, rows: logits[:, 0], None, generators=generators(6))
-        search.run(recording, middle.flip(0), lambda logits, rows: logits[:, 0], None, generators=generators(6)[::-1])
+        search.run(recording, middle, lambda logits, indices: logits[:, 0], None, generators=generators(6))
+        search.run(
+            recording, middle.flip(0), lambda logits, indices: logits[:, 0], None, generators=generators(6)[::-1]
+        )
         delta = (seen[0] - middle).flatten(1)
         length = delta.abs().amax(1) if norm == "linf" else delta.norm(dim=1)
         torch.testing.assert_close(length, torch.full_like(length, 0.1))
@@ -120,7 +122,9 @@ def test_reaches_the_end_of_the_ball_on_a_linear_model(norm, classes) -> None:
     found = APGD(norm, 0.05, 60).run(
         [model],
         images,
-        lambda logits, rows: logits.gather(1, labels[rows, None])[:, 0] - logits.gather(1, target[rows, None])[:, 0],
+        lambda logits, indices: (
+            logits.gather(1, labels[indices, None])[:, 0] - logits.gather(1, target[indices, None])[:, 0]
+        ),
         None,
         generators=generators(8),
     )
@@ -187,8 +191,8 @@ def test_several_models_are_attacked_through_the_sum_of_their_losses() -> None:
     def both(images: Tensor) -> Tensor:
         return torch.stack([NET(images), second(images)], 1)
 
-    def in_one(outputs: Tensor, rows: Tensor) -> Tensor:
-        return raise_cross_entropy(outputs[:, 0], rows) + raise_cross_entropy(outputs[:, 1], rows)
+    def in_one(outputs: Tensor, indices: Tensor) -> Tensor:
+        return raise_cross_entropy(outputs[:, 0], indices) + raise_cross_entropy(outputs[:, 1], indices)
 
     search = APGD("l2", 0.5, 15)
     apart = search.run([NET, second], IMAGES, raise_cross_entropy, None, generators=generators(10))
@@ -210,7 +214,7 @@ def test_draws_are_averaged_and_counted_by_majority() -> None:
     found = search.run(
         [noisy],
         start,
-        lambda logits, rows: margin(logits, labels[rows]),
+        lambda logits, indices: margin(logits, labels[indices]),
         misclassifies(labels),
         generators=generators(1),
     )
@@ -226,7 +230,7 @@ def test_an_example_does_not_depend_on_its_neighbours_or_on_memory() -> None:
         search.run(
             [NET],
             IMAGES[i : i + 1],
-            lambda logits, rows, i=i: raise_cross_entropy(logits, rows + i),
+            lambda logits, indices, i=i: raise_cross_entropy(logits, indices + i),
             misclassifies(LABELS[i : i + 1]),
             generators=generators(1, i),
         )
@@ -255,7 +259,7 @@ def test_an_output_that_is_not_finite_is_unsound_and_not_broken() -> None:
     found = APGD("linf", 0.01, 5).run(
         [breaks], IMAGES[:2], raise_cross_entropy, misclassifies(LABELS), generators=generators(2)
     )
-    assert found.unsound[1]
+    assert found.non_finite[1]
     assert not found.broken[1]
     assert is_in_ball_and_box(found.images, IMAGES[:2], "linf", 0.01)
 
@@ -286,9 +290,9 @@ def test_ticks_before_every_forward_pass_and_stops_where_the_tick_does() -> None
 
     events: list[str] = []
 
-    def tick() -> None:
-        events.append("tick")
-        if events.count("tick") > 7:
+    def check_cancelled() -> None:
+        events.append("check_cancelled")
+        if events.count("check_cancelled") > 7:
             raise Cancelled
 
     def model(images: Tensor) -> Tensor:
@@ -296,8 +300,10 @@ def test_ticks_before_every_forward_pass_and_stops_where_the_tick_does() -> None
         return NET(images)
 
     with pytest.raises(Cancelled):
-        APGD("linf", 0.1, 50).run([model], IMAGES, raise_cross_entropy, None, generators=generators(10), tick=tick)
-    assert events == ["tick", "forward"] * 7 + ["tick"]
+        APGD("linf", 0.1, 50).run(
+            [model], IMAGES, raise_cross_entropy, None, generators=generators(10), check_cancelled=check_cancelled
+        )
+    assert events == ["check_cancelled", "forward"] * 7 + ["check_cancelled"]
 
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"steps": 0}, {"restarts": 0}, {"draws": 0}], ids=str)

@@ -47,18 +47,18 @@ def test_every_number_of_classes_has_losses_whose_gradient_does_not_vanish(class
     """For three classes z_(1) - z_(3) as divisor would be constant where the target is last."""
     logits = torch.arange(float(classes)).flip(0).repeat(classes - 1, 1).requires_grad_()
     labels, targets = torch.zeros(classes - 1, dtype=torch.int64), torch.arange(1, classes)
-    rows = torch.arange(classes - 1)
+    indices = torch.arange(classes - 1)
     for loss in (untargeted_loss(labels), targeted_loss(labels, targets)):
-        (gradient,) = torch.autograd.grad(loss(logits, rows).sum(), logits)
+        (gradient,) = torch.autograd.grad(loss(logits, indices).sum(), logits)
         assert (gradient.abs().amax(1) > 0).all()
 
 
 def test_losses_fall_as_the_target_rises() -> None:
-    labels, rows = torch.tensor([0, 1]), torch.arange(2)
+    labels, indices = torch.tensor([0, 1]), torch.arange(2)
     towards = LOGITS.clone()
-    towards[rows, torch.tensor([2, 3])] += 0.5
+    towards[indices, torch.tensor([2, 3])] += 0.5
     for loss in (untargeted_loss(labels), targeted_loss(labels, torch.tensor([2, 3]))):
-        assert (loss(towards, rows) < loss(LOGITS, rows)).all()
+        assert (loss(towards, indices) < loss(LOGITS, indices)).all()
 
 
 def test_lead_is_a_difference_of_two_logits() -> None:

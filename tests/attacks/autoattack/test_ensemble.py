@@ -19,8 +19,8 @@ from workers.attacks.autoattack.checks import square_improves, zero_gradients
 from workers.attacks.autoattack.ensemble import (
     BROKE,
     HELD,
+    NON_FINITE,
     NOT_RUN,
-    UNSOUND,
     AutoAttack,
 )
 
@@ -163,12 +163,12 @@ def test_an_output_that_is_not_finite_is_unsound_and_never_robust() -> None:
 
     found = short("linf", 0.01).run(breaks, IMAGES, LABELS, generators=generators(10))
     assert found.correct.all()
-    assert found.unsound.all()
+    assert found.non_finite.all()
     assert not found.robust.any()
     assert (found.broken_by == -1).all()
-    assert (found.outcomes["apgd-ce"] == UNSOUND).all()
+    assert (found.outcomes["apgd-ce"] == NON_FINITE).all()
     at_once = short("linf", 0.01).run(lambda x: NET(x) / 0.0, IMAGES, LABELS, generators=generators(10))
-    assert at_once.unsound.all()
+    assert at_once.non_finite.all()
     assert not at_once.correct.any()
 
 
@@ -219,7 +219,7 @@ def test_a_cancelled_evaluation_stops_before_the_next_pass() -> None:
     left = [40]
     passes: list[int] = []
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         left[0] -= 1
         if left[0] < 0:
             raise Cancelled
@@ -229,7 +229,7 @@ def test_a_cancelled_evaluation_stops_before_the_next_pass() -> None:
         return NET(images)
 
     with pytest.raises(Cancelled):
-        short("linf", 1e-4).run(model, IMAGES, LABELS, generators=generators(10), tick=tick)
+        short("linf", 1e-4).run(model, IMAGES, LABELS, generators=generators(10), check_cancelled=check_cancelled)
     assert len(passes) == 40
 
 

@@ -210,7 +210,7 @@ def test_an_output_that_is_not_finite_is_unsound_and_not_broken() -> None:
         return torch.where(clean.unsqueeze(1), NET(images), torch.nan)
 
     found = FAB("linf", 0.3, 5).run(breaks, IMAGES, LABELS, (LABELS + 1) % 5)
-    assert found.unsound.all()
+    assert found.non_finite.all()
     assert not found.broken.any()
     assert torch.equal(found.images, IMAGES)
 
@@ -228,8 +228,10 @@ def test_ticks_before_every_forward_pass() -> None:
         events.append("forward")
         return NET(images)
 
-    FAB("linf", 0.01, 4).run(model, IMAGES, LABELS, (LABELS + 1) % 5, tick=lambda: events.append("tick"))
-    assert events == ["tick", "forward"] * (len(events) // 2)
+    FAB("linf", 0.01, 4).run(
+        model, IMAGES, LABELS, (LABELS + 1) % 5, check_cancelled=lambda: events.append("check_cancelled")
+    )
+    assert events == ["check_cancelled", "forward"] * (len(events) // 2)
     assert len(events) >= 16
 
 

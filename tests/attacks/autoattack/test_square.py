@@ -147,7 +147,7 @@ def test_an_example_does_not_depend_on_its_neighbours_or_on_memory(norm) -> None
 
 def test_an_output_that_is_not_finite_is_unsound_and_not_broken() -> None:
     found = Square("linf", 0.1, 9).run(lambda x: NET(x) / 0.0, IMAGES, LABELS, generators=generators(10))
-    assert found.unsound.all()
+    assert found.non_finite.all()
     assert not found.broken.any()
     assert found.forward.tolist() == [1] * 10
 
@@ -159,8 +159,10 @@ def test_ticks_before_every_forward_pass() -> None:
         events.append("forward")
         return NET(images)
 
-    Square("l2", 0.01, 7).run(model, IMAGES, LABELS, generators=generators(10), tick=lambda: events.append("tick"))
-    assert events == ["tick", "forward"] * 7
+    Square("l2", 0.01, 7).run(
+        model, IMAGES, LABELS, generators=generators(10), check_cancelled=lambda: events.append("check_cancelled")
+    )
+    assert events == ["check_cancelled", "forward"] * 7
 
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"queries": 0}, {"p_init": 0.0}, {"p_init": 1.5}], ids=str)

@@ -156,12 +156,12 @@ def test_the_time_budget_errs_the_example(deepwordbug) -> None:
 def test_a_cancellation_goes_through(deepwordbug) -> None:
     done: list[Outcome] = []
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         if len(done) == 3:
             raise ShardCancelled
 
     with pytest.raises(ShardCancelled):
-        attack_all(jobs(deepwordbug), service(), tick=tick, on_done=done.append, in_flight=4)
+        attack_all(jobs(deepwordbug), service(), check_cancelled=check_cancelled, on_done=done.append, in_flight=4)
     assert len(done) == 3
     expected = attack_all(jobs(deepwordbug), service())
     assert all(outcome == expected[outcome.example_id] for outcome in done)

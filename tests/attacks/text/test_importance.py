@@ -94,25 +94,33 @@ def test_texts_without_scores_or_words() -> None:
 def test_a_cancellation_goes_through() -> None:
     ticks = iter(range(5))
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         if next(ticks) == 3:
             raise ShardCancelled
 
     with pytest.raises(ShardCancelled):
-        word_importances(ScoringService(LetterCounter(), max_bytes=10**6), VIEWS, EXAMPLES, "saliency", tick=tick)
+        word_importances(
+            ScoringService(LetterCounter(), max_bytes=10**6),
+            VIEWS,
+            EXAMPLES,
+            "saliency",
+            check_cancelled=check_cancelled,
+        )
 
 
 def test_a_long_text_can_be_left_in_its_middle() -> None:
     ticks = iter(range(100))
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         if next(ticks) == 50:
             raise ShardCancelled("now")
 
     model = LetterCounter()
     long = Example("mast keel " * 100, 0)
     with pytest.raises(ShardCancelled):
-        word_importances(ScoringService(model, max_bytes=10**6), VIEWS, [long], "deletion", tick=tick)
+        word_importances(
+            ScoringService(model, max_bytes=10**6), VIEWS, [long], "deletion", check_cancelled=check_cancelled
+        )
     assert model.batches == []
 
 

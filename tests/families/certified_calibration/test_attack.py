@@ -170,7 +170,7 @@ def test_cancelling_need_not_wait_for_a_step() -> None:
     passes = 0
 
     class Stoppable(Context):
-        def tick(self) -> None:
+        def check_cancelled(self) -> None:
             nonlocal passes
             passes += 1
             if passes == stop_at:

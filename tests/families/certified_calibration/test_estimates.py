@@ -347,11 +347,11 @@ def test_solvers_stop_when_they_are_told_to(audit, solver) -> None:
     class StopError(Exception):
         pass
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         told.append(None)
         if len(told) == 4:
             raise StopError
 
     with pytest.raises(StopError):
-        estimate_all(asked, certify, attacks, 0, tick=tick)
+        estimate_all(asked, certify, attacks, 0, check_cancelled=check_cancelled)
     assert len(told) == 4

@@ -121,7 +121,7 @@ def test_examples_that_erred_under_one_attacker_are_in_the_others_numbers_only()
 def test_numbers_of_several_labels_are_made_in_steps_that_can_be_stopped() -> None:
     params = parameters(**FEW)
     ticks: list[None] = []
-    estimates.reduce(params, sampled(LABELS, params), 0, tick=lambda: ticks.append(None))
+    estimates.reduce(params, sampled(LABELS, params), 0, check_cancelled=lambda: ticks.append(None))
     # Without noise, of each attacker at each level, and of the worst: each on the sample and on its resamples.
     assert len(ticks) >= 2 * (1 + 3 * 2 + 2)
 
@@ -377,5 +377,5 @@ def test_a_sample_of_which_nothing_or_one_example_is_left_passes_through(task, n
 def test_a_reduction_can_be_stopped_between_attackers() -> None:
     params = parameters(**FEW)
     ticks = []
-    estimates.reduce(params, sampled(SINGLE, params, n=8), 0, tick=lambda: ticks.append(1))
+    estimates.reduce(params, sampled(SINGLE, params, n=8), 0, check_cancelled=lambda: ticks.append(1))
     assert len(ticks) >= 2 * len(params.names)

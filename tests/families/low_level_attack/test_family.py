@@ -186,8 +186,8 @@ def test_an_example_without_an_answer_is_errored_with_its_reason_and_asked_no_mo
 
 def test_a_shard_can_be_cancelled_between_the_models_batches() -> None:
     class Cancelled(TextContext):
-        def tick(self) -> None:
-            super().tick()
+        def check_cancelled(self) -> None:
+            super().check_cancelled()
             if self.ticks == 3:
                 raise ShardCancelled("now")
 

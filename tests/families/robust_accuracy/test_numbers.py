@@ -151,12 +151,12 @@ def test_no_cut_changes_a_record(version: str) -> None:
 
 @dataclass
 class Stopped(Context):
-    """A context whose worker is told to stop at some tick, and remembers what was saved before."""
+    """A context whose worker is told to stop at some check for it, and remembers what was saved before."""
 
     stops_at: int = 10**9
 
-    def tick(self) -> None:
-        super().tick()
+    def check_cancelled(self) -> None:
+        super().check_cancelled()
         if self.ticks == self.stops_at:
             raise KeyboardInterrupt
 

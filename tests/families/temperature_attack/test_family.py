@@ -33,7 +33,7 @@ class Context:
     examples: list[TextExample]
     services: dict[str | None, ScoringService]
     done: dict[str, Records]
-    tick: Callable[[], None] = lambda: None
+    check_cancelled: Callable[[], None] = lambda: None
     told: list[int] = field(default_factory=list)
 
     def texts(self) -> list[TextExample]:
@@ -104,7 +104,7 @@ def test_scoring_alone_can_be_cancelled() -> None:
             raise ShardCancelled("now")
 
     service = ScoringService(tiny_sentiment(), max_bytes=10**8)
-    context = Context(HELD_OUT, {None: service}, {}, tick=cancel)
+    context = Context(HELD_OUT, {None: service}, {}, check_cancelled=cancel)
     with pytest.raises(ShardCancelled):
         FAMILY.run(asked(), Shard("validation", 0, len(HELD_OUT)), context)
     assert 0 < service.meters.forward_passes < len(HELD_OUT)

@@ -169,7 +169,7 @@ class Faulty(Identity):
         return Frozen(broken)
 
 
-FAULTY = Plugin(lambda params, tick: Faulty(params), {"small": FaultyParams()})
+FAULTY = Plugin(lambda params, check_cancelled: Faulty(params), {"small": FaultyParams()})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 
 from tests.defences import builders
 from workers.attacks.autoattack.ensemble import AutoAttack
-from workers.attacks.gradients import RowModel
+from workers.attacks.gradients import IndexedModel
 from workers.attacks.model_space import CLEAN, ModelSpaceAttack, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.defences.copies import Frozen
@@ -21,7 +21,7 @@ from workers.defences.rmc import PRESETS as RMC
 from workers.defences.rmc import Rmc
 from workers.defences.tadv import PRESETS as TADV
 from workers.defences.tadv import Tadv
-from workers.families.transductive_attack.games import Answers, Game, Position
+from workers.families.transductive_attack.games import Answers, Game, GameState
 from workers.models.adapted import Adapted
 
 POINTS = builders.points(24)
@@ -48,7 +48,7 @@ def game(defence, chosen: ModelSpaceAttack | None = None, *, training: Training 
     return Game(defence, builders.base(), training, seed, starts, attack=chosen, **more)
 
 
-def play(played: Game, points=POINTS, position: Position | None = None) -> Answers:
+def play(played: Game, points=POINTS, position: GameState | None = None) -> Answers:
     *_, last = played.play(points, LABELS[: len(points)], IDS[: len(points)], position)
     return last.answers
 
@@ -66,12 +66,12 @@ def same(first: Answers, second: Answers) -> bool:
 def transferred() -> torch.Tensor:
     base = builders.base()
     found = RaiseCrossEntropy(SEARCH)(
-        [RowModel(lambda images, rows: base.logits(images))],
+        [IndexedModel(lambda images, indices: base.logits(images))],
         "sum",
         POINTS,
         LABELS,
         generators=starts(0, IDS),
-        tick=lambda: None,
+        check_cancelled=lambda: None,
     )
     return found.images
 
@@ -122,9 +122,9 @@ def test_a_game_goes_on_from_wherever_it_was(make, training, iterations: int, po
         copy.deepcopy(position.tensors())
         for position in game(make(), chosen, training=training).play(POINTS[:points], LABELS[:points], IDS[:points])
     ]
-    final = Position.read(positions[-1]).answers
+    final = GameState.read(positions[-1]).answers
     for tensors in positions[::2]:
-        begun = Position.read(tensors)
+        begun = GameState.read(tensors)
         rest = list(game(make(), chosen, training=training).play(POINTS[:points], LABELS[:points], IDS[:points], begun))
         assert same(rest[-1].answers if rest else begun.answers, final)
 
@@ -270,7 +270,7 @@ def test_a_game_that_goes_on_trains_no_network_again(method: str) -> None:
     assert len(trained) == 5
     assert not [name for name in positions[-1] if name.startswith("models.")]
     trained.clear()
-    assert same(play(played, POINTS[:8], Position.read(positions[1])), Position.read(positions[-1]).answers)
+    assert same(play(played, POINTS[:8], GameState.read(positions[1])), GameState.read(positions[-1]).answers)
     assert len(trained) == 2
 
 
@@ -319,7 +319,7 @@ def test_a_rejection_is_no_right_answer_and_a_score_that_is_no_number_is_none_ei
     answers = play(game(Identity(IdentityParams(batch_size=6))))
     lost = torch.arange(24) % 6 == 2
     assert torch.equal(answers.rejected, torch.arange(24) % 2 == 1)
-    assert torch.equal(answers.unsound, lost)
+    assert torch.equal(answers.non_finite, lost)
     assert set(answers.prediction[lost].tolist()) == {-1}
     static = builders.base().logits(POINTS).argmax(1) == LABELS
     assert torch.equal(answers.correct, static & ~answers.rejected & ~lost)

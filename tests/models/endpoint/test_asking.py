@@ -191,13 +191,13 @@ def test_a_tick_gives_up_between_requests_and_in_waits(
     endpoint = classifier()
     ticks = 0
 
-    def tick() -> None:
+    def check_cancelled() -> None:
         nonlocal ticks
         ticks += 1
         if clock.now > 1005:
             raise GivenUpError
 
-    endpoint.tick = tick
+    endpoint.check_cancelled = check_cancelled
     server.script = [answering({}, 429, Retry_After="100")]
     with pytest.raises(GivenUpError):
         endpoint.logits(["a"])

@@ -294,15 +294,15 @@ ATOMS = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 2), st.floats(-1, 2), st.sampled_from([*TAGS, "", "label", 10**400])
 )
 KEYS = st.sampled_from([*TAGS, "label", "score", "x"])
-ROWS = st.one_of(
+BATCH_SIZE = st.one_of(
     st.sampled_from([[0.5, 0.5], {"NOUN": 0.1, "VERB": 0.9}, listed([1, 0], TAGS), [1.0, 1.0], [7, -7], None]),
     st.lists(ATOMS, max_size=3),
     st.dictionaries(KEYS, ATOMS, max_size=3),
 )
 ANSWERS = st.one_of(
     st.recursive(ATOMS, lambda deeper: st.lists(deeper, max_size=4) | st.dictionaries(KEYS, deeper, max_size=3)),
-    st.lists(st.lists(ROWS, max_size=3), max_size=3),
-    st.lists(ROWS, max_size=3),
+    st.lists(st.lists(BATCH_SIZE, max_size=3), max_size=3),
+    st.lists(BATCH_SIZE, max_size=3),
 )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.costs import Passes
-from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
+from workers.attacks.autoattack.attempts import ActiveExamples, Attempt, in_halves
 from workers.attacks.autoattack.balls import draw_on_sphere, project, steepest
 from workers.attacks.gradients import Loss, Model, input_gradient
 from workers.attacks.objectives import Condition
@@ -49,7 +49,7 @@ class APGD:
     best and no halving last time); the comparison begins at the random start, as in the paper.
 
     Attributes:
-        norm: Of the perturbation.
+        norm: Norm of the perturbation.
         epsilon: Radius of the ball, in pixels' units; the first step size is twice that.
         steps: Gradient steps of one run.
         restarts: Runs per example, each from its own random start; broken examples are not in the next.
@@ -85,18 +85,18 @@ class APGD:
         until: Condition | None,
         *,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Attempt:
         """Attack a batch; a batch that does not fit in memory is halved.
 
         Args:
             models: One or several that all see the same image; their losses and gradients are added.
             images: (n, ...) floating point, in the box; not changed.
-            loss: Of one model's logits, descended. A loss over all models at once (their least, say) is that of a
+            loss: Loss of one model's logits, descended. A loss over all models at once (their least, say) is that of a
                 single callable which stacks their logits.
             until: Examples where it holds are broken and leave the batch. None: every step is taken.
             generators: One per example.
-            tick: Called before every forward pass; may raise to stop the attack.
+            check_cancelled: Called before every forward pass; may raise to stop the attack.
 
         Returns:
             Attempt: With the image of lowest loss where none is broken.
@@ -108,14 +108,14 @@ class APGD:
             raise ValueError(f"{len(models)} models, {len(images)} images and {len(generators)} generators")
 
         def piece(start: int, stop: int) -> Attempt:
-            rows = torch.arange(start, stop, device=images.device)
-            evaluate = partial(_evaluate, models, loss, until, self.draws, tick)
-            return self._restarted(evaluate, images[start:stop].detach(), rows, generators[start:stop])
+            indices = torch.arange(start, stop, device=images.device)
+            evaluate = partial(_evaluate, models, loss, until, self.draws, check_cancelled)
+            return self._restarted(evaluate, images[start:stop].detach(), indices, generators[start:stop])
 
         return in_halves(piece, len(images), generators=generators)
 
     def _restarted(
-        self, evaluate: "Evaluate", origin: Tensor, rows: Tensor, generators: Sequence[torch.Generator]
+        self, evaluate: "Evaluate", origin: Tensor, indices: Tensor, generators: Sequence[torch.Generator]
     ) -> Attempt:
         whole = Attempt.none_yet(origin)
         values = torch.full((len(origin),), torch.inf, dtype=origin.dtype, device=origin.device)
@@ -125,19 +125,19 @@ class APGD:
                 break
             own = [generators[i] for i in position.tolist()]
             start = draw_on_sphere(self.norm, origin[position], self.epsilon, self.box, own)
-            attempt, value = self._descend(evaluate, origin[position], start, rows[position])
+            attempt, value = self._descend(evaluate, origin[position], start, indices[position])
             whole.add(position, attempt, better=value < values[position])
             values[position] = torch.minimum(values[position], value)
         return whole
 
-    def _descend(self, evaluate: "Evaluate", origin: Tensor, start: Tensor, rows: Tensor) -> tuple[Attempt, Tensor]:
+    def _descend(self, evaluate: "Evaluate", origin: Tensor, start: Tensor, indices: Tensor) -> tuple[Attempt, Tensor]:
         """Run once; return the attempt and the lowest loss (n,) of each example."""
         found, lowest = Attempt.none_yet(start), torch.full_like(start.flatten(1)[:, 0], torch.inf)
-        at = evaluate(start, rows, with_gradient=True)
+        at = evaluate(start, indices, with_gradient=True)
         found.zero_gradient = (at.gradient == 0).flatten(1).all(1)
-        live = _Live(
-            position=torch.arange(len(rows), device=rows.device),
-            rows=rows,
+        active = _Active(
+            position=torch.arange(len(indices), device=indices.device),
+            indices=indices,
             origin=origin,
             images=start,
             previous=start,
@@ -153,39 +153,39 @@ class APGD:
         )
         due, last = checkpoints(self.steps), 0
         for step in range(self.steps + 1):
-            self._leave(live, at, found, lowest, passes=step, everyone=step == self.steps)
-            if len(live.rows) == 0:
+            self._leave(active, at, found, lowest, passes=step, everyone=step == self.steps)
+            if len(active.indices) == 0:
                 break
             if step in due:
-                live.check(step - last)
+                active.check(step - last)
                 last = step
-            self._move(live, momentum=MOMENTUM if step else 1.0)
-            at = evaluate(live.images, live.rows, with_gradient=step + 1 < self.steps)
-            live.take_in(at)
+            self._move(active, momentum=MOMENTUM if step else 1.0)
+            at = evaluate(active.images, active.indices, with_gradient=step + 1 < self.steps)
+            active.take_in(at)
         return found, lowest
 
-    def _move(self, live: "_Live", *, momentum: float) -> None:
+    def _move(self, active: "_Active", *, momentum: float) -> None:
         """Take the step against the gradient, and part of the last move with it."""
-        inside = partial(project, self.norm, origin=live.origin, epsilon=self.epsilon, box=self.box)
-        there = inside(live.images - per_example(live.step, live.images) * steepest(self.norm, live.gradient))
-        moved = live.images + momentum * (there - live.images) + (1 - momentum) * (live.images - live.previous)
-        live.previous, live.images = live.images, inside(moved)
+        inside = partial(project, self.norm, origin=active.origin, epsilon=self.epsilon, box=self.box)
+        there = inside(active.images - per_example(active.step, active.images) * steepest(self.norm, active.gradient))
+        moved = active.images + momentum * (there - active.images) + (1 - momentum) * (active.images - active.previous)
+        active.previous, active.images = active.images, inside(moved)
 
     def _leave(
-        self, live: "_Live", at: "_Evaluated", found: Attempt, lowest: Tensor, *, passes: int, everyone: bool
+        self, active: "_Active", at: "_Evaluated", found: Attempt, lowest: Tensor, *, passes: int, everyone: bool
     ) -> None:
-        """Write down the examples that are broken or unsound (or all), and drop them."""
-        broken = at.reached & ~at.unsound
-        leaving = broken | at.unsound | everyone
+        """Write down the examples that are broken or non_finite (or all), and drop them."""
+        broken = at.reached & ~at.non_finite
+        leaving = broken | at.non_finite | everyone
         if not bool(leaving.any()):
             return
-        position = live.position[leaving]
-        image = torch.where(per_example(broken, live.images), live.images, live.best)
-        found.images[position], lowest[position] = image[leaving], live.best_value[leaving]
-        found.broken[position], found.unsound[position] = broken[leaving], at.unsound[leaving]
+        position = active.position[leaving]
+        image = torch.where(per_example(broken, active.images), active.images, active.best)
+        found.images[position], lowest[position] = image[leaving], active.best_value[leaving]
+        found.broken[position], found.non_finite[position] = broken[leaving], at.non_finite[leaving]
         found.backward[position] = at.passes * min(passes + 1, self.steps)
         found.forward[position] = at.passes * (passes == self.steps)
-        live.keep(~leaving)
+        active.keep(~leaving)
 
 
 @dataclass
@@ -195,7 +195,7 @@ class _Evaluated:
     value: Tensor
     gradient: Tensor
     reached: Tensor
-    unsound: Tensor
+    non_finite: Tensor
     passes: int
 
 
@@ -203,9 +203,9 @@ Evaluate = Callable[..., _Evaluated]
 
 
 @dataclass
-class _Live(Live):
+class _Active(ActiveExamples):
     position: Tensor
-    rows: Tensor
+    indices: Tensor
     origin: Tensor
     images: Tensor
     previous: Tensor
@@ -246,28 +246,28 @@ def _evaluate(
     loss: Loss,
     until: Condition | None,
     draws: int,
-    tick: Callable[[], None],
+    check_cancelled: Callable[[], None],
     images: Tensor,
-    rows: Tensor,
+    indices: Tensor,
     *,
     with_gradient: bool,
 ) -> _Evaluated:
     """Return the mean loss and gradient over the draws, summed over the models, one graph at a time."""
     value, gradient = torch.zeros_like(images.flatten(1)[:, 0]), torch.zeros_like(images)
-    votes, unsound = torch.zeros_like(rows), torch.zeros_like(rows, dtype=torch.bool)
+    votes, non_finite = torch.zeros_like(indices), torch.zeros_like(indices, dtype=torch.bool)
     for _ in range(draws):
         outputs = []
         for model in models:
-            tick()
+            check_cancelled()
             inputs = images.detach().requires_grad_(with_gradient)
             with torch.set_grad_enabled(with_gradient):
                 logits = model(inputs)
-                one = loss(logits, rows)
+                one = loss(logits, indices)
             if with_gradient:
                 gradient += input_gradient(one, inputs) / draws
             value += one.detach() / draws
             outputs.append(logits.detach())
-            unsound |= ~logits.detach().isfinite().flatten(1).all(1)
+            non_finite |= ~logits.detach().isfinite().flatten(1).all(1)
         if until is not None:
-            votes += until(torch.stack(outputs, 1), rows)
-    return _Evaluated(value, gradient, 2 * votes > draws, unsound, draws * len(models))
+            votes += until(torch.stack(outputs, 1), indices)
+    return _Evaluated(value, gradient, 2 * votes > draws, non_finite, draws * len(models))

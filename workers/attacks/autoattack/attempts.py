@@ -17,7 +17,7 @@ class Attempt:
     Attributes:
         images: (n, ...) the misclassified image where one was found; elsewhere the best the attack came to.
         broken: (n,) bool, a misclassified image in the ball and the box was found.
-        unsound: (n,) bool, some output was not finite. Never broken, never to be counted as robust.
+        non_finite: (n,) bool, some output was not finite. Never broken, never to be counted as robust.
         zero_gradient: (n,) bool, every entry of the gradient at a starting point was exactly 0.
         forward: (n,) single forward passes spent.
         backward: (n,) single forward and backward passes spent.
@@ -25,7 +25,7 @@ class Attempt:
 
     images: Tensor
     broken: Tensor
-    unsound: Tensor
+    non_finite: Tensor
     zero_gradient: Tensor
     forward: Tensor
     backward: Tensor
@@ -40,7 +40,7 @@ class Attempt:
     @property
     def standing(self) -> Tensor:
         """(k,) positions of the examples that another attack may still break."""
-        return (~(self.broken | self.unsound)).nonzero().squeeze(1)
+        return (~(self.broken | self.non_finite)).nonzero().squeeze(1)
 
     def add(self, position: Tensor, later: "Attempt", *, better: Tensor | None = None) -> None:
         """Take in a later attempt at the examples at ``position`` (k,); its image counts where it broke one.
@@ -53,14 +53,14 @@ class Attempt:
         take = later.broken if better is None else later.broken | better
         self.images[position] = torch.where(per_example(take, later.images), later.images, self.images[position])
         self.broken[position] |= later.broken
-        self.unsound[position] |= later.unsound
+        self.non_finite[position] |= later.non_finite
         self.zero_gradient[position] |= later.zero_gradient
         self.forward[position] += later.forward
         self.backward[position] += later.backward
 
 
 @dataclass
-class Live:
+class ActiveExamples:
     """The examples still under attack; every field has one entry per example."""
 
     def keep(self, mask: Tensor) -> None:
@@ -87,7 +87,7 @@ def over_targets(images: Tensor, targets: Tensor, attack: Callable[[Tensor, Tens
     Args:
         images: (n, ...) originals.
         targets: (n, targets) int64, by example in the order of the runs.
-        attack: Of the positions (k,) of the examples in the batch and their targets (k,).
+        attack: (positions (k,) of examples in the batch, their targets (k,)) to what it did to them.
     """
     whole = Attempt.none_yet(images)
     for run in range(targets.shape[1]):

@@ -45,7 +45,7 @@ class Doubt:
 
 
 def look_again(
-    model: Model, images: Tensor, labels: Tensor, *, tick: Callable[[], None] = lambda: None
+    model: Model, images: Tensor, labels: Tensor, *, check_cancelled: Callable[[], None] = lambda: None
 ) -> tuple[Tensor, Tensor]:
     """Ask a model about the same images several times.
 
@@ -53,7 +53,7 @@ def look_again(
         model: Images to logits (n, classes).
         images: (n, ...) at most a batch.
         labels: (n,) int64.
-        tick: Called before every pass; may raise to stop.
+        check_cancelled: Called before every pass; may raise to stop.
 
     Returns:
         How many of the ``LOOKS`` answers were right (n,) int64, and the greatest L_2 distance of one to the first, each
@@ -61,7 +61,7 @@ def look_again(
     """
     answers: list[Tensor] = []
     for _ in range(LOOKS):
-        tick()
+        check_cancelled()
         answers.append(forward(model, images).double())
     right = torch.stack([answer.argmax(1) == labels for answer in answers]).sum(0)
     units = [answer / answer.norm(dim=1, keepdim=True).clamp_min(1e-300) for answer in answers]

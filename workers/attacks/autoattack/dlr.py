@@ -60,8 +60,8 @@ def lead(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
 def untargeted_loss(labels: Tensor) -> Loss:
     """Return what the untargeted attack descends: -DLR from three classes on, the margin for two."""
 
-    def loss(logits: Tensor, rows: Tensor) -> Tensor:
-        return margin(logits, labels[rows]) if logits.shape[-1] < 3 else -dlr(logits, labels[rows])
+    def loss(logits: Tensor, indices: Tensor) -> Tensor:
+        return margin(logits, labels[indices]) if logits.shape[-1] < 3 else -dlr(logits, labels[indices])
 
     return loss
 
@@ -69,9 +69,9 @@ def untargeted_loss(labels: Tensor) -> Loss:
 def targeted_loss(labels: Tensor, targets: Tensor) -> Loss:
     """Return what the targeted attack descends: -targeted DLR from four classes on, z_y - z_t below."""
 
-    def loss(logits: Tensor, rows: Tensor) -> Tensor:
+    def loss(logits: Tensor, indices: Tensor) -> Tensor:
         ratio = lead if logits.shape[-1] < 4 else targeted_dlr
-        return -ratio(logits, labels[rows], targets[rows])
+        return -ratio(logits, labels[indices], targets[indices])
 
     return loss
 

@@ -20,8 +20,8 @@ from workers.attacks.regions import Box, Norm
 from workers.attacks.robust_accuracy import is_wrong
 from workers.models.memory import forward
 
-NOT_RUN, HELD, BROKE, UNSOUND = 0, 1, 2, 3
-"""What an attack came to on an example; not run where the example was misclassified, broken or unsound before."""
+NOT_RUN, HELD, BROKE, NON_FINITE = 0, 1, 2, 3
+"""What an attack came to on an example; not run where the example was misclassified, broken or non_finite before."""
 
 
 @dataclass
@@ -32,11 +32,11 @@ class Evaluation:
         logits: (n, classes) at the clean images, the mean over the draws.
         correct: (n,) bool, classified right (by more than half of the draws) and finite at the clean image.
         robust: (n,) bool, correct, and no attack broke it or met an output that is not finite.
-        unsound: (n,) bool, some output was not finite.
+        non_finite: (n,) bool, some output was not finite.
         broken_by: (n,) int64, position in ``attacks`` of the one that broke it; -1 where none did.
         images: (n, ...) the image that broke it; the clean image where none did.
         attacks: Their names, in the order in which they ran.
-        outcomes: By attack (n,) int8: ``NOT_RUN``, ``HELD``, ``BROKE`` or ``UNSOUND``.
+        outcomes: By attack (n,) int8: ``NOT_RUN``, ``HELD``, ``BROKE`` or ``NON_FINITE``.
         zero_gradient: By attack (n,) bool, every entry of the gradient at a starting point was exactly 0.
         forward: By attack (n,) int64, single forward passes spent.
         backward: By attack (n,) int64, single forward and backward passes spent.
@@ -45,7 +45,7 @@ class Evaluation:
     logits: Tensor
     correct: Tensor
     robust: Tensor
-    unsound: Tensor
+    non_finite: Tensor
     broken_by: Tensor
     images: Tensor
     attacks: tuple[AttackName, ...]
@@ -74,12 +74,12 @@ class AutoAttack:
     The targeted attacks go through min(targets, classes - 1) classes.
 
     Attributes:
-        norm: Of the perturbation.
+        norm: Norm of the perturbation.
         epsilon: Radius of the ball, in pixels' units.
         attacks: What runs, in this order.
-        steps: Of every run of APGD and FAB.
+        steps: Steps of every run of APGD and FAB.
         targets: Most classes that a targeted attack tries, the likeliest first.
-        queries: Of the Square attack.
+        queries: Queries of the Square attack.
         draws: Passes averaged by APGD at every iterate.
         box: Least and greatest valid pixel.
 
@@ -123,7 +123,7 @@ class AutoAttack:
         labels: Tensor,
         *,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Evaluation:
         """Attack a batch; whatever does not fit in memory is halved.
 
@@ -132,21 +132,21 @@ class AutoAttack:
             images: (n, channels, height, width) floating point, in the box; not changed.
             labels: (n,) int64.
             generators: One per example.
-            tick: Called before every forward pass; may raise to stop the attack.
+            check_cancelled: Called before every forward pass; may raise to stop the attack.
 
         Raises:
             ValueError: Not one generator per example, an empty batch, or fewer than two classes.
         """
         if len(images) == 0 or len(generators) != len(images):
             raise ValueError(f"{len(images)} images and {len(generators)} generators")
-        logits, correct = self._clean(model, images, labels, tick)
+        logits, correct = self._clean(model, images, labels, check_cancelled)
         whole = Attempt.none_yet(images)
-        whole.unsound = ~logits.isfinite().all(1)
+        whole.non_finite = ~logits.isfinite().all(1)
         found = Evaluation(
             logits=logits,
             correct=correct,
             robust=correct,
-            unsound=whole.unsound,
+            non_finite=whole.non_finite,
             broken_by=torch.full_like(labels, -1),
             images=whole.images,
             attacks=self.attacks,
@@ -156,18 +156,18 @@ class AutoAttack:
             backward={name: torch.zeros_like(labels) for name in self.attacks},
         )
         for number, name in enumerate(self.attacks):
-            rows = (correct & ~whole.broken & ~whole.unsound).nonzero().squeeze(1)
-            if len(rows) == 0:
+            indices = (correct & ~whole.broken & ~whole.non_finite).nonzero().squeeze(1)
+            if len(indices) == 0:
                 break
-            own = [generators[i] for i in rows.tolist()]
-            attempt = self._attack(name, model, images[rows], labels[rows], logits[rows], own, tick)
-            whole.add(rows, attempt)
+            own = [generators[i] for i in indices.tolist()]
+            attempt = self._attack(name, model, images[indices], labels[indices], logits[indices], own, check_cancelled)
+            whole.add(indices, attempt)
             outcome = torch.full_like(attempt.broken, HELD, dtype=torch.int8)
-            found.outcomes[name][rows] = outcome.where(~attempt.broken, BROKE).where(~attempt.unsound, UNSOUND)
-            found.zero_gradient[name][rows] = attempt.zero_gradient
-            found.forward[name][rows], found.backward[name][rows] = attempt.forward, attempt.backward
-            found.broken_by[rows[attempt.broken]] = number
-        found.robust = correct & ~whole.broken & ~whole.unsound
+            found.outcomes[name][indices] = outcome.where(~attempt.broken, BROKE).where(~attempt.non_finite, NON_FINITE)
+            found.zero_gradient[name][indices] = attempt.zero_gradient
+            found.forward[name][indices], found.backward[name][indices] = attempt.forward, attempt.backward
+            found.broken_by[indices[attempt.broken]] = number
+        found.robust = correct & ~whole.broken & ~whole.non_finite
         return found
 
     def passes(self, classes: int) -> dict[AttackName, Passes]:
@@ -197,11 +197,13 @@ class AutoAttack:
     def _square(self) -> Square:
         return Square(self.norm, self.epsilon, self.queries, box=self.box)
 
-    def _clean(self, model: Model, images: Tensor, labels: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
+    def _clean(
+        self, model: Model, images: Tensor, labels: Tensor, check_cancelled: Callable[[], None]
+    ) -> tuple[Tensor, Tensor]:
         """Return the mean logits (n, classes) and which examples (n,) more than half of the draws get right."""
         answers = []
         for _ in range(self.draws):
-            tick()
+            check_cancelled()
             answers.append(forward(model, images))
         mean = torch.stack(answers).mean(0)
         if mean.dim() != 2 or mean.shape[1] < 2:
@@ -217,29 +219,42 @@ class AutoAttack:
         labels: Tensor,
         logits: Tensor,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None],
+        check_cancelled: Callable[[], None],
     ) -> Attempt:
         """Run one attack on examples that are classified right."""
 
-        def ascend(rows: Tensor, loss: Loss) -> Attempt:
-            own = [generators[i] for i in rows.tolist()]
-            return self._apgd.run([model], images[rows], loss, misclassifies(labels[rows]), generators=own, tick=tick)
+        def ascend(indices: Tensor, loss: Loss) -> Attempt:
+            own = [generators[i] for i in indices.tolist()]
+            return self._apgd.run(
+                [model],
+                images[indices],
+                loss,
+                misclassifies(labels[indices]),
+                generators=own,
+                check_cancelled=check_cancelled,
+            )
 
         everyone = torch.arange(len(images), device=images.device)
         if name == "square":
-            return self._square.run(model, images, labels, generators=generators, tick=tick)
+            return self._square.run(model, images, labels, generators=generators, check_cancelled=check_cancelled)
         if name == "apgd-ce":
-            return ascend(everyone, lambda logits, rows: -cross_entropy(logits, labels[rows]))
+            return ascend(everyone, lambda logits, indices: -cross_entropy(logits, labels[indices]))
         if name == "apgd-dlr":
             return ascend(everyone, untargeted_loss(labels))
         targets = likeliest_targets(logits, labels, self.targets)
         if name == "apgd-t":
-            return over_targets(images, targets, lambda rows, target: ascend(rows, targeted_loss(labels[rows], target)))
+            return over_targets(
+                images, targets, lambda indices, target: ascend(indices, targeted_loss(labels[indices], target))
+            )
         return over_targets(
-            images, targets, lambda rows, target: self._fab.run(model, images[rows], labels[rows], target, tick=tick)
+            images,
+            targets,
+            lambda indices, target: self._fab.run(
+                model, images[indices], labels[indices], target, check_cancelled=check_cancelled
+            ),
         )
 
 
 def misclassifies(labels: Tensor) -> Condition:
     """Return the condition that the (first) model predicts another class than ``labels`` (n,)."""
-    return lambda logits, rows: is_wrong(logits[:, 0], labels[rows])
+    return lambda logits, indices: is_wrong(logits[:, 0], labels[indices])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.costs import Passes
-from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
+from workers.attacks.autoattack.attempts import ActiveExamples, Attempt, in_halves
 from workers.attacks.autoattack.balls import lengths
 from workers.attacks.autoattack.dlr import lead
 from workers.attacks.gradients import Model, input_gradient
@@ -65,7 +65,7 @@ class FAB:
     ``epsilon``. Limit: it follows gradients, so a model that hides them is not attacked.
 
     Attributes:
-        norm: Of the distance.
+        norm: Norm of the distance.
         epsilon: An example is broken, and leaves, at its first misclassified image within this distance. None: every
             step is taken and any misclassified image counts; the nearest is returned.
         steps: Linearisations.
@@ -104,7 +104,7 @@ class FAB:
         labels: Tensor,
         targets: Tensor,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Attempt:
         """Attack a batch towards ``targets`` (n,); a batch that does not fit in memory is halved.
 
@@ -113,7 +113,7 @@ class FAB:
             images: (n, ...) floating point, in the box, classified right; not changed.
             labels: (n,) int64. Any other class counts, not the target's alone.
             targets: (n,) int64, the class whose boundary is walked to.
-            tick: Called before every forward pass; may raise to stop the attack.
+            check_cancelled: Called before every forward pass; may raise to stop the attack.
 
         Returns:
             Attempt: With the nearest misclassified image; the original where none was found.
@@ -126,7 +126,7 @@ class FAB:
 
         def piece(start: int, stop: int) -> Attempt:
             part = slice(start, stop)
-            return _Run(self, model, images[part].detach(), labels[part], targets[part], tick).attempt()
+            return _Run(self, model, images[part].detach(), labels[part], targets[part], check_cancelled).attempt()
 
         return in_halves(piece, len(images))
 
@@ -137,13 +137,13 @@ class FAB:
         labels: Tensor,
         targets: Tensor,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Attempt:
         """Return the nearest misclassified image over all targets (n, targets), for searches without ``epsilon``."""
         whole = Attempt.none_yet(images)
         everyone = torch.arange(len(images), device=images.device)
         for target in targets.T:
-            found = self.run(model, images, labels, target, tick=tick)
+            found = self.run(model, images, labels, target, check_cancelled=check_cancelled)
             closer = lengths(self.norm, found.images - images) < lengths(self.norm, whole.images - images)
             worse = found.broken & whole.broken & ~closer
             found.images = torch.where(per_example(worse, images), whole.images, found.images)
@@ -152,7 +152,7 @@ class FAB:
 
 
 @dataclass
-class _Live(Live):
+class _Active(ActiveExamples):
     position: Tensor
     origin: Tensor
     labels: Tensor
@@ -168,49 +168,55 @@ class _Run:
     """One batch towards one target each."""
 
     def __init__(
-        self, search: FAB, model: Model, origin: Tensor, labels: Tensor, targets: Tensor, tick: Callable[[], None]
+        self,
+        search: FAB,
+        model: Model,
+        origin: Tensor,
+        labels: Tensor,
+        targets: Tensor,
+        check_cancelled: Callable[[], None],
     ) -> None:
-        self.search, self.model, self.tick = search, model, tick
+        self.search, self.model, self.check_cancelled = search, model, check_cancelled
         self.found = Attempt.none_yet(origin)
         never = torch.full_like(origin.flatten(1)[:, 0], torch.inf)
         position = torch.arange(len(origin), device=origin.device)
-        self.live = _Live(
+        self.active = _Active(
             position, origin, labels, targets, origin, origin, never, torch.zeros_like(never), torch.zeros_like(never)
         )
 
     def attempt(self) -> Attempt:
         for step in range(self.search.steps):
             stepped = self._step(is_first=step == 0)
-            if len(self.live.position) == 0:
+            if len(self.active.position) == 0:
                 return self.found
             self._look(stepped)
-            if len(self.live.position) == 0:
+            if len(self.active.position) == 0:
                 return self.found
         for step in range(self.search.search_steps):
             self._secant(is_first=step == 0)
-            if len(self.live.position) == 0:
+            if len(self.active.position) == 0:
                 return self.found
-        self._leave(torch.ones_like(self.live.labels, dtype=torch.bool))
+        self._leave(torch.ones_like(self.active.labels, dtype=torch.bool))
         return self.found
 
     def _step(self, *, is_first: bool) -> Tensor:
         """Return the images after one step to the linearised boundary, biased towards the originals (eq. 8)."""
-        live, search = self.live, self.search
-        self.tick()
-        inputs = live.images.detach().requires_grad_()
+        active, search = self.active, self.search
+        self.check_cancelled()
+        inputs = active.images.detach().requires_grad_()
         with torch.enable_grad():
             logits = self.model(inputs)
-            value = lead(logits, live.labels, live.targets)
+            value = lead(logits, active.labels, active.targets)
         normal = input_gradient(value, inputs).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         value, logits = value.detach(), logits.detach()
-        self.found.backward[live.position] += 1
+        self.found.backward[active.position] += 1
         if is_first:
             self.found.zero_gradient = (normal == 0).flatten(1).all(1)
-            live.margin_right = margin(logits, live.labels)
-        at_origin = value + (normal * (live.origin - live.images)).flatten(1).sum(1)
+            active.margin_right = margin(logits, active.labels)
+        at_origin = value + (normal * (active.origin - active.images)).flatten(1).sum(1)
         moves = to_hyperplane(
             search.norm,
-            torch.cat([live.images, live.origin]),
+            torch.cat([active.images, active.origin]),
             torch.cat([normal, normal]),
             torch.cat([value, at_origin]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),
             search.box,
@@ -219,73 +225,73 @@ class _Run:
         near, far = lengths(search.norm, move), lengths(search.norm, move_of_origin)
         alpha = (near / (near + far).clamp_min(torch.finfo(near.dtype).tiny)).clamp_max(search.alpha_max)
         bias = per_example(alpha, move)
-        stepped = (1 - bias) * (live.images + search.overshoot * move)
-        stepped += bias * (live.origin + search.overshoot * move_of_origin)
-        unsound = ~logits.isfinite().all(1)
-        if bool(unsound.any()):
-            self.found.unsound[live.position] |= unsound
-            self._leave(unsound)
-            stepped = stepped[~unsound]
+        stepped = (1 - bias) * (active.images + search.overshoot * move)
+        stepped += bias * (active.origin + search.overshoot * move_of_origin)
+        non_finite = ~logits.isfinite().all(1)
+        if bool(non_finite.any()):
+            self.found.non_finite[active.position] |= non_finite
+            self._leave(non_finite)
+            stepped = stepped[~non_finite]
         return stepped.clamp_(*search.box)
 
     def _look(self, stepped: Tensor) -> None:
         """Keep what is misclassified and nearer than before; go back towards the original from there."""
-        live = self.live
+        active = self.active
         wrong, _ = self._take_in(stepped)
-        back = live.origin + self.search.backward * (stepped - live.origin)
-        live.images = torch.where(per_example(wrong, stepped), back, stepped)
+        back = active.origin + self.search.backward * (stepped - active.origin)
+        active.images = torch.where(per_example(wrong, stepped), back, stepped)
         self._leave_reached()
 
     def _take_in(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return which of ``images`` are misclassified, the nearest of them kept, and all margins."""
-        live = self.live
-        self.tick()
+        active = self.active
+        self.check_cancelled()
         with torch.no_grad():
             logits = self.model(images)
-        self.found.forward[live.position] += 1
-        unsound = ~logits.isfinite().all(1)
-        self.found.unsound[live.position] |= unsound
-        wrong = is_wrong(logits, live.labels) & ~unsound
-        distance = lengths(self.search.norm, images - live.origin)
-        nearer = wrong & (distance < live.distance)
-        live.distance = torch.where(nearer, distance, live.distance)
-        live.nearest = torch.where(per_example(nearer, images), images, live.nearest)
-        margins = margin(logits, live.labels)
-        live.margin_nearest = torch.where(nearer, margins, live.margin_nearest)
+        self.found.forward[active.position] += 1
+        non_finite = ~logits.isfinite().all(1)
+        self.found.non_finite[active.position] |= non_finite
+        wrong = is_wrong(logits, active.labels) & ~non_finite
+        distance = lengths(self.search.norm, images - active.origin)
+        nearer = wrong & (distance < active.distance)
+        active.distance = torch.where(nearer, distance, active.distance)
+        active.nearest = torch.where(per_example(nearer, images), images, active.nearest)
+        margins = margin(logits, active.labels)
+        active.margin_nearest = torch.where(nearer, margins, active.margin_nearest)
         return wrong, margins
 
     def _secant(self, *, is_first: bool) -> None:
         """Look where the margin, were it linear between the original side and the nearest found, would be zero."""
-        live = self.live
+        active = self.active
         if is_first:
             # From here on ``images`` is the end of the line that is classified right.
-            live.images = live.origin
-            self._leave(live.distance.isinf())
-            if len(live.position) == 0:
+            active.images = active.origin
+            self._leave(active.distance.isinf())
+            if len(active.position) == 0:
                 return
-        share = live.margin_right / (live.margin_right - live.margin_nearest).clamp_min(1e-30)
-        between = live.images + per_example(share, live.images) * (live.nearest - live.images)
+        share = active.margin_right / (active.margin_right - active.margin_nearest).clamp_min(1e-30)
+        between = active.images + per_example(share, active.images) * (active.nearest - active.images)
         between = between.clamp_(*self.search.box)
         wrong, margins = self._take_in(between)
-        live.images = torch.where(per_example(wrong, between), live.images, between)
-        live.margin_right = torch.where(wrong, live.margin_right, margins)
+        active.images = torch.where(per_example(wrong, between), active.images, between)
+        active.margin_right = torch.where(wrong, active.margin_right, margins)
         self._leave_reached()
 
     def _leave_reached(self) -> None:
-        live = self.live
-        done = self.found.unsound[live.position]
+        active = self.active
+        done = self.found.non_finite[active.position]
         if self.search.epsilon is not None:
-            done = done | (live.distance <= self.search.epsilon)
+            done = done | (active.distance <= self.search.epsilon)
         self._leave(done)
 
     def _leave(self, leaving: Tensor) -> None:
         """Write down the examples where ``leaving`` is true, and drop them."""
         if not bool(leaving.any()):
             return
-        live, found = self.live, self.found
-        position = live.position[leaving]
+        active, found = self.active, self.found
+        position = active.position[leaving]
         limit = torch.inf if self.search.epsilon is None else self.search.epsilon
-        broken = live.distance.isfinite() & (live.distance <= limit)
-        found.images[position] = torch.where(per_example(broken, live.images), live.nearest, live.origin)[leaving]
-        found.broken[position] = broken[leaving] & ~found.unsound[position]
-        live.keep(~leaving)
+        broken = active.distance.isfinite() & (active.distance <= limit)
+        found.images[position] = torch.where(per_example(broken, active.images), active.nearest, active.origin)[leaving]
+        found.broken[position] = broken[leaving] & ~found.non_finite[position]
+        active.keep(~leaving)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.costs import Passes
-from workers.attacks.autoattack.attempts import Attempt, Live, in_halves
+from workers.attacks.autoattack.attempts import ActiveExamples, Attempt, in_halves
 from workers.attacks.autoattack.balls import project
 from workers.attacks.gradients import Model
 from workers.attacks.losses import margin
@@ -46,7 +46,7 @@ class Square:
     may still break.
 
     Attributes:
-        norm: Of the perturbation.
+        norm: Norm of the perturbation.
         epsilon: Radius of the ball, in pixels' units.
         queries: Scores asked for per example, the first image included.
         p_init: Share of the image that the first squares cover.
@@ -77,7 +77,7 @@ class Square:
         labels: Tensor,
         *,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Attempt:
         """Attack a batch; a batch that does not fit in memory is halved.
 
@@ -86,7 +86,7 @@ class Square:
             images: (n, channels, height, width) floating point, in the box; not changed.
             labels: (n,) int64.
             generators: One per example.
-            tick: Called before every forward pass; may raise to stop the attack.
+            check_cancelled: Called before every forward pass; may raise to stop the attack.
 
         Returns:
             Attempt: With the image of least margin where none is broken.
@@ -99,7 +99,7 @@ class Square:
 
         def piece(start: int, stop: int) -> Attempt:
             part = slice(start, stop)
-            return self._search(model, images[part].detach(), labels[part], generators[part], tick)
+            return self._search(model, images[part].detach(), labels[part], generators[part], check_cancelled)
 
         with torch.no_grad():
             return in_halves(piece, len(images), generators=generators)
@@ -110,11 +110,11 @@ class Square:
         origin: Tensor,
         labels: Tensor,
         generators: Sequence[torch.Generator],
-        tick: Callable[[], None],
+        check_cancelled: Callable[[], None],
     ) -> Attempt:
         found = Attempt.none_yet(origin)
         proposals = _stripes if self.norm == "linf" else _tiles
-        live = _Live(
+        active = _Active(
             position=torch.arange(len(origin), device=origin.device),
             origin=origin,
             labels=labels,
@@ -124,35 +124,35 @@ class Square:
         )
         proposal = proposals(origin, self.epsilon, generators)
         for query in range(1, self.queries + 1):
-            proposal = project(self.norm, proposal, live.origin, self.epsilon, self.box)
-            tick()
+            proposal = project(self.norm, proposal, active.origin, self.epsilon, self.box)
+            check_cancelled()
             logits = model(proposal)
-            value = margin(logits, live.labels).to(live.value)
-            unsound = ~logits.isfinite().all(1)
-            broken = is_wrong(logits, live.labels) & ~unsound
-            better = (value < live.value) | broken
-            live.value = torch.where(better, value, live.value)
-            live.best = torch.where(per_example(better, proposal), proposal, live.best)
-            leaving = broken | unsound
+            value = margin(logits, active.labels).to(active.value)
+            non_finite = ~logits.isfinite().all(1)
+            broken = is_wrong(logits, active.labels) & ~non_finite
+            better = (value < active.value) | broken
+            active.value = torch.where(better, value, active.value)
+            active.best = torch.where(per_example(better, proposal), proposal, active.best)
+            leaving = broken | non_finite
             if query == self.queries or bool(leaving.any()):
                 leaving |= query == self.queries
-                position = live.position[leaving]
-                found.images[position], found.forward[position] = live.best[leaving], query
-                found.broken[position], found.unsound[position] = broken[leaving], unsound[leaving]
-                live.keep(~leaving)
-                if len(live.position) == 0:
+                position = active.position[leaving]
+                found.images[position], found.forward[position] = active.best[leaving], query
+                found.broken[position], found.non_finite[position] = broken[leaving], non_finite[leaving]
+                active.keep(~leaving)
+                if len(active.position) == 0:
                     break
             drawn = (query - 1) % DRAWN_AT_ONCE
             if drawn == 0:
-                live.draw([generators[i] for i in live.position.tolist()])
+                active.draw([generators[i] for i in active.position.tolist()])
             side = math.sqrt(share_of_pixels(query, self.p_init) * origin.shape[2] * origin.shape[3])
             propose = _square_linf if self.norm == "linf" else _square_l2
-            proposal = propose(live, live.draws[:, drawn], side, self.epsilon)
+            proposal = propose(active, active.draws[:, drawn], side, self.epsilon)
         return found
 
 
 @dataclass
-class _Live(Live):
+class _Active(ActiveExamples):
     """Value: the least margin so far. Draws: (n, queries, numbers) uniform in [0, 1)."""
 
     position: Tensor
@@ -192,13 +192,13 @@ def _stripes(origin: Tensor, epsilon: float, generators: Sequence[torch.Generato
     return origin + epsilon * signs.to(origin)
 
 
-def _square_linf(live: _Live, draws: Tensor, side: float, epsilon: float) -> Tensor:
+def _square_linf(active: _Active, draws: Tensor, side: float, epsilon: float) -> Tensor:
     """Return the best images with one square each moved to epsilon above or below the original (algorithm 2)."""
-    height, width = live.origin.shape[2:]
+    height, width = active.origin.shape[2:]
     pixels = min(max(round(side), 1), height, width)
     top, left = _corner(draws[:, 0], height - pixels + 1), _corner(draws[:, 1], width - pixels + 1)
-    signs = _signs(draws[:, 5:]).to(live.origin).view(*live.origin.shape[:2], 1, 1)
-    return torch.where(_window(top, left, pixels, live.origin), live.origin + epsilon * signs, live.best)
+    signs = _signs(draws[:, 5:]).to(active.origin).view(*active.origin.shape[:2], 1, 1)
+    return torch.where(_window(top, left, pixels, active.origin), active.origin + epsilon * signs, active.best)
 
 
 @cache
@@ -237,16 +237,16 @@ def _tiles(origin: Tensor, epsilon: float, generators: Sequence[torch.Generator]
     return origin + epsilon * unit.to(origin)
 
 
-def _square_l2(live: _Live, draws: Tensor, side: float, epsilon: float) -> Tensor:
+def _square_l2(active: _Active, draws: Tensor, side: float, epsilon: float) -> Tensor:
     """Return the best images with the length of one square moved into another (algorithm 3).
 
     What the perturbation has in both squares, and what the ball has left, goes into the first one, along its present
     shape plus a random pattern; the second one is cleared.
     """
-    n, channels, height, width = live.origin.shape
+    n, channels, height, width = active.origin.shape
     pixels = max(round(side), 3)
     pixels = min(pixels + 1 - pixels % 2, height, width)
-    delta = live.best - live.origin
+    delta = active.best - active.origin
     tops, lefts = (height - pixels + 1, width - pixels + 1)
     top, left = _corner(draws[:, 0], tops), _corner(draws[:, 1], lefts)
     first = _window(top, left, pixels, delta)
@@ -264,4 +264,4 @@ def _square_l2(live: _Live, draws: Tensor, side: float, epsilon: float) -> Tenso
     shape = patterns + shape / shape.square().sum((2, 3), keepdim=True).sqrt().clamp_min(1e-12)
     shape = shape / shape.square().sum((2, 3), keepdim=True).sqrt().clamp_min(1e-12) * available
     cleared = delta * ~(first | second)
-    return live.origin + cleared.flatten(2).scatter(2, at, shape.flatten(2)).view_as(delta)
+    return active.origin + cleared.flatten(2).scatter(2, at, shape.flatten(2)).view_as(delta)

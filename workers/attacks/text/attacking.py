@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from workers.attacks.text.in_flight import Caller, Program, TimeBudgetError, run_in_flight, seed_generators
+from workers.attacks.text.in_flight import Coroutine, ScoringClient, TimeBudgetError, run_in_flight, seed_generators
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.watched_texts import UnattackableTextError, changed_share, watched
 from workers.data import Text
@@ -47,7 +47,7 @@ class Job:
         example_id: Position of the example in its dataset.
         text: The text, or premise and hypothesis.
         label: Class number.
-        seed: Of everything random in the attack.
+        seed: Seed of everything random in the attack.
         view: What the attacker sees of the model.
         recipe: How it attacks.
         common_random_numbers: Draw what the recipe writes into a word from ``seed``, the word and its place alone, not
@@ -94,7 +94,7 @@ def attack_all(
     query_budget: int | None = None,
     time_budget_s: float | None = None,
     in_flight: int = IN_FLIGHT,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
     on_done: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Run all attacks and return their outcomes in the order of the jobs.
@@ -108,27 +108,29 @@ def attack_all(
         query_budget: Most queries of one attack; None: as many as it takes.
         time_budget_s: Most CPU seconds of an attack's own computing, without the model's; beyond it it is errored.
         in_flight: Attacks open at once, at most.
-        tick: Called often; what it raises ends the run.
+        check_cancelled: Called often; what it raises ends the run.
         on_done: Called with each outcome as it comes.
 
     Raises:
-        BaseException: What ``tick``, ``on_done`` or the model raised.
+        BaseException: What ``check_cancelled``, ``on_done`` or the model raised.
     """
-    programs = [Program(job.seed, partial(_attack, job, query_budget=query_budget)) for job in jobs]
+    coroutines = [Coroutine(job.seed, partial(_attack, job, query_budget=query_budget)) for job in jobs]
 
     def done(_: int, ending: Outcome | Exception) -> None:
         if isinstance(ending, Exception):
             raise ending
         on_done(ending)
 
-    endings = run_in_flight(programs, service, limit=in_flight, time_budget_s=time_budget_s, tick=tick, on_done=done)
+    endings = run_in_flight(
+        coroutines, service, limit=in_flight, time_budget_s=time_budget_s, check_cancelled=check_cancelled, on_done=done
+    )
     return [ending for ending in endings if isinstance(ending, Outcome)]
 
 
-def _attack(job: Job, caller: Caller, *, query_budget: int | None) -> Outcome:
-    model = _AskedModel(job.view, caller)
+def _attack(job: Job, client: ScoringClient, *, query_budget: int | None) -> Outcome:
+    model = _AskedModel(job.view, client)
     try:
-        original = watched(job.text, caller.check)
+        original = watched(job.text, client.check)
         if not original.words:
             # Nothing to change. Two of the recipes would divide by the number of words, or draw one.
             is_right = int(model([job.text])[0].argmax()) == job.label
@@ -163,15 +165,15 @@ class _AskedModel:
     # TextAttack looks at the class of the model inside its wrappers; there is none here.
     model = None
 
-    def __init__(self, view: View, caller: Caller) -> None:
+    def __init__(self, view: View, client: ScoringClient) -> None:
         self.queries = 0
         self._view = view
-        self._caller = caller
+        self._client = client
 
     def __call__(self, texts: list[Text]) -> Tensor:
         """Return probabilities (texts, classes)."""
         self.queries += len(texts)
-        logits = torch.stack(self._caller.scores(texts))
+        logits = torch.stack(self._client.scores(texts))
         if not logits.isfinite().all():
             raise NonFiniteScoresError("the model gave scores that are not finite")
         probabilities = self._view(logits)

@@ -38,7 +38,7 @@ def word_importances(
     how: How,
     *,
     at_once: int = AT_ONCE,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> list[NDArray[np.float64] | None]:
     """Return the importance of every word of every example through every view; None where a text has no scores.
 
@@ -51,16 +51,16 @@ def word_importances(
         examples: Any number.
         how: What is done to a word.
         at_once: Texts asked for together, about.
-        tick: Called before every text and question; what it raises ends the run.
+        check_cancelled: Called before every text and question; what it raises ends the run.
 
     Returns:
         Arrays (views, words), words as TextAttack cuts them; (views, 0) for a text without words.
     """
     prepare()
     found: list[NDArray[np.float64] | None] = []
-    for chunk in _chunks(examples, how, at_once, tick):
+    for chunk in _chunks(examples, how, at_once, check_cancelled):
         answers = iter(service.scores([text for _, texts in chunk if texts for text in texts]))
-        tick()
+        check_cancelled()
         for example, texts in chunk:
             if texts is None:
                 found.append(None)
@@ -99,15 +99,15 @@ def leave_one_out(text: Text, how: How, *, check: Callable[[], None] = lambda: N
 
 
 def _chunks(
-    examples: Sequence[Example], how: How, at_once: int, tick: Callable[[], None]
+    examples: Sequence[Example], how: How, at_once: int, check_cancelled: Callable[[], None]
 ) -> Iterator[list[tuple[Example, list[Text] | None]]]:
     """Yield examples with their texts, about ``at_once`` texts together; None for a text that cannot be cut."""
     chunk: list[tuple[Example, list[Text] | None]] = []
     held = 0
     for example in examples:
-        tick()
+        check_cancelled()
         try:
-            texts = leave_one_out(example.text, how, check=tick)
+            texts = leave_one_out(example.text, how, check=check_cancelled)
         except UnattackableTextError:
             chunk.append((example, None))
             continue

@@ -52,11 +52,11 @@ class CertifiedAttack:
             ids = [batch.example_ids[row] for row in chosen]
             classes = torch.tensor([certificate_of[row]["candidate"] for row in chosen], device=batch.images.device)
             images, labels = batch.images[chosen], batch.labels[chosen]
-            found, unsound = self._search(images, labels, classes)
+            found, non_finite = self._search(images, labels, classes)
             confidence, error, unstable = self._measure(found, classes, ids)
             columns["confidence"][chosen], columns["standard_error"][chosen] = confidence, error
             columns["distance"][chosen] = (found - images).flatten(1).double().norm(dim=1).cpu()
-            errored[chosen] |= unsound.cpu() | unstable.cpu()
+            errored[chosen] |= non_finite.cpu() | unstable.cpu()
         return {"attacked": attacked, **columns}, errored, attacked
 
     def _is_certified(self, row: dict[str, Any]) -> bool:
@@ -70,27 +70,27 @@ class CertifiedAttack:
 
         def logits(noisy: Tensor) -> Tensor:
             # A step is attack_draws passes there and as many back: too long to wait for its end.
-            self._context.tick()
+            self._context.check_cancelled()
             return self._context.classifier.logits(noisy)
 
         outcome = PGD("l2", epsilon=self._radius, step_size=2 * self._radius / steps, steps=steps).run(
             [lambda at: smoothed_logits(logits, draws, at)],
             images,
             eta_omega(self._eta, labels if self._omega == "true" else classes),
-            tick=self._context.tick,
+            check_cancelled=self._context.check_cancelled,
         )
-        return outcome.best, outcome.unsound
+        return outcome.best, outcome.non_finite
 
     def _measure(self, images: Tensor, classes: Tensor, ids: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Return smoothed confidences in ``classes`` (n,), their standard errors, and which were not finite."""
         smoother, noise = self._certifier.smoother, self._certifier.noise("attacked", images)
         stop = min(self._params.n, ATTACKED_DRAWS)
-        tally = smoother.start(images)
-        smoother.extend(tally, images, classes, np.arange(len(images)), noise, 0, stop, ids)
-        draws = tally.draws.double().cpu()
-        mean = tally.total.cpu() / draws
+        statistics = smoother.start(images)
+        smoother.extend(statistics, images, classes, np.arange(len(images)), noise, 0, stop, ids)
+        draws = statistics.draws.double().cpu()
+        mean = statistics.total.cpu() / draws
         # From the histogram: each score is off by less than 1 / LEVELS, far below a standard error that matters.
         centres = (torch.arange(LEVELS, dtype=torch.float64) + 0.5) / LEVELS
-        histogram = tally.histogram.double().cpu()
+        histogram = statistics.histogram.double().cpu()
         variance = (histogram * (centres - mean.unsqueeze(1)) ** 2).sum(1) / draws
-        return mean, (variance / draws).sqrt(), tally.unsound
+        return mean, (variance / draws).sqrt(), statistics.non_finite

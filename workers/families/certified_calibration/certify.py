@@ -13,7 +13,7 @@ from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius,
 from workers.certification.confidence import cdf_bounds, slack, standard_bounds
 from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
-from workers.certification.smoothing import ROWS, Smoother
+from workers.certification.smoothing import BATCH_SIZE, Smoother
 from workers.families.certified_calibration.records import column_of
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.models.memory import forward
@@ -23,8 +23,8 @@ class Certifier:
     """Certifies the batches of one shard.
 
     Args:
-        params: Of the check.
-        context: Of the shard.
+        params: Parameters of the check.
+        context: Context of the shard.
     """
 
     def __init__(self, params: CertifiedCalibrationParams, context: ImageContext) -> None:
@@ -53,20 +53,25 @@ class Certifier:
         clean = forward(self.context.classifier.logits, batch.images)
         columns = self._columns(evidence)
         columns["clean_prediction"] = clean.argmax(1).cpu()
-        return columns, torch.from_numpy(evidence.unsound) | ~clean.isfinite().all(1).cpu()
+        return columns, torch.from_numpy(evidence.non_finite) | ~clean.isfinite().all(1).cpu()
 
     @cached_property
     def smoother(self) -> Smoother:
         """What passes noisy images through the model under audit; it remembers how many fit into memory."""
         classifier = self.context.classifier
-        return Smoother(classifier.logits, classes=classifier.classes, tick=self._tick, autocast=self.context.autocast)
+        return Smoother(
+            classifier.logits,
+            classes=classifier.classes,
+            check_cancelled=self._check_cancelled,
+            autocast=self.context.autocast,
+        )
 
-    def _tick(self) -> None:
+    def _check_cancelled(self) -> None:
         """Look for cancellation and tell how far the batch is: with many draws it takes minutes."""
-        self.context.tick()
+        self.context.check_cancelled()
         if self._size:
             self._passes += 1
-            rows = ROWS["cpu" if self.context.device.type == "cpu" else "cuda"]
+            rows = BATCH_SIZE["cpu" if self.context.device.type == "cpu" else "cuda"]
             expected = self._size * (ceil(self.params.n0 / rows) + ceil(self.params.n / rows))
             self.context.progress(self._certified + int(self._size * min(self._passes / expected, 1)))
 

@@ -45,7 +45,7 @@ def estimate_all(
     attacks: Mapping[str, Sample],
     seed: int,
     *,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Estimates:
     """Return every estimate of the family.
 
@@ -57,13 +57,13 @@ def estimate_all(
         certify: The certificates.
         attacks: What each attack reached, by its name.
         seed: The same seed gives the same intervals.
-        tick: Called before whatever may take a second; may raise to stop.
+        check_cancelled: Called before whatever may take a second; may raise to stop.
     """
     found = overall_estimates(params, certify, seed)
     for radius in params.radii:
-        tick()
+        check_cancelled()
         found |= radius_estimates(params, certify, radius, seed)
-        found |= compared_estimates(params, certify, radius, seed, tick=tick)
+        found |= compared_estimates(params, certify, radius, seed, check_cancelled=check_cancelled)
     for name, attack in attacks.items():
         found |= attack_estimates(params, certify, name, attack, seed)
     return found
@@ -117,7 +117,7 @@ def compared_estimates(
     radius: float,
     seed: int,
     *,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Estimates:
     """Return the ECE cce starts from, and what the other solvers asked for find of cce.
 
@@ -128,11 +128,13 @@ def compared_estimates(
     given = certified.lower, certified.upper, certified.correct
     found = {"ece": _ece(params, certified.confidence, certified, seed_of(seed, f"ece {radius:g}"))}
     if "admm" in params.solvers:
-        outcome = admm_calibration_error(*given, certified.confidence, params.bins, tick=tick)
+        outcome = admm_calibration_error(*given, certified.confidence, params.bins, check_cancelled=check_cancelled)
         found["acce"] = estimate(outcome.value, None, n)
     if "dece" in params.solvers:
         start = np.random.SeedSequence(seed_of(seed, f"dece {radius:g}")).generate_state(1)
-        ascent = dece_calibration_error(*given, certified.confidence, params.bins, seed=int(start[0]), tick=tick)
+        ascent = dece_calibration_error(
+            *given, certified.confidence, params.bins, seed=int(start[0]), check_cancelled=check_cancelled
+        )
         found["dece"] = estimate(ascent, None, n)
     if "brier" in params.solvers:
         found["brier_ece"] = estimate(ece(brier_confidences(*given), certified.correct, params.bins), None, n)

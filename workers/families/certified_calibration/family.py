@@ -81,12 +81,12 @@ class CertifiedCalibration:
         done: Mapping[str, Records],
         seed: int,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         certify = Sample(done[CERTIFY])
         attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
-        found = estimate_all(params, certify, attacks, seed, tick=tick)
+        found = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled)
         series = make_series(params, certify, attacks)
         counts = {
             "n": certify.size,

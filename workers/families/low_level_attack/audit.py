@@ -161,7 +161,10 @@ class Audit:
     """
 
     def __init__(
-        self, params: LowLevelAttackParams, done: Mapping[str, Records], tick: Callable[[], None] = lambda: None
+        self,
+        params: LowLevelAttackParams,
+        done: Mapping[str, Records],
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> None:
         table = done[CLEAN]
         self.params, self.task = params, task_of(table)
@@ -184,7 +187,7 @@ class Audit:
         self._noise: dict[tuple[str, float], Noise] = {}
         self._worst: dict[tuple[str, float], Noise] = {}
         for attacker in self.attackers:
-            tick()
+            check_cancelled()
             self._read(attacker, done[f"{ATTACK}{attacker}"])
 
     def __len__(self) -> int:

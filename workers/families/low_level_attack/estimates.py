@@ -31,7 +31,7 @@ def reduce(
     done: Mapping[str, Records],
     seed: int,
     *,
-    tick: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
 ) -> Result:
     """Turn the records of all stages into estimates, series, flags and counts. Pure and seeded.
 
@@ -39,10 +39,10 @@ def reduce(
         params: What was asked.
         done: Records by stage: ``clean`` and ``attack_<attacker>``.
         seed: Of the bootstraps, and of which examples are shown.
-        tick: Called before whatever takes a second.
+        check_cancelled: Called before whatever takes a second.
     """
-    audit = Audit(params, done, tick)
-    drawn = Resampled(audit, seed, tick)
+    audit = Audit(params, done, check_cancelled)
+    drawn = Resampled(audit, seed, check_cancelled)
     found = clean_estimates(drawn)
     for attacker in audit.attackers:
         for level in audit.levels:

@@ -78,10 +78,10 @@ class LowLevelAttack:
         done: Mapping[str, Records],
         seed: int,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
-        return estimates.reduce(params, done, seed, tick=tick)
+        return estimates.reduce(params, done, seed, check_cancelled=check_cancelled)
 
     def figures(self, params: LowLevelAttackParams, result: Result) -> Mapping[str, str]:
         """Draw the result: SVG text by name."""
@@ -108,7 +108,7 @@ def _ask_clean(context: TextContext) -> Records:
     size = max(1, service.classifier.preferred_texts)
     answers: list[Answer | str] = []
     for start in range(0, len(examples), size):
-        context.tick()
+        context.check_cancelled()
         batch = examples[start : start + size]
         scores = service.scores([example.text for example in batch])
         answers += [

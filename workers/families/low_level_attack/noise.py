@@ -46,12 +46,12 @@ class Row:
     Attributes:
         cells: Its columns so far.
         error: Why it has none, where it errored.
-        badness: Of the worst draw of the current level: decisions still right, and the loss with its sign turned.
+        severity: Of the worst draw of the current level: decisions still right, and the loss with its sign turned.
     """
 
     cells: dict[str, Any]
     error: str | None = None
-    badness: tuple[float, float] | None = None
+    severity: tuple[float, float] | None = None
 
     def keep(self, found: Mapping[str, Any], level: float, draw: int, *, of: int) -> None:
         """Keep the first of several draws at a level, and the worst: a draw may come again, and changes nothing then.
@@ -59,11 +59,11 @@ class Row:
         The worst leaves the fewest decisions right, then has the highest loss; of equals the first stays.
         """
         if draw == 0:
-            self.badness = None
+            self.severity = None
             self.cells |= {column(name, level): value for name, value in found.items()}
-        badness = (float(found["correct"]), -float(found["loss"]))
-        if of > 1 and (self.badness is None or badness < self.badness):
-            self.badness = badness
+        severity = (float(found["correct"]), -float(found["loss"]))
+        if of > 1 and (self.severity is None or severity < self.severity):
+            self.severity = severity
             worst = {"draw": draw} | dict(found)
             self.cells |= {column(name, level, is_worst=True): value for name, value in worst.items()}
 
@@ -104,19 +104,19 @@ class Attack:
         The model is asked a whole batch at a time, across draws and levels where a shard has few examples. There is a
         save whenever all examples are through another draw.
         """
-        saved = self._context.saved()
+        saved = self._context.checkpoint()
         examples = self._context.labelled()
         clean = self._clean(examples)
         rows = [self._begin(example, before) for example, before in zip(examples, clean, strict=True)]
         done = 0
         if saved is not None:
             done, states = json.loads(saved.notes[PROGRESS])
-            rows = [Row(cells, error, badness and tuple(badness)) for cells, error, badness in states]
+            rows = [Row(cells, error, severity and tuple(severity)) for cells, error, severity in states]
         service = self._context.scoring()
         size = max(1, service.classifier.preferred_texts)
         asks = self._make(examples, rows, done)
         while batch := list(islice(asks, size)):
-            self._context.tick()
+            self._context.check_cancelled()
             scores = service.scores([noisy.text for _, _, noisy in batch])
             for (number, at, noisy), given in zip(batch, scores, strict=True):
                 found = judge(self._task, examples[at], clean[at]["predictions"], noisy, given)
@@ -129,7 +129,7 @@ class Attack:
             if (ended := batch[-1][0]) > done:
                 done = ended
                 self._context.progress(len(examples) * done // len(self._draws))
-                states = [[row.cells, row.error, row.badness] for row in rows]
+                states = [[row.cells, row.error, row.severity] for row in rows]
                 self._context.save({}, {PROGRESS: json.dumps([done, states])})
         return attack_records(self._params, [row.record for row in rows])
 

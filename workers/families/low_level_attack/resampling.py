@@ -74,12 +74,12 @@ class Resampled:
     Args:
         audit: What was recorded.
         seed: The same seed gives the same resamples.
-        tick: Called before whatever takes a second.
+        check_cancelled: Called before whatever takes a second.
     """
 
-    def __init__(self, audit: Audit, seed: int, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, audit: Audit, seed: int, check_cancelled: Callable[[], None] = lambda: None) -> None:
         self.audit = audit
-        self._seed, self._tick = seed, tick
+        self._seed, self._check_cancelled = seed, check_cancelled
         self._shared = seed_of(seed, "examples")
         self._attacked: dict[str, Attacked] = {}
 
@@ -93,7 +93,7 @@ class Resampled:
     def attacked(self, attacker: str) -> Attacked:
         """Return what one attacker did, on the examples it was answered on."""
         if attacker not in self._attacked:
-            self._tick()
+            self._check_cancelled()
             audit = self.audit
             noises = [audit.noise(attacker, level) for level in audit.levels]
             rows = noises[0].answers.rows
@@ -121,7 +121,7 @@ class Resampled:
         found = []
         (before,) = self.scores([audit.clean.scored.of(audit.common)]).T
         for attacker in audit.compared:
-            self._tick()
+            self._check_cancelled()
             attacked = self.attacked(attacker)
             if len(audit.noise(attacker, audit.highest).answers) == len(audit.common):
                 scores = np.stack([attacked.cells[level].score for level in audit.levels], axis=1)
@@ -134,7 +134,7 @@ class Resampled:
     def scores(self, answers: Sequence[Scored]) -> Floats:
         """Return the score of several sets of answers (1 + resamples, sets); NaN where there is nothing to score."""
         audit = self.audit
-        self._tick()
+        self._check_cancelled()
         if len(audit) == 0:
             return np.full((1, len(answers)), np.nan)
         if audit.task == MULTI_LABEL:
@@ -149,14 +149,14 @@ class Resampled:
 
         def ticking(weights: Floats) -> Floats:
             # Of many labels on many texts one matrix of weights takes seconds.
-            self._tick()
+            self._check_cancelled()
             return areas(weights)
 
         return ticking
 
     def _cells(self, noises: Sequence[Noise], purpose: str) -> list[Cell]:
         """Return the cells of noises on the same examples."""
-        self._tick()
+        self._check_cancelled()
         audit, rows = self.audit, noises[0].answers.rows
         if len(rows) == 0:
             return [_NOTHING for _ in noises]

@@ -101,10 +101,10 @@ class TemperatureAttack:
         done: Mapping[str, Records],
         seed: int,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
-        tick()
+        check_cancelled()
         result = estimates.reduce(params, done, seed)
         labels = {recipe: sorted(set(done[f"{ATTACK}{recipe}"][RECIPE].to_pylist())) for recipe in params.recipes}
         result.series["recipes"] = {recipe: ", ".join(found) for recipe, found in labels.items()}
@@ -202,7 +202,7 @@ def _run(
         service,
         query_budget=params.query_budget,
         time_budget_s=params.time_budget_s,
-        tick=context.tick,
+        check_cancelled=context.check_cancelled,
         on_done=on_done,
     )
 
@@ -214,7 +214,7 @@ def _scores(
     found: list[Answer] = []
     size = max(1, service.classifier.preferred_texts)
     for start in range(0, len(of), size):
-        context.tick()
+        context.check_cancelled()
         found += service.scores([one.text for one in of[start : start + size]])
     return found
 
@@ -236,7 +236,7 @@ def _importance_correlations(
     """Return per text Spearman's correlation of word importances as served and calibrated; NaN where undefined."""
     views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
     weighed = [Example(example.text, example.label) for example in examples]
-    found = word_importances(service, views, weighed, how, tick=context.tick)
+    found = word_importances(service, views, weighed, how, check_cancelled=context.check_cancelled)
     return [float("nan") if pair is None else rank_correlation(pair[0], pair[1]) for pair in found]
 
 

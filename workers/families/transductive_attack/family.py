@@ -26,7 +26,7 @@ from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.transductive_attack.estimates import count, estimate_all
 from workers.families.transductive_attack.figures import draw
 from workers.families.transductive_attack.flags import doubt
-from workers.families.transductive_attack.games import Answers, Game, OverdueError, Position
+from workers.families.transductive_attack.games import Answers, Game, GameState, OverdueError
 from workers.families.transductive_attack.rules import build, followed, is_playable, start_at
 from workers.families.transductive_attack.series import make_series
 from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_search
@@ -99,10 +99,10 @@ class TransductiveAttack:
         done: Mapping[str, Records],
         seed: int,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
-        tick()
+        check_cancelled()
         found = estimate_all(params, done)
         result = Result(estimates=found, series=make_series(params, done), counts=count(params, done))
         result.series["followed"] = followed(params)
@@ -137,8 +137,8 @@ def grain_of(defence: Defence, params: TransductiveAttackParams) -> int:
 class Deadline:
     """Ends a round that takes too long; the defence calls it, before every pass."""
 
-    def __init__(self, limit_s: float, tick: Callable[[], None]) -> None:
-        self._limit_s, self._tick = limit_s, tick
+    def __init__(self, limit_s: float, check_cancelled: Callable[[], None]) -> None:
+        self._limit_s, self._check_cancelled = limit_s, check_cancelled
         self.begin()
 
     def begin(self) -> None:
@@ -151,7 +151,7 @@ class Deadline:
         Raises:
             OverdueError: The time is over.
         """
-        self._tick()
+        self._check_cancelled()
         if time.monotonic() > self._until:
             raise OverdueError(f"a round took longer than round_timeout_s, {self._limit_s:g} s")
 
@@ -160,9 +160,9 @@ def play(params: TransductiveAttackParams, match: Match, context: ResumableImage
     """Play one game, going on from where it was saved; one that fails is recorded with its reason.
 
     Args:
-        params: Of the check.
+        params: Parameters of the check.
         match: Which game.
-        context: Of the shard.
+        context: Context of the shard.
         first: Position of the shard's first example in the stage.
     """
     batch = context.together()
@@ -170,12 +170,12 @@ def play(params: TransductiveAttackParams, match: Match, context: ResumableImage
     if match.attack.startswith("transfer_"):
         images, clean = _transferred(context, match.attack.removeprefix("transfer_"), batch), batch.images
     training = _training(params, context)
-    deadline = Deadline(params.round_timeout_s, context.tick)
-    saved = context.saved()
-    begun = None if saved is None else Position.read(saved)
+    deadline = Deadline(params.round_timeout_s, context.check_cancelled)
+    saved = context.checkpoint()
+    begun = None if saved is None else GameState.read(saved)
     answers = Answers.none(len(labels), params.iterations + 1) if begun is None else begun.answers
 
-    def moves() -> Iterator[Position]:
+    def moves() -> Iterator[GameState]:
         game = _game(params, match, context, training, deadline, first)
         yield from game.play(images, labels, ids, begun, clean=clean)
 
@@ -194,8 +194,8 @@ def play(params: TransductiveAttackParams, match: Match, context: ResumableImage
         context.save(now.tensors())
         context.progress(min(len(labels), now.round * size))
         deadline.begin()
-    if failed is None and bool(answers.unsound.any()):
-        failed = f"{int(answers.unsound.sum())} of {len(labels)} answers are not finite"
+    if failed is None and bool(answers.non_finite.any()):
+        failed = f"{int(answers.non_finite.sum())} of {len(labels)} answers are not finite"
     return _to_records(batch, answers, failed, is_attack=match.attack in MODEL_SPACE)
 
 
@@ -204,10 +204,10 @@ def _game(
     match: Match,
     context: ImageContext,
     training: Training | None,
-    tick: Callable[[], None],
+    check_cancelled: Callable[[], None],
     first: int,
 ) -> Game:
-    defence = build(match.defence, tick)
+    defence = build(match.defence, check_cancelled)
     base = context.classifier
     if not isinstance(base, ImageClassifier):
         raise DefenceError("defences adapt the weights of a model, and this one has none")
@@ -222,7 +222,7 @@ def _game(
         training,
         seed,
         lambda iteration, examples: context.generators(f"start {iteration}", examples),
-        tick=context.tick,
+        check_cancelled=context.check_cancelled,
         attack=_attack(params, match, defence),
         on_module=make_autoattack(params) if match.attack == "defence_autoattack" else None,
         leaks=params.state == "leaking",

@@ -37,7 +37,7 @@ class Answers:
     Attributes:
         prediction: (n,) int64 class answered, -1 before.
         correct: (n,) bool.
-        unsound: (n,) bool, the answer was not finite.
+        non_finite: (n,) bool, the answer was not finite.
         rejected: (n,) bool, the defender refused to answer.
         rejection_score: (n,) float64, NaN where the defence never rejects.
         clean_prediction: (n,) int64 class answered to the clean twin, rejected or not, where a round has a clean half;
@@ -50,7 +50,7 @@ class Answers:
 
     prediction: Tensor
     correct: Tensor
-    unsound: Tensor
+    non_finite: Tensor
     rejected: Tensor
     rejection_score: Tensor
     clean_prediction: Tensor
@@ -68,7 +68,7 @@ class Answers:
         return cls(
             prediction=nobody.clone(),
             correct=never.clone(),
-            unsound=never.clone(),
+            non_finite=never.clone(),
             rejected=never.clone(),
             rejection_score=nothing.clone(),
             clean_prediction=nobody.clone(),
@@ -80,7 +80,7 @@ class Answers:
 
 
 @dataclass
-class Position:
+class GameState:
     """Where a game is: all it needs to go on, as tensors.
 
     Attributes:
@@ -89,7 +89,7 @@ class Position:
         defender: State of the defender before this round.
         attacker: State of the attacker's simulation before this round.
         done: Iterations of the attack in this round.
-        models: Of a defence that trains for minutes to hours, the models that iterations induced in this round.
+        models: Models that iterations induced in this round, of a defence that trains for minutes to hours.
     """
 
     round: int
@@ -112,7 +112,7 @@ class Position:
         return found
 
     @classmethod
-    def read(cls, tensors: Mapping[str, Tensor]) -> "Position":
+    def read(cls, tensors: Mapping[str, Tensor]) -> "GameState":
         """Return the position that :meth:`tensors` wrote down."""
 
         def within(prefix: str) -> State:
@@ -139,9 +139,9 @@ class Game:
         defence: Plays defender and simulation in turn, going back to the state of whose turn it is.
         base: The static model.
         training: Labelled examples the defence may learn from.
-        seed: Of all randomness but the attacks' own. The defender's is for other purposes than the simulation's.
+        seed: Seed of all randomness but the attacks' own. The defender's is for other purposes than the simulation's.
         starts: Iteration and example ids to the generators of an attack's random starts.
-        tick: Called before every forward pass; may raise.
+        check_cancelled: Called before every forward pass; may raise.
         attack: A model space attack; None for points that are perturbed already, or not at all.
         on_module: AutoAttack on a defence without memory itself, adapting at every pass; None for another attack.
         leaks: Whether the attacker begins a round from the defender's state.
@@ -155,7 +155,7 @@ class Game:
     training: Training | None
     seed: Seed
     starts: Callable[[int, list[int]], Sequence[torch.Generator]]
-    tick: Callable[[], None] = lambda: None
+    check_cancelled: Callable[[], None] = lambda: None
     attack: ModelSpaceAttack | None = None
     on_module: AutoAttack | None = None
     leaks: bool = False
@@ -167,10 +167,10 @@ class Game:
         images: Tensor,
         labels: Tensor,
         example_ids: Sequence[int],
-        position: Position | None = None,
+        position: GameState | None = None,
         *,
         clean: Tensor | None = None,
-    ) -> Iterator[Position]:
+    ) -> Iterator[GameState]:
         """Yield the position after every iteration of the attack and every round; the last one has all answers.
 
         Guarantee: continued from any position it yields, it ends with the same answers, bit for bit on one device.
@@ -178,7 +178,7 @@ class Game:
         Args:
             images: (n, channels, height, width): what the attacker starts from, or sends where it made them before.
             labels: (n,) int64, on the CPU.
-            example_ids: Of the examples; random starts follow them.
+            example_ids: Ids of the examples; random starts follow them.
             position: Where to go on; None: at the beginning.
             clean: The images before somebody perturbed them, for defences that see them too; None: nobody did.
 
@@ -187,7 +187,7 @@ class Game:
         """
         rounds = self.rounds(labels)
         attacks = 0 if self.attack is None else self.attack.iterations + 1
-        now = position or Position(0, Answers.none(len(labels), attacks))
+        now = position or GameState(0, Answers.none(len(labels), attacks))
         while now.round < len(rounds):
             at = torch.from_numpy(rounds[now.round])
             points, truth = images[at].to(self.base.device), labels[at]
@@ -213,10 +213,10 @@ class Game:
             order = np.concatenate([window[np.argsort(values[window], kind="stable")] for window in windows])
         return [order[start : start + size] for start in range(0, len(order), size)]
 
-    def _number(self, now: Position) -> int:
+    def _number(self, now: GameState) -> int:
         return self.first_round + now.round
 
-    def _attack(self, now: Position, points: Tensor, truth: Tensor, ids: list[int]) -> Iterator[Position]:
+    def _attack(self, now: GameState, points: Tensor, truth: Tensor, ids: list[int]) -> Iterator[GameState]:
         """Play the attacker's turn of a round; yield after every iteration."""
         attack = self.attack
         assert attack is not None  # noqa: S101
@@ -239,7 +239,13 @@ class Game:
         first = self._first(state, points, induce)
         labels = truth.to(points.device)
         iterations = attack.attack_iterations(
-            first, induce, points, labels, generators=lambda i: self.starts(i, ids), done=now.done, tick=self.tick
+            first,
+            induce,
+            points,
+            labels,
+            generators=lambda i: self.starts(i, ids),
+            done=now.done,
+            check_cancelled=self.check_cancelled,
         )
         for iteration in iterations:
             now.done.append(iteration)
@@ -252,7 +258,7 @@ class Game:
         self.defence.restore(before)
         return self.defence.answering(self.base) if isinstance(self.defence, Remembering) else Frozen(self.base)
 
-    def _note_attack(self, now: Position, at: Tensor) -> None:
+    def _note_attack(self, now: GameState, at: Tensor) -> None:
         attack = self.attack
         assert attack is not None  # noqa: S101
         now.answers.selected[at] = attack.selected(now.done)
@@ -262,7 +268,7 @@ class Game:
             else:
                 now.answers.scores[at, iteration.number] = iteration.accuracy
 
-    def _follow(self, now: Position, sent: Tensor) -> None:
+    def _follow(self, now: GameState, sent: Tensor) -> None:
         """Let the attacker's simulation live through the round it has decided."""
         if self.leaks or not self.defence.traits.is_stateful:
             return
@@ -281,27 +287,29 @@ class Game:
             return adapted.logits(images)
 
         own = [self.seed("module start", example_id) for example_id in ids]
-        return ensemble.run(module, points, truth.to(points.device), generators=own, tick=self.tick).images
+        return ensemble.run(
+            module, points, truth.to(points.device), generators=own, check_cancelled=self.check_cancelled
+        ).images
 
     def _given(self, sent: Tensor, twins: Tensor | None) -> Tensor:
         """Return what a defence adapts to: what is sent, after its clean twins if it sees these and there are any."""
         return torch.cat([twins, sent]) if twins is not None and self.defence.traits.sees_clean_half else sent
 
-    def _answer(self, now: Position, at: Tensor, sent: Tensor, truth: Tensor, twins: Tensor | None) -> None:
+    def _answer(self, now: GameState, at: Tensor, sent: Tensor, truth: Tensor, twins: Tensor | None) -> None:
         """Play the defender's turn."""
         self.defence.restore(now.defender)
         given = self._given(sent, twins)
         adapted = self.defence.adapt(self.base, self.training, given, self.seed("defender", self._number(now)))
-        answered = ask(adapted, sent.cpu(), tick=self.tick)
+        answered = ask(adapted, sent.cpu(), check_cancelled=self.check_cancelled)
         answers = now.answers
-        answers.unsound[at] = answered.unsound
-        answers.prediction[at] = answered.logits.argmax(1).where(~answered.unsound, -1)
+        answers.non_finite[at] = answered.non_finite
+        answers.prediction[at] = answered.logits.argmax(1).where(~answered.non_finite, -1)
         answers.correct[at] = answered.is_right(truth)
         answers.rejected[at] = answered.rejected
         if answered.rejection_scores is not None:
             answers.rejection_score[at] = answered.rejection_scores
         if given is not sent and twins is not None:
-            of_twins = ask(adapted, twins.cpu(), tick=self.tick)
+            of_twins = ask(adapted, twins.cpu(), check_cancelled=self.check_cancelled)
             answers.clean_prediction[at] = of_twins.logits.argmax(1)
             if of_twins.rejection_scores is not None:
                 answers.clean_rejection_score[at] = of_twins.rejection_scores

@@ -21,13 +21,13 @@ SELECTION = (
 )
 
 
-def build(defence: DefenceParams, tick: Callable[[], None] = lambda: None) -> Defence:
+def build(defence: DefenceParams, check_cancelled: Callable[[], None] = lambda: None) -> Defence:
     """Return a defence as the parameters have it.
 
     Raises:
         DefenceError: There is no such defence, preset or hyper-parameter.
     """
-    return make_defence(defence.name, defence.preset, defence.settings, tick=tick)
+    return make_defence(defence.name, defence.preset, defence.settings, check_cancelled=check_cancelled)
 
 
 def is_playable(attack: str, traits: Traits) -> bool:

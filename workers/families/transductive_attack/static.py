@@ -8,7 +8,7 @@ from torch import Tensor
 from seatrial.families.shared.robust_accuracy import ATTACKS
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from workers.attacks.autoattack.ensemble import AutoAttack
-from workers.attacks.gradients import RowModel
+from workers.attacks.gradients import IndexedModel
 from workers.attacks.model_space import RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
@@ -51,7 +51,7 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
     if "transfer_autoattack" in params.attacks:
         ensemble = make_autoattack(params)
         found, signs = robust_accuracy.attack_batch(ensemble, context, batch, "autoattack")
-        errored |= found.unsound | ~signs["answers_apart"].isfinite().to(errored.device)
+        errored |= found.non_finite | ~signs["answers_apart"].isfinite().to(errored.device)
         columns["robust_autoattack"] = pa.array(found.robust.cpu().numpy())
         columns["broken_by"] = robust_accuracy.to_names(found.broken_by, ensemble, errored=errored)
         columns["image_autoattack"] = to_bytes(found.images)
@@ -59,14 +59,14 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
     if "transfer_pgd" in params.attacks:
         # As the first iteration of every model space attack: with T = 0 these are transfers, to the bit.
         sent = RaiseCrossEntropy(make_search(params))(
-            [RowModel(lambda images, rows: model(images))],
+            [IndexedModel(lambda images, indices: model(images))],
             "sum",
             batch.images,
             batch.labels,
             generators=context.generators("start 0", batch.example_ids),
-            tick=context.tick,
+            check_cancelled=context.check_cancelled,
         )
-        errored |= sent.unsound
+        errored |= sent.non_finite
         wrong = is_wrong(forward(model, sent.images), batch.labels)
         columns["robust_pgd"] = pa.array((~wrong).cpu().numpy())
         columns["image_pgd"] = to_bytes(sent.images)

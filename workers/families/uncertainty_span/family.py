@@ -73,8 +73,8 @@ class UncertaintySpan:
             return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
         for batch in context.batches():
-            columns, unsound = self._attack(params, shard.stage, context, batch)
-            tables.append(to_records(batch, unsound, columns))
+            columns, non_finite = self._attack(params, shard.stage, context, batch)
+            tables.append(to_records(batch, non_finite, columns))
         return pa.concat_tables(tables).combine_chunks()
 
     def reduce(
@@ -83,10 +83,10 @@ class UncertaintySpan:
         done: Mapping[str, Records],
         seed: int,
         *,
-        tick: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
-        tick()
+        check_cancelled()
         samples = {name: Sample(records) for name, records in done.items() if name != robust_accuracy.NAME}
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}

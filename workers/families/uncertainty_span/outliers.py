@@ -43,11 +43,11 @@ def attack_outliers(params: UncertaintySpanParams, context: ImageContext, batch:
     if params.outliers is None:
         raise ValueError("the parameters have no outliers")
     clean = forward(context.classifier.logits, batch.images)
-    unsound = ~clean.isfinite().all(1)
+    non_finite = ~clean.isfinite().all(1)
     columns = {column_of(0.0): entropy(clean)}
     for epsilon in epsilons_of(params.outliers)[1:]:
         search = make_search(params, epsilon)
         outcome = attack_with(search, context, batch, f"outliers_{epsilon:g}")(over_confidence(clean.argmax(1)))
         columns[column_of(epsilon)] = entropy(select(params, outcome, lowers=True))
-        unsound |= outcome.unsound
-    return columns, unsound
+        non_finite |= outcome.non_finite
+    return columns, non_finite

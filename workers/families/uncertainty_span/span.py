@@ -22,8 +22,8 @@ def over_confidence(predictions: Tensor) -> Objective:
         predictions: (batch,) argmax of the clean output, fixed for the whole attack.
     """
     return Objective(
-        loss=lambda logits, rows: cross_entropy(logits, predictions[rows]),
-        criterion=lambda logits, rows: entropy(logits[:, 0]),
+        loss=lambda logits, indices: cross_entropy(logits, predictions[indices]),
+        criterion=lambda logits, indices: entropy(logits[:, 0]),
         floor=0.0,
     )
 
@@ -34,8 +34,8 @@ def under_confidence(classes: int) -> Objective:
     It is not the gradient of the entropy; the optimum is the same. It may change the prediction.
     """
     return Objective(
-        loss=lambda logits, rows: uniform_cross_entropy(logits),
-        criterion=lambda logits, rows: -entropy(logits[:, 0]),
+        loss=lambda logits, indices: uniform_cross_entropy(logits),
+        criterion=lambda logits, indices: -entropy(logits[:, 0]),
         floor=math.log(classes),
     )
 
@@ -54,11 +54,13 @@ def make_search(params: UncertaintySpanParams, epsilon: float | None = None) -> 
 
 
 def attack_with(search: PGD, context: ImageContext, batch: Batch, purpose: str) -> Callable[..., Outcome]:
-    """Return ``search.run`` with the batch's images, its random starts for ``purpose``, and the context's tick."""
+    """Return ``search.run`` on the batch's images, with its random starts for ``purpose``, stopping when cancelled."""
     generators = context.generators(purpose, batch.example_ids) if search.random_start else None
 
     def run(objective: Objective, model: Callable[[Tensor], Tensor] = context.classifier.logits) -> Outcome:
-        return search.run([model], batch.images, objective, generators=generators, tick=context.tick)
+        return search.run(
+            [model], batch.images, objective, generators=generators, check_cancelled=context.check_cancelled
+        )
 
     return run
 
@@ -92,7 +94,7 @@ def attack_spans(
         columns[f"best_entropy_{arm}"] = entropy(outcome.best_logits[:, 0])
         columns[f"zero_gradient_share_{arm}"] = outcome.zero_gradient_steps.double() / outcome.steps.clamp_min(1)
         columns[f"gain_{arm}"] = outcome.start_value - outcome.best_value
-    return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound
+    return columns, ~clean.isfinite().all(1) | over.non_finite | under.non_finite
 
 
 def select(params: UncertaintySpanParams, outcome: Outcome, *, lowers: bool) -> Tensor:

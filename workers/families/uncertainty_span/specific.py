@@ -40,7 +40,7 @@ def attack_specific(
     extra: Columns = {}
     if name == "ace":
         images, logits = ace(context, batch.images, batch.labels, clean)
-        unsound = ~logits.isfinite().all(1)
+        non_finite = ~logits.isfinite().all(1)
     else:
         if name in ETA_OMEGA:
             eta, omega = ETA_OMEGA[name]
@@ -52,9 +52,9 @@ def attack_specific(
             extra = {"target_confidence": target}
             objective = random_confidence(target, clean.argmax(1))
         outcome = attack_with(make_search(params), context, batch, name)(objective)
-        images, logits, unsound = outcome.best, outcome.best_logits[:, 0], outcome.unsound
+        images, logits, non_finite = outcome.best, outcome.best_logits[:, 0], outcome.non_finite
     moved = (images != batch.images).flatten(1).any(1)
-    return measure(logits, "attacked") | {"moved": moved} | extra, ~clean.isfinite().all(1) | unsound
+    return measure(logits, "attacked") | {"moved": moved} | extra, ~clean.isfinite().all(1) | non_finite
 
 
 def ace(context: ImageContext, images: Tensor, labels: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,7 +86,7 @@ def ace(context: ImageContext, images: Tensor, labels: Tensor, clean: Tensor) ->
     waiting = torch.arange(len(images), device=images.device)
     epsilon = ACE_EPSILON
     for _ in range(ACE_TRIES):
-        context.tick()
+        context.check_cancelled()
         tried = (images[waiting] + epsilon * direction[waiting]).clamp(0, 1)
         logits = forward(model, tried)
         kept = logits.argmax(1) == predictions[waiting]
@@ -110,9 +110,9 @@ def maximum_miscalibration(labels: Tensor, predictions: Tensor) -> Objective:
     """
     lowers = labels == predictions
     return Objective(
-        loss=_toward(predictions, lambda logits, rows: ~lowers[rows]),
-        criterion=lambda logits, rows: (
-            confidence(logits[:, 0], predictions[rows]) * torch.where(lowers[rows], 1.0, -1.0)
+        loss=_toward(predictions, lambda logits, indices: ~lowers[indices]),
+        criterion=lambda logits, indices: (
+            confidence(logits[:, 0], predictions[indices]) * torch.where(lowers[indices], 1.0, -1.0)
         ),
         feasible=keeps(predictions),
     )
@@ -133,10 +133,10 @@ def random_confidence(target: Tensor, predictions: Tensor) -> Objective:
 
     keep = keeps(predictions)
     return Objective(
-        loss=_toward(predictions, lambda logits, rows: confidence(logits, predictions[rows]) <= target[rows]),
+        loss=_toward(predictions, lambda logits, indices: confidence(logits, predictions[indices]) <= target[indices]),
         criterion=distance,
         feasible=keep,
-        until=lambda logits, rows: (distance(logits, rows) <= AT_TARGET) & keep(logits, rows),
+        until=lambda logits, indices: (distance(logits, indices) <= AT_TARGET) & keep(logits, indices),
     )
 
 

@@ -61,15 +61,15 @@ def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[C
     everyone = torch.arange(len(clean), device=clean.device)
     over = attack_with(search, context, batch, "tempered_over")(
         Objective(
-            loss=lambda logits, rows: cross_entropy(scaled(logits, rows), predictions[rows]),
-            criterion=lambda logits, rows: entropy(scaled(logits[:, 0], rows)),
+            loss=lambda logits, indices: cross_entropy(scaled(logits, indices), predictions[indices]),
+            criterion=lambda logits, indices: entropy(scaled(logits[:, 0], indices)),
             floor=0.0,
         )
     )
     under = attack_with(search, context, batch, "tempered_under")(
         Objective(
-            loss=lambda logits, rows: uniform_cross_entropy(scaled(logits, rows)),
-            criterion=lambda logits, rows: -entropy(scaled(logits[:, 0], rows)),
+            loss=lambda logits, indices: uniform_cross_entropy(scaled(logits, indices)),
+            criterion=lambda logits, indices: -entropy(scaled(logits[:, 0], indices)),
             floor=math.log(context.classifier.classes),
         )
     )
@@ -78,9 +78,9 @@ def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[C
     # (an MNIST CNN, epsilon 0.1, 40 steps, 200 images).
     across = attack_with(search, context, batch, "tempered_across")(
         Objective(
-            loss=lambda logits, rows: margin(logits, predictions[rows]),
-            criterion=lambda logits, rows: margin(logits[:, 0], predictions[rows]),
-            until=lambda logits, rows: margin(logits[:, 0], predictions[rows]) < 0,
+            loss=lambda logits, indices: margin(logits, predictions[indices]),
+            criterion=lambda logits, indices: margin(logits[:, 0], predictions[indices]),
+            until=lambda logits, indices: margin(logits[:, 0], predictions[indices]) < 0,
         )
     )
     seen = [
@@ -100,7 +100,7 @@ def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[C
         "temperature": temperatures.double(),
         "crossed": across.reached,
     }
-    return columns, ~clean.isfinite().all(1) | over.unsound | under.unsound | across.unsound
+    return columns, ~clean.isfinite().all(1) | over.non_finite | under.non_finite | across.non_finite
 
 
 def _walk_boundary(context: ImageContext, inside: Tensor, outside: Tensor, predictions: Tensor) -> list[Tensor]:
@@ -114,7 +114,7 @@ def _walk_boundary(context: ImageContext, inside: Tensor, outside: Tensor, predi
     """
     seen = []
     for _ in range(BISECTIONS):
-        context.tick()
+        context.check_cancelled()
         middle = (inside + outside) / 2
         logits = forward(context.classifier.logits, middle)
         seen.append(logits)

@@ -33,7 +33,7 @@ def attack_transferred(search: PGD, context: ImageContext, batch: Batch) -> tupl
         )
     model = context.classifier.logits
     clean = forward(model, batch.images)
-    unsound = ~clean.isfinite().all(1)
+    non_finite = ~clean.isfinite().all(1)
     columns = {}
     for arm, objective in (
         ("over", over_confidence(clean.argmax(1))),
@@ -43,5 +43,5 @@ def attack_transferred(search: PGD, context: ImageContext, batch: Batch) -> tupl
         tried = [clean, forward(model, outcome.best), forward(model, outcome.final)]
         entropies = torch.stack([entropy(logits) for logits in tried])
         columns[f"entropy_{arm}"] = entropies.amin(0) if arm == "over" else entropies.amax(0)
-        unsound |= torch.stack([~logits.isfinite().all(1) for logits in tried]).any(0)
-    return columns, unsound
+        non_finite |= torch.stack([~logits.isfinite().all(1) for logits in tried]).any(0)
+    return columns, non_finite

@@ -1,4 +1,4 @@
-"""Keeping what a family has reached inside a shard, for whoever has to begin the shard again."""
+"""Checkpoints of a shard: what a family has reached inside it, for the attempt that goes on from there."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from torch import Tensor
 
 from seatrial.store.artifacts import ArtifactMissingError, digest_of_bytes
-from workers.families.contexts import Saved
+from workers.families.contexts import Checkpoint
 from workers.runtime.executor import Files, Holder
 
 log = logging.getLogger(__name__)
@@ -27,15 +27,15 @@ SAVE_SHARE = 20
 """Saving takes at most one part in so many of the time, however large the state and slow the store."""
 
 
-class Saving:
-    """The save of one claimed shard: read where an attempt begins, replaced while it goes on.
+class CheckpointStore:
+    """The checkpoint of one claimed shard: read where an attempt begins, replaced while it goes on.
 
     Args:
         store: Where the bytes are.
         holder: Holds the shard; no longer ours, nothing is written.
         belongs_to: Digest of all a state depends on (check, shard, code): one that belongs to something else is not
             resumed.
-        digest: The shard's save, if it has one.
+        digest: Digest of the shard's checkpoint, if it has one.
         may_resume: Whether this attempt may begin from it.
     """
 
@@ -52,9 +52,9 @@ class Saving:
         """Return the seconds the shard has taken, with those of earlier attempts up to what this one resumed."""
         return time.monotonic() - self._began_at
 
-    def read(self) -> Saved | None:
+    def read(self) -> Checkpoint | None:
         """Return what was saved last, or None: nothing, or nothing that fits; then begin anew."""
-        self._holder.tick()
+        self._holder.check_cancelled()
         if self._digest is None or not self._may_resume:
             return None
         try:
@@ -67,7 +67,7 @@ class Saving:
             log.warning("%s begins anew: it was saved by other code", self._holder.row_id)
             return None
         self._began_at = time.monotonic() - float(header["seconds"])
-        return Saved(load(data), json.loads(header["notes"]))
+        return Checkpoint(load(data), json.loads(header["notes"]))
 
     def write(self, state: Mapping[str, Tensor], notes: Mapping[str, str], *, force: bool) -> None:
         """Replace the save; skipped while the last one is young, unless forced or the process is stopping.
@@ -80,13 +80,13 @@ class Saving:
         """
         began_at = time.monotonic()
         if began_at < self._due_at and not force and not self._holder.is_stopping():
-            self._holder.tick()
+            self._holder.check_cancelled()
             return
         self._holder.confirm()
         self._replace(self._bytes(state, notes))
         ended_at = time.monotonic()
         self._due_at = ended_at + max(SAVE_S, SAVE_SHARE * (ended_at - began_at))
-        self._holder.tick()
+        self._holder.check_cancelled()
 
     def _bytes(self, state: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
         # Copied: safetensors takes neither tensors that share memory nor such that are not contiguous.

@@ -22,10 +22,10 @@ from tests.rows import add_audit
 from tests.runtime.inline import InlineWorker
 from tests.stepping import Stepping, saves_in, steps_run
 from workers.runtime import inline, saving
+from workers.runtime.checkpointing import SAVE_S, CheckpointStore
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_version
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
-from workers.runtime.saving import SAVE_S, Saving
 from workers.runtime.stages import make_shards
 
 STATE = {"state": torch.tensor([1.0, 2.0])}
@@ -60,7 +60,7 @@ class Shards:
             assert open_stage(session, *check, name="attack", source="sample", examples=100, shards=rows)
 
     @contextmanager
-    def claimed(self, *, belongs_to: str = "this") -> Iterator[tuple[Claim, Saving]]:
+    def claimed(self, *, belongs_to: str = "this") -> Iterator[tuple[Claim, CheckpointStore]]:
         with self.db.write() as session:
             claimed = claim_shard(session, lease_s=60, worker="w")
             assert claimed is not None
@@ -68,7 +68,7 @@ class Shards:
             digest, resumes = row.saved_digest, may_resume(row)
         # The thread that keeps a claim alive is left out: these tests say themselves when a claim is lost.
         claim = Claim(self.db, self.settings, ShardRow, *claimed, is_stopping=self.stopping.is_set)
-        yield claim, Saving(self.store, claim, belongs_to=belongs_to, digest=digest, may_resume=resumes)
+        yield claim, CheckpointStore(self.store, claim, belongs_to=belongs_to, digest=digest, may_resume=resumes)
 
     def fail(self, claim: Claim) -> None:
         with self.db.write() as session:
