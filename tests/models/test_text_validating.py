@@ -13,7 +13,7 @@ from seatrial.statistics.exact import clopper_pearson
 from workers.errors import PreflightError
 from workers.models import UnansweredError
 from workers.models.text_checks import MODULE
-from workers.models.text_validating import PERMUTATIONS, decide, guessing_test, is_finite, judge
+from workers.models.text_validating import PERMUTATIONS, decide, guessing_test, is_finite, validate_answers
 from workers.models.validating import ERRORED, PreflightReport
 
 MULTI, TAGS = "multi-label-classification", "token-classification"
@@ -23,7 +23,7 @@ SILENT = UnansweredError("HTTP 503")
 
 def _judge(answers: list, truths: list, task: str, stated: float | None = None, classes: int = 3) -> PreflightReport:
     labels = ["ADJ", "NOUN", "VERB"][:classes]
-    return judge(answers, truths, labels, task=task, stated=stated, words=MODULE)
+    return validate_answers(answers, truths, labels, task=task, stated=stated, words=MODULE)
 
 
 def _codes(report: PreflightReport) -> list[str]:

@@ -21,7 +21,7 @@ from tests.e2e.deployment import Deployment
 from tests.rows import add_audit
 from tests.runtime.inline import InlineWorker
 from tests.stepping import Stepping, saves_in, steps_run
-from workers.runtime import inline, saving
+from workers.runtime import checkpointing, inline
 from workers.runtime.checkpointing import SAVE_S, CheckpointStore
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_version
@@ -156,7 +156,7 @@ def test_equal_states_of_two_shards_are_two_files(shards: Shards) -> None:
 
 def test_a_save_soon_after_the_last_is_skipped(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpointing.time, "monotonic", lambda: now[0])
     with shards.claimed() as (claim, first):
         first.write(STATE, {}, force=False)
         assert shards.saved(claim) is None
@@ -173,7 +173,7 @@ def test_a_save_soon_after_the_last_is_skipped(shards: Shards, monkeypatch: pyte
 
 def test_saving_takes_a_small_share_of_the_time(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpointing.time, "monotonic", lambda: now[0])
     put = LocalStore.put_passing
 
     def slowly(store: LocalStore, data: bytes, digest: str) -> None:
@@ -300,7 +300,7 @@ def test_a_full_disk_costs_the_save_and_not_the_shard(shards: Shards, monkeypatc
 
 def test_the_time_of_a_shard_is_that_of_all_its_attempts(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpointing.time, "monotonic", lambda: now[0])
     with shards.claimed() as (claim, first):
         now[0] += 40.0
         first.write(STATE, {}, force=True)

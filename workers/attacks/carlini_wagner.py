@@ -56,7 +56,7 @@ class RaiseWrongConfidence:
     generator's draws are those of the first run, then those of the second, and so on.
 
     Attributes:
-        search: Norm, radius, step size; ``steps`` are those of one run against one model.
+        pgd: Norm, radius, step size; ``steps`` are those of one run against one model.
         starts: Untargeted runs.
         targets: Most targeted runs; example by example the classes after the true one, round the end, up to C - 1.
 
@@ -64,14 +64,14 @@ class RaiseWrongConfidence:
         ValueError: A number is out of range, or untargeted runs could only repeat each other.
     """
 
-    search: PGD
+    pgd: PGD
     starts: int = 5
     targets: int = 9
 
     def __post_init__(self) -> None:
         if self.starts < 1 or self.targets < 0:
             raise ValueError(f"not an attack: {self}")
-        if self.starts > 1 and not self.search.random_start:
+        if self.starts > 1 and not self.pgd.random_start:
             raise ValueError("untargeted runs repeat each other unless random_start is true")
 
     def __call__(
@@ -85,12 +85,12 @@ class RaiseWrongConfidence:
         check_cancelled: Callable[[], None],
     ) -> Found:
         """Perturb a batch; see :class:`workers.attacks.model_space.Perturb`."""
-        search = lengthened(self.search, combine, len(models))
+        pgd = lengthened(self.pgd, combine, len(models))
         best, best_value = images, torch.empty(0)
         non_finite = torch.zeros(len(images), dtype=torch.bool, device=images.device)
         for shift in [0] * self.starts + list(range(1, self.targets + 1)):
             objective = descend(_loss(labels, shift), combine)
-            outcome = search.run(models, images, objective, generators=generators, check_cancelled=check_cancelled)
+            outcome = pgd.run(models, images, objective, generators=generators, check_cancelled=check_cancelled)
             if len(best_value) == 0:
                 best_value = _value(outcome.start_logits, labels, combine)
             value = _value(outcome.best_logits, labels, combine)

@@ -2,7 +2,7 @@
 
 A defence answers perturbed points with a model that it induces from these very points. The attack plays both sides in
 turn: it perturbs the points against models it has, induces the next model from what it made, and goes on. Attack i is
-judged by the model it induces, F^(i+1), never by a model it attacked.
+evaluated by the model it induces, F^(i+1), never by a model it attacked.
 
 * ``fpa``: attack i is on F^(i) alone. It can go round in circles, each attack undone by the model it induces.
 * ``gmsa_avg``: on F^(0) to F^(i), through the mean of their losses.
@@ -90,10 +90,10 @@ class RaiseCrossEntropy:
     """PGD on the cross-entropy of the true labels; the best iterate counts and the clean image competes.
 
     Attributes:
-        search: Norm, radius, step size, random starts; ``steps`` are those against one model.
+        pgd: Norm, radius, step size, random starts; ``steps`` are those against one model.
     """
 
-    search: PGD
+    pgd: PGD
 
     def __call__(
         self,
@@ -107,8 +107,8 @@ class RaiseCrossEntropy:
     ) -> Found:
         """Perturb a batch; see :class:`Perturb`."""
         objective = descend(lambda logits, indices: -cross_entropy(logits, labels[indices]), combine)
-        search = lengthened(self.search, combine, len(models))
-        outcome = search.run(models, images, objective, generators=generators, check_cancelled=check_cancelled)
+        pgd = lengthened(self.pgd, combine, len(models))
+        outcome = pgd.run(models, images, objective, generators=generators, check_cancelled=check_cancelled)
         return Found(outcome.best, outcome.non_finite)
 
 
@@ -117,7 +117,7 @@ class Iteration:
     """One attack and how it did. ``Iteration(**vars(iteration))`` is a copy: store the tensors, go on from them.
 
     Attributes:
-        perturbed: (n, ...) V^(i); the images themselves where the clean batch was judged.
+        perturbed: (n, ...) V^(i); the images themselves where the clean batch was evaluated.
         attacked: (k,) int64, the j of the F^(j) it was made against; empty for the clean batch.
         correct: (n,) bool, F^(i+1), the model it induced, classifies the perturbed image right, with finite outputs,
             and does not reject it.
@@ -151,7 +151,7 @@ class Iteration:
 class ModelSpaceAttack:
     """An attack on a defence; it holds no state and no randomness.
 
-    Guarantee: what it sends was judged by the model that exactly these images induced. Limit: that model is the
+    Guarantee: what it sends was evaluated by the model that exactly these images induced. Limit: that model is the
     attacker's simulation; the defender's own randomness may give another.
 
     Attributes:
@@ -165,7 +165,7 @@ class ModelSpaceAttack:
             batch induces, one simulation more. Where none does, the clean batch is sent. With T = 0 there is nothing to
             choose: the transfer attack is sent.
         stop_at_first_success: End once nothing in the batch is classified right (RMC, batches of one).
-        batch_size: Examples attacked and judged in one go; the defence sees all at once whatever it is.
+        batch_size: Examples attacked and evaluated in one go; the defence sees all at once whatever it is.
 
     Raises:
         ValueError: A number is out of range, or a fall-back the paper does not have is asked of its variant.
@@ -196,7 +196,7 @@ class ModelSpaceAttack:
         done: Sequence[Iteration] = (),
         check_cancelled: Callable[[], None] = lambda: None,
     ) -> Iterator[Iteration]:
-        """Yield one iteration after the other, each as soon as it is judged.
+        """Yield one iteration after the other, each as soon as it is evaluated.
 
         Guarantee: continued with ``done`` after any iteration it yields, bit for bit, what it would have yielded. The
         models it needs again are induced again from the stored images: one for ``fpa``, all for the others. Iteration 0
@@ -217,10 +217,12 @@ class ModelSpaceAttack:
         if len(images) == 0 or labels.shape != (len(images),):
             raise ValueError(f"images {tuple(images.shape)} and labels {tuple(labels.shape)} are not a batch")
         images, records = images.detach(), list(done)
-        if self._judges_clean and not records:
+        if self._evaluates_clean and not records:
             never = torch.zeros(len(images), dtype=torch.bool, device=images.device)
             attacked = torch.empty(0, dtype=torch.int64)
-            records.append(self._judge(induce(images, CLEAN), Found(images, never), attacked, labels, check_cancelled))
+            records.append(
+                self._evaluate(induce(images, CLEAN), Found(images, never), attacked, labels, check_cancelled)
+            )
             yield records[-1]
         models: dict[int, Adapted] = {}
         while not self.is_finished(records):
@@ -233,14 +235,14 @@ class ModelSpaceAttack:
                     models[j] = base if j == 0 else induce(attacks[j - 1].perturbed, j - 1)
             found = self._perturbed([models[j] for j in wanted], images, labels, generators(i), check_cancelled)
             models[i + 1] = induce(found.images, i)
-            records.append(self._judge(models[i + 1], found, torch.tensor(wanted), labels, check_cancelled))
+            records.append(self._evaluate(models[i + 1], found, torch.tensor(wanted), labels, check_cancelled))
             yield records[-1]
 
     def is_finished(self, done: Sequence[Iteration]) -> bool:
         """Tell whether there is no iteration left to do after these."""
         if self.stop_at_first_success and done and not bool(done[-1].correct.any()):
             return True
-        return len(done) >= self.iterations + 1 + self._judges_clean
+        return len(done) >= self.iterations + 1 + self._evaluates_clean
 
     def selected(self, done: Sequence[Iteration]) -> int:
         """Return the number of the iteration whose images are sent, or ``CLEAN`` for the clean batch.
@@ -252,7 +254,7 @@ class ModelSpaceAttack:
             raise ValueError(f"{len(done)} iterations are not all of this attack's")
         if self.variant == "paper":
             return max(done, key=lambda record: record.loss).number
-        # Of equals the first counts, and it is the clean batch where that was judged: an attack has to be better.
+        # Of equals the first counts, and it is the clean batch where that was evaluated: an attack has to be better.
         best = min(done, key=lambda record: record.accuracy)
         falls_back = self.start_at == "one" and self.iterations > 0 and best.accuracy >= 1
         return CLEAN if falls_back else best.number
@@ -267,7 +269,7 @@ class ModelSpaceAttack:
         return images if number == CLEAN else next(record.perturbed for record in done if record.number == number)
 
     @property
-    def _judges_clean(self) -> bool:
+    def _evaluates_clean(self) -> bool:
         return self.start_at == "clean" and self.iterations > 0
 
     def _perturbed(
@@ -294,7 +296,7 @@ class ModelSpaceAttack:
             pieces.append(Found(found.images.to(images.device), found.non_finite.to(images.device)))
         return Found(torch.cat([piece.images for piece in pieces]), torch.cat([piece.non_finite for piece in pieces]))
 
-    def _judge(
+    def _evaluate(
         self, model: Adapted, found: Found, attacked: Tensor, labels: Tensor, check_cancelled: Callable[[], None]
     ) -> Iteration:
         """Return the iteration that made ``found`` against ``attacked`` and induced ``model``."""
@@ -318,9 +320,9 @@ def descend(loss: Loss, combine: Combine) -> Objective:
     return Objective(loss=loss, criterion=criterion, combine=combine)
 
 
-def lengthened(search: PGD, combine: Combine, models: int) -> PGD:
-    """Return the search with as many times the steps as models, where each step is taken against one of them alone."""
-    return replace(search, steps=search.steps * models) if combine == "max" else search
+def lengthened(pgd: PGD, combine: Combine, models: int) -> PGD:
+    """Return PGD with as many times the steps as models, where each step is taken against one of them alone."""
+    return replace(pgd, steps=pgd.steps * models) if combine == "max" else pgd
 
 
 def _from_index(model: Adapted, first: int) -> IndexedModel:

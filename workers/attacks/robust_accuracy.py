@@ -12,7 +12,7 @@ from workers.attacks.pgd import PGD
 
 
 def pgd_untargeted(
-    search: PGD,
+    pgd: PGD,
     model: Model,
     images: Tensor,
     labels: Tensor,
@@ -24,7 +24,7 @@ def pgd_untargeted(
     """Raise the cross-entropy of the true labels (Madry et al. 2018, sec. 2.1).
 
     Args:
-        search: Norm, radius, steps.
+        pgd: Norm, radius, steps.
         model: Images to logits.
         images: (n, ...) in [0, 1].
         labels: (n,) int64.
@@ -37,11 +37,11 @@ def pgd_untargeted(
         loss=lambda logits, indices: -cross_entropy(logits, labels[indices]),
         until=(lambda logits, indices: is_wrong(logits[:, 0], labels[indices])) if until_wrong else None,
     )
-    return search.run([model], images, objective, generators=generators, check_cancelled=check_cancelled)
+    return pgd.run([model], images, objective, generators=generators, check_cancelled=check_cancelled)
 
 
 def robust_accuracy(
-    search: PGD,
+    pgd: PGD,
     model: Model,
     images: Tensor,
     labels: Tensor,
@@ -53,7 +53,7 @@ def robust_accuracy(
 
     The mean is an upper bound of the true robust accuracy. An example whose output is not finite is not robust.
     """
-    outcome = pgd_untargeted(search, model, images, labels, generators=generators, check_cancelled=check_cancelled)
+    outcome = pgd_untargeted(pgd, model, images, labels, generators=generators, check_cancelled=check_cancelled)
     return ~(outcome.reached | outcome.non_finite)
 
 

@@ -57,7 +57,7 @@ class Pool:
 def make_pool(
     base: ImageClassifier,
     training: Training,
-    search: PGD,
+    pgd: PGD,
     *,
     passes: int,
     is_augmented: bool,
@@ -73,7 +73,7 @@ def make_pool(
     Args:
         base: The model attacked; its features are used.
         training: The examples.
-        search: Attack on the training images.
+        pgd: Attack on the training images.
         passes: Adversarial copies of each example.
         is_augmented: Crop (after padding with 4 zeros) and flip.
         seed: Seed of crops, flips and random starts.
@@ -90,7 +90,7 @@ def make_pool(
         fresh = augmented(training.images, generator) if is_augmented else training.images
         if number > 0:
             seeds = torch.randint(2**63 - 1, (len(fresh),), generator=generator).tolist()
-            fresh = _attacked(base, fresh, training.labels, search, seeds, check_cancelled)
+            fresh = _attacked(base, fresh, training.labels, pgd, seeds, check_cancelled)
         images[number * len(training) : (number + 1) * len(training)] = fresh
     features: list[Tensor] = []
     for chunk in torch.split(images, CHUNK):
@@ -116,7 +116,7 @@ def _attacked(
     base: ImageClassifier,
     images: Tensor,
     labels: Tensor,
-    search: PGD,
+    pgd: PGD,
     seeds: list[int],
     check_cancelled: Callable[[], None],
 ) -> Tensor:
@@ -124,7 +124,7 @@ def _attacked(
     for start in range(0, len(images), CHUNK):
         stop = start + CHUNK
         expected = labels[start:stop].to(base.device)
-        outcome = search.run(
+        outcome = pgd.run(
             [base.logits],
             images[start:stop].to(base.device),
             highest_cross_entropy(expected),

@@ -110,9 +110,9 @@ class Tadv(OneRound):
         network.eval()
         is_random = bool(torch.randint(2, (), generator=generator))
         params = self._params
-        search = PGD("linf", params.epsilon, params.step_size, params.attack_steps)
+        pgd = PGD("linf", params.epsilon, params.step_size, params.attack_steps)
         starts = random_starts(images[half:], self._params.epsilon, generator) if is_random else None
-        attacked = attack(search, network, images[half:], labels[half:], starts, self._check_cancelled)
+        attacked = attack(pgd, network, images[half:], labels[half:], starts, self._check_cancelled)
         network.train()
         self._check_cancelled()
         logits = network(torch.cat([images[:half], attacked]))
@@ -147,7 +147,7 @@ def random_starts(images: Tensor, epsilon: float, generator: torch.Generator) ->
 
 
 def attack(
-    search: PGD,
+    pgd: PGD,
     model: Model,
     images: Tensor,
     labels: Tensor,
@@ -157,16 +157,14 @@ def attack(
     """Return the iterate with the largest cross-entropy for each image, the image itself among them.
 
     Args:
-        search: Radius, step size and steps.
+        pgd: Radius, step size and steps.
         model: In eval mode.
         images: (n, channels, height, width) in [0, 1].
         labels: (n,) int64.
         starts: First iterates, in the ball; None: the images.
         check_cancelled: Called before every forward pass.
     """
-    return search.run(
-        [model], images, highest_cross_entropy(labels), starts=starts, check_cancelled=check_cancelled
-    ).best
+    return pgd.run([model], images, highest_cross_entropy(labels), starts=starts, check_cancelled=check_cancelled).best
 
 
 DEPARTURES = {

@@ -16,7 +16,7 @@ from workers.models import Answer, TextClassifier, UnansweredError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.text_checks import PAIRS, REPEATED, wording_of
-from workers.models.text_validating import DOUBTFUL_SHARE, Truths, is_finite, judge, rows_of
+from workers.models.text_validating import DOUBTFUL_SHARE, Truths, is_finite, rows_of, validate_answers
 from workers.models.validating import (
     PreflightReport,
     check_constant,
@@ -137,7 +137,9 @@ def _run(
     rows = torch.cat([rows_of(answer) for answer in answers if isinstance(answer, Tensor)])
     inputs = {part for number in answered for part in ([texts[number]] if manifest.task != TAGGING else texts[number])}
     check_constant(len(rows), has_inputs=len(inputs) > 1, has_outputs=not bool((rows == rows[:1]).all()), words=words)
-    report = judge(answers, truths, classifier.labels, task=manifest.task, stated=manifest.clean_accuracy, words=words)
+    report = validate_answers(
+        answers, truths, classifier.labels, task=manifest.task, stated=manifest.clean_accuracy, words=words
+    )
     return PreflightReport(report.predictions, report.clean_accuracy, flags + report.flags, report.several)
 
 

@@ -37,7 +37,7 @@ DOUBTFUL_SHARE = 0.05
 """Share of tokens without a tag, or of texts cut off, from which on it is a warning."""
 
 
-def judge(
+def validate_answers(
     answers: Sequence[Answer],
     truths: Truths,
     labels: Sequence[str],
@@ -60,10 +60,10 @@ def judge(
         PreflightError: The model is not better than guessing.
     """
     if task == MULTI_LABEL:
-        return _judge_labels(answers, truths, stated, words)
+        return _validate_labels(answers, truths, stated, words)
     if task == TAGGING:
-        return _judge_tags(answers, truths, labels, stated, words)
-    return _judge_classes(answers, truths, len(labels), stated, words)
+        return _validate_tags(answers, truths, labels, stated, words)
+    return _validate_classes(answers, truths, len(labels), stated, words)
 
 
 def rows_of(logits: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def guessing_test(scores: ArrayLike, truths: ArrayLike, *, seed: int = 0) -> tup
     return round(found - least, 12), float(1 + above) / (1 + PERMUTATIONS), float(1 + below) / (1 + PERMUTATIONS)
 
 
-def _judge_classes(
+def _validate_classes(
     answers: Sequence[Answer], truths: Truths, classes: int, stated: float | None, words: Wording
 ) -> PreflightReport:
     labels = np.asarray([truth for (truth,) in truths], dtype=np.int64)
@@ -152,7 +152,9 @@ def _judge_classes(
     return PreflightReport(predictions, accuracy, flags + claim_flags(accuracy, stated, words))
 
 
-def _judge_labels(answers: Sequence[Answer], truths: Truths, stated: float | None, words: Wording) -> PreflightReport:
+def _validate_labels(
+    answers: Sequence[Answer], truths: Truths, stated: float | None, words: Wording
+) -> PreflightReport:
     several = _compare(answers, truths, MULTI_LABEL)
     right = (several.correct == several.decided).astype(np.int64)
     accuracy = clean_accuracy(right, np.ones_like(right))
@@ -165,7 +167,7 @@ def _judge_labels(answers: Sequence[Answer], truths: Truths, stated: float | Non
     return PreflightReport(np.full(len(answers), ERRORED, dtype=np.int64), accuracy, flags, several)
 
 
-def _judge_tags(
+def _validate_tags(
     answers: Sequence[Answer], truths: Truths, labels: Sequence[str], stated: float | None, words: Wording
 ) -> PreflightReport:
     several = _compare(answers, truths, TAGGING)

@@ -1,4 +1,4 @@
-"""What models of any input are judged by: the same doubts, refusals and numbers for images and for texts."""
+"""What models of any input are validated by: the same doubts, refusals and numbers for images and for texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

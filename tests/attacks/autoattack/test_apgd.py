@@ -308,7 +308,7 @@ def test_ticks_before_every_forward_pass_and_stops_where_the_tick_does() -> None
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"steps": 0}, {"restarts": 0}, {"draws": 0}], ids=str)
 def test_refuses_numbers_that_are_no_search(wrong) -> None:
-    with pytest.raises(ValueError, match="not a search"):
+    with pytest.raises(ValueError, match="not an attack"):
         APGD(**({"norm": "linf", "epsilon": 0.1} | wrong))
 
 

@@ -237,5 +237,5 @@ def test_ticks_before_every_forward_pass() -> None:
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"steps": 0}, {"alpha_max": 2.0}, {"backward": 1.0}], ids=str)
 def test_refuses_numbers_that_are_no_search(wrong) -> None:
-    with pytest.raises(ValueError, match="not a search"):
+    with pytest.raises(ValueError, match="not an attack"):
         FAB(**({"norm": "linf"} | wrong))

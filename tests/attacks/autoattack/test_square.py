@@ -167,7 +167,7 @@ def test_ticks_before_every_forward_pass() -> None:
 
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"queries": 0}, {"p_init": 0.0}, {"p_init": 1.5}], ids=str)
 def test_refuses_numbers_that_are_no_search(wrong) -> None:
-    with pytest.raises(ValueError, match="not a search"):
+    with pytest.raises(ValueError, match="not an attack"):
         Square(**({"norm": "linf", "epsilon": 0.1} | wrong))
 
 

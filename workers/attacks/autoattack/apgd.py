@@ -70,7 +70,7 @@ class APGD:
 
     def __post_init__(self) -> None:
         if not (self.epsilon >= 0 and self.steps >= 1 and self.restarts >= 1 and self.draws >= 1):
-            raise ValueError(f"not a search: {self}")
+            raise ValueError(f"not an attack: {self}")
 
     def passes(self, models: int = 1) -> Passes:
         """Return what one example costs at most; the last iterate of a run needs no gradient."""

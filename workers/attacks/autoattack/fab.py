@@ -59,7 +59,7 @@ def to_hyperplane(norm: Norm, images: Tensor, normal: Tensor, offset: Tensor, bo
 
 @dataclass(frozen=True)
 class FAB:
-    """A search for the nearest misclassified image; it is deterministic.
+    """An attack that looks for the nearest misclassified image; it is deterministic.
 
     Guarantee: every returned image is in the box, and, where ``epsilon`` is given and the example is broken, within
     ``epsilon``. Limit: it follows gradients, so a model that hides them is not attacked.
@@ -91,7 +91,7 @@ class FAB:
     def __post_init__(self) -> None:
         within = 0 <= self.alpha_max <= 1 <= self.overshoot and 0 < self.backward < 1 and self.search_steps >= 0
         if not (within and self.steps >= 1 and (self.epsilon is None or self.epsilon >= 0)):
-            raise ValueError(f"not a search: {self}")
+            raise ValueError(f"not an attack: {self}")
 
     def passes(self) -> Passes:
         """Return what one example and target cost at most: a look before and after every step, and the last search."""
@@ -169,14 +169,14 @@ class _Run:
 
     def __init__(
         self,
-        search: FAB,
+        fab: FAB,
         model: Model,
         origin: Tensor,
         labels: Tensor,
         targets: Tensor,
         check_cancelled: Callable[[], None],
     ) -> None:
-        self.search, self.model, self.check_cancelled = search, model, check_cancelled
+        self.fab, self.model, self.check_cancelled = fab, model, check_cancelled
         self.found = Attempt.none_yet(origin)
         never = torch.full_like(origin.flatten(1)[:, 0], torch.inf)
         position = torch.arange(len(origin), device=origin.device)
@@ -185,14 +185,14 @@ class _Run:
         )
 
     def attempt(self) -> Attempt:
-        for step in range(self.search.steps):
+        for step in range(self.fab.steps):
             stepped = self._step(is_first=step == 0)
             if len(self.active.position) == 0:
                 return self.found
             self._look(stepped)
             if len(self.active.position) == 0:
                 return self.found
-        for step in range(self.search.search_steps):
+        for step in range(self.fab.search_steps):
             self._secant(is_first=step == 0)
             if len(self.active.position) == 0:
                 return self.found
@@ -201,7 +201,7 @@ class _Run:
 
     def _step(self, *, is_first: bool) -> Tensor:
         """Return the images after one step to the linearised boundary, biased towards the originals (eq. 8)."""
-        active, search = self.active, self.search
+        active, fab = self.active, self.fab
         self.check_cancelled()
         inputs = active.images.detach().requires_grad_()
         with torch.enable_grad():
@@ -215,30 +215,30 @@ class _Run:
             active.margin_right = margin(logits, active.labels)
         at_origin = value + (normal * (active.origin - active.images)).flatten(1).sum(1)
         moves = to_hyperplane(
-            search.norm,
+            fab.norm,
             torch.cat([active.images, active.origin]),
             torch.cat([normal, normal]),
             torch.cat([value, at_origin]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),
-            search.box,
+            fab.box,
         )
         move, move_of_origin = moves.chunk(2)
-        near, far = lengths(search.norm, move), lengths(search.norm, move_of_origin)
-        alpha = (near / (near + far).clamp_min(torch.finfo(near.dtype).tiny)).clamp_max(search.alpha_max)
+        near, far = lengths(fab.norm, move), lengths(fab.norm, move_of_origin)
+        alpha = (near / (near + far).clamp_min(torch.finfo(near.dtype).tiny)).clamp_max(fab.alpha_max)
         bias = per_example(alpha, move)
-        stepped = (1 - bias) * (active.images + search.overshoot * move)
-        stepped += bias * (active.origin + search.overshoot * move_of_origin)
+        stepped = (1 - bias) * (active.images + fab.overshoot * move)
+        stepped += bias * (active.origin + fab.overshoot * move_of_origin)
         non_finite = ~logits.isfinite().all(1)
         if bool(non_finite.any()):
             self.found.non_finite[active.position] |= non_finite
             self._leave(non_finite)
             stepped = stepped[~non_finite]
-        return stepped.clamp_(*search.box)
+        return stepped.clamp_(*fab.box)
 
     def _look(self, stepped: Tensor) -> None:
         """Keep what is misclassified and nearer than before; go back towards the original from there."""
         active = self.active
         wrong, _ = self._take_in(stepped)
-        back = active.origin + self.search.backward * (stepped - active.origin)
+        back = active.origin + self.fab.backward * (stepped - active.origin)
         active.images = torch.where(per_example(wrong, stepped), back, stepped)
         self._leave_reached()
 
@@ -252,7 +252,7 @@ class _Run:
         non_finite = ~logits.isfinite().all(1)
         self.found.non_finite[active.position] |= non_finite
         wrong = is_wrong(logits, active.labels) & ~non_finite
-        distance = lengths(self.search.norm, images - active.origin)
+        distance = lengths(self.fab.norm, images - active.origin)
         nearer = wrong & (distance < active.distance)
         active.distance = torch.where(nearer, distance, active.distance)
         active.nearest = torch.where(per_example(nearer, images), images, active.nearest)
@@ -271,7 +271,7 @@ class _Run:
                 return
         share = active.margin_right / (active.margin_right - active.margin_nearest).clamp_min(1e-30)
         between = active.images + per_example(share, active.images) * (active.nearest - active.images)
-        between = between.clamp_(*self.search.box)
+        between = between.clamp_(*self.fab.box)
         wrong, margins = self._take_in(between)
         active.images = torch.where(per_example(wrong, between), active.images, between)
         active.margin_right = torch.where(wrong, active.margin_right, margins)
@@ -280,8 +280,8 @@ class _Run:
     def _leave_reached(self) -> None:
         active = self.active
         done = self.found.non_finite[active.position]
-        if self.search.epsilon is not None:
-            done = done | (active.distance <= self.search.epsilon)
+        if self.fab.epsilon is not None:
+            done = done | (active.distance <= self.fab.epsilon)
         self._leave(done)
 
     def _leave(self, leaving: Tensor) -> None:
@@ -290,7 +290,7 @@ class _Run:
             return
         active, found = self.active, self.found
         position = active.position[leaving]
-        limit = torch.inf if self.search.epsilon is None else self.search.epsilon
+        limit = torch.inf if self.fab.epsilon is None else self.fab.epsilon
         broken = active.distance.isfinite() & (active.distance <= limit)
         found.images[position] = torch.where(per_example(broken, active.images), active.nearest, active.origin)[leaving]
         found.broken[position] = broken[leaving] & ~found.non_finite[position]

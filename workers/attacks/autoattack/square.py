@@ -64,7 +64,7 @@ class Square:
 
     def __post_init__(self) -> None:
         if not (self.epsilon >= 0 and self.queries >= 1 and 0 < self.p_init <= 1):
-            raise ValueError(f"not a search: {self}")
+            raise ValueError(f"not an attack: {self}")
 
     def passes(self) -> Passes:
         """Return what one example costs at most."""

@@ -7,7 +7,7 @@ so that arms are compared on the same examples; what is known of it (its text, h
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.statistics.arrays import Floats, Ints, Mask
+from workers.attacks.text.attacking import Outcome
 from workers.data import Text
 from workers.families.contexts import Records, TextExample
 from workers.models import UnansweredError
@@ -47,35 +48,6 @@ _ARM = [
     ("prediction", pa.int64()),
 ]
 _IMPORTANCE = [("importance_correlation", pa.float64())]
-
-
-class Ending(Protocol):
-    """How one attack on one example ended, as the attack engine tells it."""
-
-    @property
-    def status(self) -> str:
-        """``succeeded``, ``failed``, ``unfinished``, ``skipped``, ``maximized`` or ``errored``."""
-        ...
-
-    @property
-    def error(self) -> str | None:
-        """Why it errored."""
-        ...
-
-    @property
-    def text(self) -> Text:
-        """The text it ended with."""
-        ...
-
-    @property
-    def queries(self) -> int:
-        """Texts it asked for, before any cache."""
-        ...
-
-    @property
-    def perturbed_share(self) -> float:
-        """Share of the words changed."""
-        ...
 
 
 def validation_records(examples: Sequence[TextExample], scores: Sequence[Scores]) -> Records:
@@ -115,7 +87,7 @@ def search_records(
 def attack_records(
     examples: Sequence[TextExample],
     clean: Sequence[Scores],
-    outcomes: Mapping[str, Sequence[Ending]],
+    outcomes: Mapping[str, Sequence[Outcome]],
     adversarial: Mapping[str, Sequence[Scores]],
     importance: Sequence[float] | None = None,
 ) -> Records:
@@ -191,7 +163,7 @@ class ArmSample:
 
     Attributes:
         texts: (n,) what they ended with.
-        status: (n,) as in :class:`Ending`.
+        status: (n,) as in :class:`Outcome`.
         queries: (n,).
         perturbed_share: (n,).
         logits: (n, classes) raw, of the adversarial texts.
@@ -327,7 +299,7 @@ def _parts(prefix: str, text: Text) -> dict[str, Any]:
     return {f"{prefix}text": first, f"{prefix}second_text": second}
 
 
-def _reason(clean: Scores, arms: Mapping[str, tuple[Ending, Scores]]) -> str:
+def _reason(clean: Scores, arms: Mapping[str, tuple[Outcome, Scores]]) -> str:
     """Return what went wrong first."""
     if not _is_sound(clean):
         return f"clean text: {_why(clean)}"
