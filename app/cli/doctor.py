@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
+from seatrial.contracts import registry
 from seatrial.store.database import connect
 from seatrial.store.migrations import is_current
 from seatrial.store.private_files import open_to_others
@@ -97,6 +98,7 @@ def look(port: int) -> Iterator[Finding]:
         yield Finding("settings", str(error), "set these variables as the README's table says")
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
+    yield from brought_families()
     looks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, database]
     if settings.is_distributed:
         looks.append(broker)
@@ -116,6 +118,15 @@ def packages(*, is_worker_needed: bool) -> Iterator[Finding]:
             yield Finding(name, "its packages are installed")
             continue
         yield Finding(name, ", ".join(wanting), f"pip install '{name}'", is_needed)
+
+
+def brought_families() -> Iterator[Finding]:
+    """Tell which families other distributions bring, and which of them cannot be loaded."""
+    ours = {point.name for point in registry.SHIPPED}
+    if theirs := [kind for kind in registry.families() if kind not in ours]:
+        yield Finding("families", f"{', '.join(theirs)} of other distributions")
+    for name, why in registry.broken().items():
+        yield Finding(f"family {name}", why, "pip uninstall the distribution that offers it, or mend it", False)
 
 
 def _wanting(extra: str) -> Iterator[str]:

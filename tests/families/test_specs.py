@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from app.cli.doctor import brought_families
 from seatrial.contracts import registry
 from seatrial.contracts.family import FamilySpec, Formula, load
 from seatrial.contracts.registry import GROUP, families, family
@@ -97,3 +98,12 @@ def test_no_metric_and_no_flag_is_declared_twice(spec: FamilySpec) -> None:
     assert len(set(names)) == len(names)
     codes = [flag.code for flag in spec.flags]
     assert len(set(codes)) == len(codes)
+
+
+def test_doctor_tells_which_families_others_bring_and_which_are_broken(offered: list[EntryPoint]) -> None:
+    assert list(brought_families()) == []
+    offered.append(point("torn", "no_such_module.spec:SPEC"))
+    registry._found.cache_clear()
+    (finding,) = brought_families()
+    assert (finding.what, finding.verdict) == ("family torn", "optional")
+    assert "No module named" in finding.told

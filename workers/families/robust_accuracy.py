@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name
 from seatrial.families.shared.robust_accuracy import ATTACKS, DRAWS, LOOKS, TARGETS, AttackName, RobustAccuracyParams
+from seatrial.families.shared.robust_accuracy_records import holds
 from seatrial.statistics.estimating import proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
@@ -149,13 +150,10 @@ def count(params: RobustAccuracyParams, records: Records) -> dict[str, int]:
 
 def holding(records: Records, ensemble: AutoAttack) -> Mapping[AttackName, NDArray[np.bool_]]:
     """Return by attack (n,) who is right and held it and those before it; an example that errored did not."""
-    standing = _flags(records, "correct") & ~_flags(records, "errored")
-    broken_by = np.array(records["broken_by"].to_pylist(), dtype=object)
-    held = {}
-    for name in ensemble.attacks:
-        standing = standing & (broken_by != name)
-        held[name] = standing
-    return held
+    correct, errored, broken_by = (records[name].to_pylist() for name in ("correct", "errored", "broken_by"))
+    return {
+        name: holds(correct, errored, broken_by, ensemble.attacks[: at + 1]) for at, name in enumerate(ensemble.attacks)
+    }
 
 
 def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> list[Flag]:

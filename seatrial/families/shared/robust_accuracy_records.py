@@ -1,6 +1,6 @@
 """What an example contributes to a robust accuracy, from columns of its records."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from seatrial.families.shared.robust_accuracy import ATTACKS
 
 
 def holds(
-    correct: NDArray[Any], errored: NDArray[Any], broken_by: NDArray[Any], attacks: Collection[str]
+    correct: Iterable[Any], errored: Iterable[Any], broken_by: Iterable[Any], attacks: Collection[str]
 ) -> NDArray[np.bool_]:
     """Return (n,) who is right and was broken by none of some attacks; an example that errored did not hold.
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.records import RADIUS
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import calibrate, ece
 from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
@@ -76,7 +77,7 @@ def overall_estimates(params: CertifiedCalibrationParams, certify: Sample, seed:
     """
     answered = is_answered(certify)
     correct = is_correct(certify)
-    radii = np.where(answered & correct, certify.floats("radius"), 0)
+    radii = RADIUS.on(certify)
     found = {
         "accuracy": proportion(certify["predicted_class"].astype(np.int64) == certify["label"].astype(np.int64)),
         "abstention_rate": proportion(~answered),

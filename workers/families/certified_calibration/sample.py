@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams, ConfidenceBound
+from seatrial.families.certified_calibration.records import answers, reaches
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.samples import Sample
-from workers.certification.bernoulli import ABSTAIN
 from workers.certification.worst_calibration import WorstCase, certified_calibration_error
 from workers.families.certified_calibration.records import column_of
 
@@ -59,13 +59,12 @@ def is_correct(certify: Sample) -> Mask:
 
 def is_answered(certify: Sample) -> Mask:
     """Return (valid,) whether CERTIFY does not abstain."""
-    answered: Mask = certify["certified_class"].astype(np.int64) != ABSTAIN
-    return answered
+    return answers(certify["certified_class"])
 
 
 def is_certified(certify: Sample, radius: float) -> Mask:
     """Return (valid,) whether the class, right or wrong, is certified not to change within the radius."""
-    return is_answered(certify) & (certify.floats("radius") >= radius)
+    return reaches(certify["certified_class"], certify["radius"], radius)
 
 
 def classes_of(certify: Sample) -> int:

@@ -10,14 +10,12 @@ import pyarrow as pa
 
 from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.families.low_level_attack.records import LEAST_ANSWERED
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.families.contexts import Records
 from workers.families.low_level_attack.names import ATTACK, CLEAN, column
 
 TEXT_COLUMNS = ("text", "second_text", "tokens")
-
-COMPARED = 0.5
-"""Share of the examples that an attacker must have been answered on to be compared with others."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,7 @@ class Audit:
     @cached_property
     def compared(self) -> list[str]:
         """Attackers that enough examples were answered under to compare them with others."""
-        least = COMPARED * len(self)
+        least = LEAST_ANSWERED * len(self)
         return [name for name in self.attackers if len(self) and len(self._rows(name)) >= max(1, least)]
 
     @cached_property

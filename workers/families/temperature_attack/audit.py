@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.contexts import Records
@@ -20,9 +21,6 @@ from workers.families.temperature_attack.records import (
     merge_clean,
     read_validation,
 )
-
-UNCOUNTED = "input_reduction"
-"""It keeps the prediction by design: accuracy under it says nothing about what an attacker can break."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.families.temperature_attack.records import stays_right
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.attacking import Outcome
 from workers.data import Text
@@ -224,8 +225,7 @@ class AttackSample:
 
     def robust(self, arm: str) -> Mask:
         """Return (n,) whether the unmodified model was right and still is after the attack (eq. 9)."""
-        robust: Mask = self.clean.right & (self.arms[arm].predictions == self.clean.labels)
-        return robust
+        return stays_right(self.clean.predictions, self.arms[arm].predictions, self.clean.labels)
 
 
 class SearchSample:

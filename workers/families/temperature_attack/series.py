@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from seatrial.families.temperature_attack.params import AS_SERVED
+from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.statistics.estimating import diagram, proportion
 from workers.calibration.scaling import Scaling
-from workers.families.temperature_attack.audit import UNCOUNTED, Audit
+from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.records import AttackSample
 
 CURVE_RECIPE = "deepwordbug"

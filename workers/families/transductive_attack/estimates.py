@@ -6,13 +6,13 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.families.transductive_attack.records import STATIC_ATTACKS
 from seatrial.statistics.estimating import estimate, proportion
 from seatrial.statistics.exact import clopper_pearson
 from workers.families.contexts import Records
 from workers.families.transductive_attack.sample import (
     CLEAN,
     STATIC,
-    STATIC_ATTACKS,
     Games,
     Gap,
     Outcomes,

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS, TransductiveAttackParams, game_of
+from seatrial.families.transductive_attack.records import STATIC_ATTACKS
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.intervals import Interval
 from seatrial.statistics.proportions import score_interval
@@ -17,9 +18,6 @@ STATIC = "static"
 
 CLEAN = "clean"
 """The attack that is none."""
-
-STATIC_ATTACKS = {"transfer_autoattack": "robust_autoattack", "transfer_pgd": "robust_pgd"}
-"""Column of ``static`` by attack; the first there is counts as the static model's robustness."""
 
 ALPHA = 0.05
 

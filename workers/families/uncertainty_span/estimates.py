@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
+from seatrial.families.uncertainty_span.records import CHANGE, SCALED_SPAN, SPAN, widest_span
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import calibrate
 from seatrial.statistics.estimating import diagram, estimate, mean, proportion, seed_of
@@ -24,7 +25,8 @@ HISTOGRAM_BINS = 30
 
 def spans(sample: Sample) -> Floats:
     """Return H_under - H_over (valid,) in nats."""
-    return sample.floats("entropy_under") - sample.floats("entropy_over")
+    found: Floats = SPAN.on(sample)
+    return found
 
 
 def best_spans(sample: Sample) -> Floats:
@@ -94,18 +96,14 @@ def further_spans(sample: Sample, others: Mapping[str, Sample], mus: Estimate, s
     Where nothing beats the white-box attack the worst is ``mus`` itself, interval included.
     """
     found: Estimates = {}
-    lowest, highest = sample.floats("best_entropy_over"), sample.floats("best_entropy_under")
     for attack, other in others.items():
         found[metric_name("mus", attack=attack)] = mean(spans(other), seed_of(seed, f"mus {attack}"))
-        # fmin and fmax keep the white-box value of an example that errored in the other attack.
-        lowest = np.fmin(lowest, sample.align(other, "entropy_over"))
-        highest = np.fmax(highest, sample.align(other, "entropy_under"))
-    worst = highest - lowest
+    aligned = [(sample.align(one, "entropy_over"), sample.align(one, "entropy_under")) for one in others.values()]
+    worst = widest_span(sample.floats("best_entropy_over"), sample.floats("best_entropy_under"), aligned)
     is_mus = np.array_equal(worst, spans(sample))
     found["mus_worst"] = mus if is_mus else mean(worst, seed_of(seed, "mus worst"))
     if "tempered" in others:
-        scaled = others["tempered"].floats("scaled_entropy_under") - others["tempered"].floats("scaled_entropy_over")
-        found["mus_scaled"] = mean(scaled, seed_of(seed, "mus scaled"))
+        found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), seed_of(seed, "mus scaled"))
     return found
 
 
@@ -166,9 +164,5 @@ def classes_of(sample: Sample) -> int:
 
 def _normalised_difference(sample: Sample, arm: str) -> Floats:
     """Return |H_arm - H_clean| / (log C - H_clean) (valid,), NaN where the clean output is uniform already."""
-    if sample.valid == 0:
-        return np.array([])
-    clean = sample.floats("entropy_clean")
-    room = math.log(classes_of(sample)) - clean
-    difference = np.abs(sample.floats(f"entropy_{arm}") - clean)
-    return np.where(room > 1e-9, difference / np.where(room > 1e-9, room, 1), np.nan)
+    found: Floats = CHANGE.on(sample, arm=arm)
+    return found
