@@ -29,7 +29,7 @@ from workers.certification.admm import GRID, AdmmOutcome, admm_calibration_error
 from workers.certification.brier import brier_confidences
 from workers.certification.confidence import slack, standard_bounds
 from workers.certification.dece import dece_calibration_error
-from workers.certification.worst_calibration import certified_calibration_error
+from workers.certification.worst_calibration import worst_calibration_error
 
 BETA = (4.0, 1.2)
 """Mean 0.77: a CIFAR-10 model under noise of sigma 0.25."""
@@ -60,7 +60,7 @@ class Sample:
 
     def exact(self, bins: int) -> float:
         """Return the certified calibration error."""
-        value = certified_calibration_error(self.lower, self.upper, self.correct, bins).value
+        value = worst_calibration_error(self.lower, self.upper, self.correct, bins).value
         assert value is not None
         return value
 

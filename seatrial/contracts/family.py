@@ -161,6 +161,8 @@ class Metric:
             what gates resample and compare in pairs. A :class:`Formula`, or "module:attribute" of one or of a function
             of :class:`seatrial.families.shared.per_example.Records`. None of what is no such mean: two audits are
             compared by their intervals then.
+        values: Values its qualifiers take, by key. Where these are known, and where there are none, a number with
+            ``per_example`` need not be worked out by the family: workers publish what it leaves out.
         depends_on: Parameters that change what it means, which may follow from its qualifiers. Everything by default:
             a parameter nobody thought of keeps two audits apart instead of mixing them up.
     """
@@ -176,6 +178,7 @@ class Metric:
     examples: Callable[[Result], int] | None = None
     is_fixed: bool = False
     per_example: "Formula | str | None" = None
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     depends_on: Dependence | Callable[[Qualifiers], Dependence] = field(default_factory=all_but)
 
     def is_called(self, name: str, qualifiers: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from seatrial.statistics.calibration import ece
 from tests.certification.instances import random_instance
 from workers.certification.admm import GRID, STARTS, Iterate, Program, Setting, admm_calibration_error, onto_sphere
 from workers.certification.brier import brier_confidences
-from workers.certification.worst_calibration import Intervals, certified_calibration_error
+from workers.certification.worst_calibration import Intervals, worst_calibration_error
 
 LOWER, UPPER = [0.1, 0.5], [0.6, 0.9]
 """The paper's example, appendix E.2: two examples, three bins."""
@@ -181,7 +181,7 @@ def test_it_lies_between_its_starts_and_the_exact_worst_case(bins) -> None:
     rng = np.random.default_rng(bins)
     for _ in range(8):
         lower, upper, clean, correct = random_instance(rng, 20, bins)
-        exact = certified_calibration_error(lower, upper, correct, bins).value
+        exact = worst_calibration_error(lower, upper, correct, bins).value
         outcome = admm_calibration_error(lower, upper, correct, clean, bins, settings=QUICK, steps=60)
         starts = [ece(clean, correct, bins), ece(brier_confidences(lower, upper, correct), correct, bins)]
         assert [trace[0] for trace in outcome.traces] == pytest.approx(starts)
@@ -199,7 +199,7 @@ def test_its_runs_end_most_of_the_way_from_their_start_to_the_exact_worst_case()
     closed = []
     for seed in range(8):
         lower, upper, correct, clean = realistic(50, seed)
-        exact = certified_calibration_error(lower, upper, correct).value
+        exact = worst_calibration_error(lower, upper, correct).value
         for trace in admm_calibration_error(lower, upper, correct, clean, settings=settings, steps=2000).traces:
             assert trace.max() <= exact + 1e-12
             closed.append((trace[-1] - trace[0]) / (exact - trace[0]))
@@ -228,7 +228,7 @@ def test_a_run_ends_where_the_penalty_has_grown_and_the_value_stays(growth) -> N
     outcome = admm_calibration_error(exact, exact, [True, False, True], exact, settings=(setting,))
     # Without width there is nothing to choose; the penalty grows a thousandfold.
     assert outcome.steps == (math.ceil(math.log(1000) / math.log(growth)) + 1,)
-    assert outcome.value == pytest.approx(certified_calibration_error(exact, exact, [True, False, True]).value)
+    assert outcome.value == pytest.approx(worst_calibration_error(exact, exact, [True, False, True]).value)
 
 
 def test_no_examples_have_no_error() -> None:

@@ -4,7 +4,7 @@ import pytest
 from seatrial.statistics.calibration import brier, ece
 from tests.certification.instances import random_instance
 from workers.certification.brier import brier_confidences, certified_brier, clean_confidences
-from workers.certification.worst_calibration import Intervals, certified_calibration_error
+from workers.certification.worst_calibration import Intervals, worst_calibration_error
 
 LOWER, UPPER = [0.1, 0.5], [0.6, 0.9]
 
@@ -39,7 +39,7 @@ def test_their_ece_is_never_above_the_exact_worst_case(bins) -> None:
     rng = np.random.default_rng(bins)
     for _ in range(30):
         lower, upper, _, correct = random_instance(rng, 20, bins)
-        exact = certified_calibration_error(lower, upper, correct, bins).value
+        exact = worst_calibration_error(lower, upper, correct, bins).value
         assert ece(brier_confidences(lower, upper, correct), correct, bins) <= exact + 1e-12
 
 
@@ -49,7 +49,7 @@ def test_their_ece_can_lie_below_the_exact_worst_case() -> None:
     within = brier_confidences(lower, upper, correct)
     assert within.tolist() == [0.45, 0.55]
     assert ece(within, correct, 1) == pytest.approx(0)
-    assert certified_calibration_error(lower, upper, correct, 1).value == pytest.approx(0.05)
+    assert worst_calibration_error(lower, upper, correct, 1).value == pytest.approx(0.05)
 
 
 def test_no_examples_have_no_confidences() -> None:

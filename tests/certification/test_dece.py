@@ -8,7 +8,7 @@ from seatrial.statistics.calibration import ece
 from tests.certification.instances import random_instance
 from workers.certification.brier import brier_confidences
 from workers.certification.dece import dece_calibration_error, soft_bins, soft_ece
-from workers.certification.worst_calibration import certified_calibration_error
+from workers.certification.worst_calibration import worst_calibration_error
 
 
 def soft_ece_as_written(confidence: torch.Tensor, correct: torch.Tensor, bins: int, temperature: float) -> torch.Tensor:
@@ -57,7 +57,7 @@ def test_it_lies_between_its_starts_and_the_exact_worst_case(bins, steps) -> Non
         lower, upper, clean, correct = random_instance(rng, 25, bins)
         found = dece_calibration_error(lower, upper, correct, clean, bins, seed=seed, steps=steps)
         assert found >= max(ece(clean, correct, bins), ece(brier_confidences(lower, upper, correct), correct, bins))
-        assert found <= certified_calibration_error(lower, upper, correct, bins).value + 1e-12
+        assert found <= worst_calibration_error(lower, upper, correct, bins).value + 1e-12
 
 
 def test_the_ascent_finds_more_than_its_starts_and_most_of_the_worst_case() -> None:
@@ -67,7 +67,7 @@ def test_the_ascent_finds_more_than_its_starts_and_most_of_the_worst_case() -> N
     lower, upper = np.clip(clean - 0.1, 0, 1), np.clip(clean + 0.1, 0, 1)
     start = dece_calibration_error(lower, upper, correct, clean, seed=0, steps=0)
     found = dece_calibration_error(lower, upper, correct, clean, seed=0)
-    exact = certified_calibration_error(lower, upper, correct).value
+    exact = worst_calibration_error(lower, upper, correct).value
     assert start * 1.1 < found
     assert 0.5 < found / exact <= 1
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from seatrial.statistics.calibration import ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
-from workers.certification.worst_calibration import certified_calibration_error, resampled_errors
+from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
 
 EXACT = 1e-12
 
@@ -77,7 +77,7 @@ def test_no_outcome_of_the_free_examples_has_a_larger_error(seed) -> None:
     free, least, bins = system.values()
     confidence = np.where(rng.random(free) < 0.3, least, rng.uniform(least, 1, free))
     joined = np.append(lower, confidence), np.append(upper, confidence), np.append(correct, rng.random(free) < 0.5)
-    assert certified_calibration_error(*joined, bins).value <= value + EXACT
+    assert worst_calibration_error(*joined, bins).value <= value + EXACT
     assert ece(joined[1], joined[2], bins) <= value + EXACT
 
 
@@ -86,7 +86,7 @@ def test_no_outcome_of_the_free_examples_has_a_larger_error(seed) -> None:
 def test_free_examples_are_worse_than_calibrated_ones_and_no_worse_than_an_error_of_1(seed) -> None:
     lower, upper, correct, system, _ = drawn_system(seed)
     n, free = len(lower), system["free"]
-    certified = n * (certified_calibration_error(lower, upper, correct, system["bins"]).value or 0.0)
+    certified = n * (worst_calibration_error(lower, upper, correct, system["bins"]).value or 0.0)
     value = system_calibration_error(lower, upper, correct, **system).value
     # Whatever the signs, a plus bin's top or a minus bin's bottom leaves a free example an error of half, if it may
     # fall as low as half.
@@ -108,7 +108,7 @@ def test_the_error_falls_as_the_least_confidence_rises(seed, by) -> None:
 @given(seeds)
 def test_without_free_examples_it_is_the_plain_error(seed) -> None:
     lower, upper, _, correct = random_instance(np.random.default_rng(seed), 30, 15)
-    plain = certified_calibration_error(lower, upper, correct)
+    plain = worst_calibration_error(lower, upper, correct)
     assert system_calibration_error(lower, upper, correct, free=0, least=0.1).value == plain.value
 
 

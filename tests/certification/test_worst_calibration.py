@@ -7,7 +7,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from seatrial.statistics.calibration import ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance, reachable
 from workers.certification import worst_calibration
-from workers.certification.worst_calibration import certified_calibration_error, resampled_errors
+from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
 
 EXACT = 1e-12
 
@@ -35,7 +35,7 @@ def test_agrees_with_every_assignment_of_bins_and_ends(width) -> None:
         n, bins = int(rng.integers(1, 5)), int(rng.integers(1, 5))
         lower, upper, _, correct = random_instance(rng, n, bins, width=width)
         expected = best_by_assignments(lower, upper, correct, bins)
-        assert certified_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=EXACT)
+        assert worst_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=EXACT)
 
 
 @pytest.mark.parametrize("width", [0.1, 0.4, 1.0], ids=["narrow", "middling", "wide"])
@@ -46,7 +46,7 @@ def test_agrees_with_every_sign_vector(width, snapped) -> None:
         n, bins = int(rng.integers(1, 25)), int(rng.integers(1, 9))
         lower, upper, _, correct = random_instance(rng, n, bins, width=width, snapped=snapped)
         expected = gains_by_signs(lower, upper, correct, bins).mean(axis=1).max()
-        assert certified_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=EXACT)
+        assert worst_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=EXACT)
 
 
 @pytest.mark.parametrize("width", [0.15, 0.5], ids=["narrow", "wide"])
@@ -55,7 +55,7 @@ def test_agrees_with_every_sign_vector_of_ten_bins(width) -> None:
     for _ in range(10):
         lower, upper, _, correct = random_instance(rng, 200, 10, width=width)
         expected = gains_by_signs(lower, upper, correct, 10).mean(axis=1).max()
-        assert certified_calibration_error(lower, upper, correct, 10).value == pytest.approx(expected, abs=EXACT)
+        assert worst_calibration_error(lower, upper, correct, 10).value == pytest.approx(expected, abs=EXACT)
 
 
 def by_integer_programme(lower, upper, correct, bins) -> float:
@@ -92,7 +92,7 @@ def test_agrees_with_an_integer_programme() -> None:
         n, bins = int(rng.integers(5, 13)), int(rng.integers(2, 6))
         lower, upper, _, correct = random_instance(rng, n, bins, width=0.6)
         expected = by_integer_programme(lower, upper, correct, bins)
-        assert certified_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=1e-6)
+        assert worst_calibration_error(lower, upper, correct, bins).value == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_agrees_with_an_integer_programme() -> None:
 @given(examples, st.integers(1, 20))
 def test_no_confidences_within_the_intervals_have_a_larger_ece(drawn, bins) -> None:
     lower, upper, within, correct = columns(drawn)
-    value = certified_calibration_error(lower, upper, correct, bins).value
+    value = worst_calibration_error(lower, upper, correct, bins).value
     assert all(ece(z, correct, bins) <= value + EXACT for z in (within, lower, upper))
 
 
@@ -108,7 +108,7 @@ def test_no_confidences_within_the_intervals_have_a_larger_ece(drawn, bins) -> N
 @given(examples, st.integers(1, 20))
 def test_the_confidences_returned_are_possible_and_have_the_error_returned(drawn, bins) -> None:
     lower, upper, _, correct = columns(drawn)
-    worst = certified_calibration_error(lower, upper, correct, bins)
+    worst = worst_calibration_error(lower, upper, correct, bins)
     edges = np.linspace(0, 1, bins + 1)
     assert np.all((lower <= worst.confidence) & (worst.confidence <= upper))
     assert np.all((edges[worst.bins] <= worst.confidence) & (worst.confidence <= edges[worst.bins + 1]))
@@ -121,7 +121,7 @@ def test_the_confidences_returned_are_possible_and_have_the_error_returned(drawn
 @given(examples, st.integers(1, 20))
 def test_the_signs_returned_are_those_of_the_errors(drawn, bins) -> None:
     lower, upper, _, correct = columns(drawn)
-    worst = certified_calibration_error(lower, upper, correct, bins)
+    worst = worst_calibration_error(lower, upper, correct, bins)
     errors = np.bincount(worst.bins, weights=worst.confidence - correct, minlength=bins)
     assert set(worst.signs.tolist()) <= {-1, 1}
     assert worst.signs @ errors / len(lower) == pytest.approx(worst.value, abs=EXACT)
@@ -131,8 +131,8 @@ def test_the_signs_returned_are_those_of_the_errors(drawn, bins) -> None:
 @given(examples, st.integers(1, 20), st.floats(0, 1))
 def test_wider_intervals_have_no_smaller_error(drawn, bins, by) -> None:
     lower, upper, _, correct = columns(drawn)
-    value = certified_calibration_error(lower, upper, correct, bins).value
-    wider = certified_calibration_error(np.maximum(lower - by, 0), np.minimum(upper + by, 1), correct, bins).value
+    value = worst_calibration_error(lower, upper, correct, bins).value
+    wider = worst_calibration_error(np.maximum(lower - by, 0), np.minimum(upper + by, 1), correct, bins).value
     assert wider >= value - EXACT
 
 
@@ -142,8 +142,8 @@ def test_the_order_of_examples_does_not_matter(drawn, bins, random) -> None:
     lower, upper, _, correct = columns(drawn)
     order = list(range(len(drawn)))
     random.shuffle(order)
-    value = certified_calibration_error(lower, upper, correct, bins).value
-    assert certified_calibration_error(lower[order], upper[order], correct[order], bins).value == (
+    value = worst_calibration_error(lower, upper, correct, bins).value
+    assert worst_calibration_error(lower[order], upper[order], correct[order], bins).value == (
         pytest.approx(value, abs=EXACT)
     )
 
@@ -154,7 +154,7 @@ def test_half_open_bins_see_the_error_once_confidences_are_moved_off_the_edges(b
     nudge = 1e-9
     for _ in range(10):
         lower, upper, _, correct = random_instance(rng, 300, bins, width=0.4, snapped=0, exact=0)
-        worst = certified_calibration_error(lower, upper, correct, bins)
+        worst = worst_calibration_error(lower, upper, correct, bins)
         edges = np.linspace(0, 1, bins + 1)
         least, most = np.maximum(lower, edges[worst.bins]), np.minimum(upper, edges[worst.bins + 1])
         inside = np.clip(worst.confidence, least + nudge, most - nudge)
@@ -166,12 +166,12 @@ def test_intervals_of_width_zero_off_the_edges_have_the_plain_ece(bins) -> None:
     rng = np.random.default_rng(6)
     confidence, correct = rng.uniform(0, 1, 50), rng.random(50) < 0.6
     expected = ece(confidence, correct, bins)
-    assert certified_calibration_error(confidence, confidence, correct, bins).value == pytest.approx(expected)
+    assert worst_calibration_error(confidence, confidence, correct, bins).value == pytest.approx(expected)
 
 
 def test_a_confidence_on_an_edge_is_counted_where_it_hurts_more() -> None:
     # With 0.5 counted in the upper bin its error of -0.5 would cancel against 0.75.
-    assert certified_calibration_error([0.5, 0.75], [0.5, 0.75], [True, False], 2).value == pytest.approx(0.625)
+    assert worst_calibration_error([0.5, 0.75], [0.5, 0.75], [True, False], 2).value == pytest.approx(0.625)
     assert ece([0.5, 0.75], [True, False], 2) == pytest.approx(0.125)
 
 
@@ -189,7 +189,7 @@ def test_an_interval_that_ends_on_an_edge_meets_both_bins(bins) -> None:
     ("correct", "expected"), [(True, [1.0, 0.0]), (False, [0.0, 1.0])], ids=["all right", "all wrong"]
 )
 def test_confidences_of_exactly_0_and_1(bins, correct, expected) -> None:
-    found = [certified_calibration_error([end] * 3, [end] * 3, [correct] * 3, bins).value for end in (0.0, 1.0)]
+    found = [worst_calibration_error([end] * 3, [end] * 3, [correct] * 3, bins).value for end in (0.0, 1.0)]
     assert found == expected
 
 
@@ -198,15 +198,15 @@ def test_confidences_of_exactly_0_and_1(bins, correct, expected) -> None:
 def test_answers_all_right_or_all_wrong_leave_as_much_as_the_far_ends(bins, correct) -> None:
     lower, upper, _, _ = random_instance(np.random.default_rng(7), 40, bins, width=0.3)
     expected = np.mean(1 - lower) if correct else np.mean(upper)
-    found = certified_calibration_error(lower, upper, np.full(40, correct), bins)
+    found = worst_calibration_error(lower, upper, np.full(40, correct), bins)
     assert found.value == pytest.approx(expected)
 
 
 def test_full_intervals_are_as_bad_as_can_be_from_two_bins_on() -> None:
     zeros, ones, half = np.zeros(10), np.ones(10), np.arange(10) < 5
-    assert certified_calibration_error(zeros, ones, half, 2).value == 1
+    assert worst_calibration_error(zeros, ones, half, 2).value == 1
     # One bin sees only the mean: half of the answers are right, and confidence can be 0 or 1 throughout.
-    assert certified_calibration_error(zeros, ones, half, 1).value == pytest.approx(0.5)
+    assert worst_calibration_error(zeros, ones, half, 1).value == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -216,18 +216,18 @@ def test_full_intervals_are_as_bad_as_can_be_from_two_bins_on() -> None:
 )
 def test_the_example_of_the_paper(correct, expected) -> None:
     # Emde et al., appendix E.2: two examples and three bins, of which each example meets two.
-    worst = certified_calibration_error([0.1, 0.5], [0.6, 0.9], correct, 3)
+    worst = worst_calibration_error([0.1, 0.5], [0.6, 0.9], correct, 3)
     assert worst.value == pytest.approx(best_by_assignments([0.1, 0.5], [0.6, 0.9], correct, 3), abs=EXACT)
     assert worst.value == pytest.approx(expected)
 
 
 def test_one_example() -> None:
-    assert certified_calibration_error([0.2], [0.7], [True]).value == pytest.approx(0.8)
-    assert certified_calibration_error([0.2], [0.7], [False]).value == pytest.approx(0.7)
+    assert worst_calibration_error([0.2], [0.7], [True]).value == pytest.approx(0.8)
+    assert worst_calibration_error([0.2], [0.7], [False]).value == pytest.approx(0.7)
 
 
 def test_no_examples_have_no_error() -> None:
-    worst = certified_calibration_error([], [], [], 4)
+    worst = worst_calibration_error([], [], [], 4)
     assert (worst.value, worst.signs.shape, worst.bins.shape, worst.confidence.shape) == (None, (4,), (0,), (0,))
     assert np.isnan(resampled_errors([], [], [], np.ones((3, 0)))).tolist() == [True] * 3
 
@@ -248,7 +248,7 @@ def test_no_examples_have_no_error() -> None:
 )
 def test_what_is_no_sample_is_refused(lower, upper, correct, bins, message) -> None:
     with pytest.raises(ValueError, match=message):
-        certified_calibration_error(lower, upper, correct, bins)
+        worst_calibration_error(lower, upper, correct, bins)
 
 
 @pytest.mark.parametrize(
@@ -285,14 +285,14 @@ def test_counts_of_a_draw_give_the_error_of_the_drawn_sample() -> None:
     lower, upper, _, correct = random_instance(rng, 100, 15, width=0.4)
     drawn = rng.integers(0, 100, (20, 100))
     counts = np.stack([np.bincount(row, minlength=100) for row in drawn])
-    expected = [certified_calibration_error(lower[row], upper[row], correct[row]).value for row in drawn]
+    expected = [worst_calibration_error(lower[row], upper[row], correct[row]).value for row in drawn]
     assert resampled_errors(lower, upper, correct, counts) == pytest.approx(expected, abs=EXACT)
 
 
 @pytest.mark.parametrize("bins", [1, 15, 40])
 def test_weights_of_one_give_the_error(bins) -> None:
     lower, upper, _, correct = random_instance(np.random.default_rng(10), 500, bins, width=0.4)
-    expected = certified_calibration_error(lower, upper, correct, bins).value
+    expected = worst_calibration_error(lower, upper, correct, bins).value
     assert resampled_errors(lower, upper, correct, np.ones((2, 500)), bins) == pytest.approx(expected, abs=EXACT)
 
 

@@ -16,11 +16,11 @@ from workers.certification.worst_calibration import (
     Intervals,
     WorstCase,
     best_signs,
-    certified_calibration_error,
     checked_weights,
     gains,
     resampled_errors,
     slices,
+    worst_calibration_error,
 )
 
 TOLERANCE = 1e-12
@@ -47,13 +47,13 @@ def system_calibration_error(
         The worst case of all n + free examples, the free ones last; value None if there are none.
 
     Raises:
-        ValueError: As :func:`certified_calibration_error`, ``free`` is negative or ``least`` outside [0, 1].
+        ValueError: As :func:`worst_calibration_error`, ``free`` is negative or ``least`` outside [0, 1].
 
     >>> round(system_calibration_error([0.8], [0.9], [True], free=1, least=0.5, bins=2).value, 3)
     0.45
     """
     sample = _read(lower, upper, correct, free, least, bins)
-    cases = [certified_calibration_error(*_joined(sample, free, least, hit), bins) for hit in (False, True)]
+    cases = [worst_calibration_error(*_joined(sample, free, least, hit), bins) for hit in (False, True)]
     return max(cases, key=lambda case: case.value or 0.0)
 
 

@@ -103,7 +103,7 @@ class Intervals:
         )
 
 
-def certified_calibration_error(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int = 15) -> WorstCase:
+def worst_calibration_error(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int = 15) -> WorstCase:
     """Return the largest ECE that any confidences within the intervals have, and confidences that have it.
 
     Guarantee: if every true confidence lies in its interval and no correctness changes, no perturbation that the
@@ -124,7 +124,7 @@ def certified_calibration_error(lower: ArrayLike, upper: ArrayLike, correct: Arr
     Raises:
         ValueError: As :meth:`Intervals.read`.
 
-    >>> worst = certified_calibration_error([0.1, 0.5], [0.6, 0.9], [True, False], bins=3)
+    >>> worst = worst_calibration_error([0.1, 0.5], [0.6, 0.9], [True, False], bins=3)
     >>> round(worst.value, 3), worst.confidence.tolist(), worst.bins.tolist()
     (0.9, [0.1, 0.9], [0, 2])
     """

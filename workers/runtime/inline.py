@@ -7,7 +7,9 @@ import pyarrow.compute as pc
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.models import IMAGES, ModelManifest
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
+from seatrial.families.shared.means import declared_means
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -98,8 +100,12 @@ class InlineExecutor:
         seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
         result: Result = family.reduce(job.params, done, seed, check_cancelled=holder.check_cancelled)
         require_registered(job.check.kind, result.flags)
+        stored = job.params.model_dump(mode="json")
+        declared = declared_means(family_spec(job.check.kind), stored, done.get, result.estimates, seed)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
-        result = result.model_copy(update={"flags": [*noted, *result.flags]})
+        result = result.model_copy(
+            update={"flags": [*noted, *result.flags], "estimates": {**result.estimates, **declared}}
+        )
         figures = {
             name: self._store.put_bytes(svg.encode())
             for name, svg in sorted(family.figures(job.params, result).items())

@@ -10,7 +10,7 @@ from seatrial.families.certified_calibration.params import CertifiedCalibrationP
 from seatrial.families.certified_calibration.records import answers, reaches
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.samples import Sample
-from workers.certification.worst_calibration import WorstCase, certified_calibration_error
+from workers.certification.worst_calibration import WorstCase, worst_calibration_error
 from workers.families.certified_calibration.records import column_of
 
 
@@ -122,7 +122,7 @@ def worst_case(certified: Certified, bins: int) -> WorstCase | None:
     """Return the worst calibration within the intervals, or None without examples."""
     if len(certified) == 0:
         return None
-    return certified_calibration_error(certified.lower, certified.upper, certified.correct, bins)
+    return worst_calibration_error(certified.lower, certified.upper, certified.correct, bins)
 
 
 def worst_value(certified: Certified, bins: int) -> float | None:
