@@ -83,7 +83,7 @@ class EventStreams:
             if any(self._open[one] >= most for one in taken if one[0] == kind):
                 raise TooManyStreamsError(
                     f"{most:,} event streams of this {kind} are open, as many as there may be ({setting}): close one, "
-                    "or ask for the audit itself every few seconds."
+                    "or poll the audit every few seconds."
                 )
         self._open.update(taken)
         try:

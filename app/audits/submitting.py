@@ -37,7 +37,7 @@ class UnknownReferenceError(InvalidRequestError):
     """The request names something this project does not have."""
 
     code = "unknown-reference"
-    title = "The request names something that is not there"
+    title = "The request names something that does not exist"
 
 
 @dataclass(frozen=True)

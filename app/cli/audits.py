@@ -27,13 +27,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command what an audit can be described by: a file, and options that go before what it says."""
     for option in (
-        click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with."),
-        click.option("--policy", help="Policy to judge it by: a file, or the name of one."),
+        click.option("--baseline", help="Baseline to compare with: an audit id, or a name."),
+        click.option("--policy", help="Policy to judge by: a file or a name."),
         click.option("--seed", type=click.IntRange(min=0), help="Seed."),
         click.option("--samples", type=click.IntRange(min=2), help="Examples drawn."),
-        click.option("--checks", type=_FILE, help="What to run, YAML or JSON."),
-        click.option("--data", help="Id of the dataset."),
-        click.option("--model", help="Id of the model."),
+        click.option("--checks", type=_FILE, help="Checks to run, as a YAML or JSON file."),
+        click.option("--data", help="Dataset id."),
+        click.option("--model", help="Model id."),
         click.argument("spec", type=_FILE, required=False),
     ):
         command = option(command)
@@ -89,10 +89,10 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 
 
 @audit.command("list")
-@click.option("--state", type=click.Choice([state.value for state in RunState]), help="Only in this state.")
-@click.option("--model", help="Only of this model, by its id.")
-@click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="Only with this verdict.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="How many at most.")
+@click.option("--state", type=click.Choice([state.value for state in RunState]), help="List only audits in this state.")
+@click.option("--model", help="List only audits of this model id.")
+@click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="List only audits with this verdict.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="Maximum number to list.")
 @with_client
 def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
     """List the project's audits, newest first."""
@@ -155,7 +155,7 @@ def bundle(client: Client, audit_id: str, output: Path | None) -> None:
 @click.command(epilog=exit_table())
 @click.argument("audit_id")
 @click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
-@click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
+@click.option("--baseline", help="Baseline to compare with: an audit id, or a name.")
 @with_client
 def judge(client: Client, audit_id: str, policy: str, baseline: str | None) -> None:
     """Judge an audit that has ended by any policy; nothing is run again, and its own verdict stays as it is."""

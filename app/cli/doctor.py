@@ -84,7 +84,7 @@ def doctor(home: Path | None, port: int) -> None:
     for finding in look(port):
         echo_line(f"{finding.verdict:<8}  {finding.what}: {finding.told}")
         if finding.mend:
-            echo_line(f"{'':<8}  mend: {finding.mend}")
+            echo_line(f"{'':<8}  fix: {finding.mend}")
         missing += finding.verdict == "missing"
     sys.exit(1 if missing else 0)
 
@@ -145,10 +145,10 @@ def _wanting(extra: str) -> Iterator[str]:
         try:
             found = version(asked.name)
         except PackageNotFoundError:
-            yield f"{asked.name} is not there"
+            yield f"{asked.name} is not installed"
             continue
         if not asked.specifier.contains(found, prereleases=True):
-            yield f"{asked.name} is {found}, wanted is {asked.specifier}"
+            yield f"{asked.name} is {found}, {asked.specifier} is required"
 
 
 def device(settings: Settings) -> Finding:
@@ -203,7 +203,7 @@ def privacy(settings: Settings) -> Finding:
         paths += [Path(url.removeprefix("sqlite:///") + end).absolute() for end in ("", "-wal", "-shm")]
     found = open_to_others(paths)
     if not found:
-        return Finding("privacy", "what is written is closed to other users")
+        return Finding("privacy", "files are private to this user")
     named = " ".join(shlex.quote(str(path)) for path in found)
     told = f"other users of this machine may read {', '.join(map(str, found))}"
     return Finding("privacy", told, f"chmod go= {named}", is_unsafe=True)
@@ -225,7 +225,7 @@ def database(settings: Settings) -> Finding:
         opened.dispose()
     if not is_migrated:
         return Finding("database", "has another schema", "seatrial migrate")
-    return Finding("database", f"{opened.engine.dialect.name}, with the present schema")
+    return Finding("database", f"{opened.engine.dialect.name}, with the current schema")
 
 
 def broker(settings: Settings) -> Finding:

@@ -71,7 +71,7 @@ def _serving(home: Path, workers: int, say: Callable[[str], None]) -> Iterator[s
         yield _address(process, output)
     finally:
         if process.poll() is not None and output.address is not None:
-            say(f"The embedded service ended by itself ({process.returncode}):")
+            say(f"The embedded service exited unexpectedly ({process.returncode}):")
             for line in output.last().splitlines():
                 say(line)
         _stop(process)

@@ -37,8 +37,8 @@ MEANINGS: dict[Exit, str] = {
     Exit.PASSED: "passed: every blocking rule holds",
     Exit.FAILED: "failed: a blocking rule does not hold",
     Exit.BAD_REQUEST: "bad request: an option, a file or the model itself is refused",
-    Exit.INCONCLUSIVE: "inconclusive: more examples would tell",
-    Exit.COULD_NOT_RUN: "could not run: a check or the service failed, so nobody knows",
+    Exit.INCONCLUSIVE: "inconclusive: more examples are needed to decide",
+    Exit.COULD_NOT_RUN: "could not run: a check or the service failed, so there is no verdict",
     Exit.TIMED_OUT: "timed out",
     Exit.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM)",
 }

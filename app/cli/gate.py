@@ -82,15 +82,15 @@ class Ask:
 @click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
 @click.option("--data-manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or told from DATA]")
 @click.option("--model-version", help="Version of the model.  [default: its manifest's, or told from its content]")
-@click.option("--checks", type=_FILE, help="What to run, YAML or JSON.  [default: the policy file's]")
+@click.option("--checks", type=_FILE, help="Checks to run, as a YAML or JSON file.  [default: the policy file's]")
 @click.option("--samples", type=click.IntRange(min=2), help="Examples drawn.  [default: the policy file's, or 500]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed.  [default: the policy file's, or 0]")
-@click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds for everything.  [default: no limit]")
+@click.option("--baseline", help="Baseline to compare with: an audit id, or a name.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Time limit in seconds.  [default: no limit]")
 @click.option("--no-cancel", is_flag=True, help="Leave an audit running that is not waited for.")
-@click.option("--estimate-only", is_flag=True, help="Say what it would cost, and run nothing.")
+@click.option("--estimate-only", is_flag=True, help="Print the estimated cost and run nothing.")
 @click.option(
-    "--server", "--url", "server", envvar="SEATRIAL_URL", help="Service to ask.  [env: SEATRIAL_URL; default: its own]"
+    "--server", "--url", "server", envvar="SEATRIAL_URL", help="Service to use.  [env: SEATRIAL_URL; default: its own]"
 )
 @KEY
 @click.option(
@@ -117,7 +117,7 @@ def _run(options: dict[str, Any]) -> Exit:
     server: str | None = options["server"]
     if server is not None:
         if options["home"] is not None:
-            raise BadRequestError("--home is for a service of its own: leave it out, or --server (SEATRIAL_URL)")
+            raise BadRequestError("--home is for the embedded service: leave it out, or --server (SEATRIAL_URL)")
         with connected(server, options["key"]) as client:
             return _judged(ask, client, _prepared(ask, client), outputs, {})
     if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):

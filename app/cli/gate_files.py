@@ -146,6 +146,6 @@ def _validated(path: Path, parse: Callable[[str], T]) -> T:
         found = error.errors(include_url=False)
         told = [f"  {shorten(_pointer(one))}: {shorten(_told(one))}" for one in found[:_MOST_TOLD]]
         told += [f"  and {len(found) - _MOST_TOLD:,} more"] if len(found) > _MOST_TOLD else []
-        raise BadRequestError("\n".join([f"{path} is not what is wanted here:", *told])) from error
+        raise BadRequestError("\n".join([f"{path} is not valid here:", *told])) from error
     except (YamlError, ValueError) as error:
         raise BadRequestError(f"{path}: {shorten(str(error))}") from error

@@ -38,7 +38,7 @@ class Lifetime(click.ParamType[timedelta]):
         """Return the time, or end the command with what would be right."""
         match = re.fullmatch(r"([1-9][0-9]{0,7})([dhm])", str(value))
         if match is None:
-            self.fail(f"{value!r} is no time: write 90d, 12h or 30m", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 90d, 12h or 30m", param, ctx)
         lifetime = timedelta(**{_UNITS[match[2]]: int(match[1])})
         if lifetime > timedelta(days=MAX_EXPIRY_DAYS):
             self.fail(f"{value} is more than {MAX_EXPIRY_DAYS:,} days: without it a key never expires", param, ctx)

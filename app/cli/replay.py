@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEANINGS: dict[Exit, str] = {
     Exit.PASSED: "identical, or within the tolerance",
     Exit.FAILED: "different: a table says where",
-    Exit.BAD_REQUEST: "the bundle is damaged, or a model or data file is another one",
+    Exit.BAD_REQUEST: "the bundle is damaged, or a model or data file does not match",
     Exit.COULD_NOT_RUN: "could not run: the service or a check failed",
     Exit.TIMED_OUT: "timed out",
 }
@@ -91,7 +91,7 @@ def replay(
                     replayed = _run(client, recorded, files, Path(scratch), timeout)
                 status = _tell(recorded, replayed, tolerance)
         except BundleError as error:
-            raise BadRequestError(f"{bundle} is not a bundle to rely on: {error}") from error
+            raise BadRequestError(f"{bundle} is not a valid bundle: {error}") from error
         sys.exit(status)
 
 
@@ -102,7 +102,7 @@ def _opened(path: Path, folder: Path) -> "Bundle":
         with memory_limited(MEMORY_BYTES):
             bundle = open_bundle(path, folder)
     except MemoryError as error:
-        raise BadRequestError(f"{path} is not a bundle to rely on: {_TOO_LARGE}") from error
+        raise BadRequestError(f"{path} is not a valid bundle: {_TOO_LARGE}") from error
     if not any(one.result for one in bundle.results.values()):
         raise BadRequestError(f"{path} holds no numbers: no check of audit {bundle.index.audit} succeeded")
     return bundle

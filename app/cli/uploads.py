@@ -82,7 +82,7 @@ def prepare_model(
     manifest_path = _manifest_beside(path, is_model=True)
     if manifest_path is None:
         raise BadRequestError(
-            f"{path} says nothing about itself: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
+            f"{path} has no description: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
             "architecture, input and labels"
         )
     return Prepared(_named(read_object(manifest_path), path.stem, version, path), path)
@@ -105,7 +105,7 @@ def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | No
         manifest["task"] = (model.task if model is not None else None) or data_task(path)
     if manifest["task"] is None:
         raise BadRequestError(
-            f"what {path} is for cannot be told: write {path.name}.{MANIFEST} beside it, e.g. "
+            f"the task of {path} cannot be inferred: write {path.name}.{MANIFEST} beside it, e.g. "
             f'{{"task": "{_TEXT}", "columns": {{"text": "review", "label": "stars"}}}}'
         )
     labels = model.manifest.get("labels") if model is not None else None

@@ -42,7 +42,7 @@ VERDICTS = ("passed", "failed", "inconclusive", "errored")
 
 FORMATS = {"html": "a page", "json": "JSON", "markdown": "Markdown", "junit": "JUnit XML", "sarif": "SARIF"}
 DONE = {
-    "cancelled": "The audit was asked to stop; what runs stops at its next batch.",
+    "cancelled": "Cancelling: running work stops at its next batch.",
     "retried": "What failed is queued again.",
     "judged": "It was judged; what came of it is below.",
     "promoted": "The audit is the baseline now.",

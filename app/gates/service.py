@@ -147,7 +147,7 @@ def _judge_own(services: Services, audit: AnyRow) -> bool:
         judgement = _not_judged(audit, error.detail)
     except Exception as error:
         log.exception("audit %s cannot be judged", audit.id)
-        judgement = _not_judged(audit, f"The service made a mistake ({type(error).__name__}); its log tells more.")
+        judgement = _not_judged(audit, f"Internal error ({type(error).__name__}); see the log of the service.")
     with services.database.write() as session:
         if not repository.set_verdict(session, audit.id, judgement.verdict, event_seq=audit.event_seq):
             return False

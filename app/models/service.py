@@ -109,7 +109,7 @@ def cancel_check(services: Services, project_id: str, model_id: str) -> ModelRow
     problem = StoredProblem(
         code=CHECK_CANCELLED,
         title="The check of the model was cancelled",
-        detail="somebody of this project cancelled it: upload the model under another version to have it checked",
+        detail="it was cancelled: upload the model under another version to have it checked",
     )
     with services.database.write() as session:
         # Whoever works on it finds that it is no longer theirs, and ends its process.

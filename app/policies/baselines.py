@@ -21,7 +21,7 @@ class UnfitBaselineError(InvalidRequestError):
     """The audit named as a baseline is not there, has no numbers, or is of another kind."""
 
     code = "unfit-baseline"
-    title = "This is no baseline for the audit"
+    title = "Not a valid baseline for this audit"
 
 
 def is_audit_id(named: str) -> bool:

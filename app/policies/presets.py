@@ -58,7 +58,7 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 _ACCURACY = (0.05, 0.02, 0.01)
 _WHY_ACCURACY = (
-    "A convention: robustness that is paid for with accuracy is a decision somebody should take. Looked at only where "
+    "A convention: robustness paid for with accuracy is a decision someone should make. Judged only where "
     "there is a baseline."
 )
 _BASELINE = ", and a baseline of the model's name"

@@ -321,7 +321,7 @@ async def _on_refused_upload(request: Request, error: Exception) -> Response:
 
 async def _on_missing_bytes(request: Request, error: Exception) -> Response:
     log.error("missing bytes: %s", error)
-    detail = "The stored bytes are gone: the artifact folder was emptied or is another one than before."
+    detail = "The stored bytes are missing: the artifact folder was emptied or replaced."
     return render(request, _named(410, "bytes-missing", "The stored bytes are gone", detail))
 
 
@@ -346,8 +346,8 @@ async def _on_os_error(request: Request, error: Exception) -> Response:
 def internal_error(request: Request, error: Exception) -> Response:
     """Return the answer for a mistake of ours: what it was stands in the log, not in the answer."""
     log.error("unexpected error [request %s]", request_id_of(request), exc_info=error)
-    detail = f"The service made a mistake; its log tells more under request {request_id_of(request)}."
-    return render(request, _named(500, "internal-error", "The service made a mistake", detail))
+    detail = f"Internal error; the service log has the details under request {request_id_of(request)}."
+    return render(request, _named(500, "internal-error", "Internal error", detail))
 
 
 def install(app: FastAPI) -> None:

@@ -133,10 +133,8 @@ def format_percentage(fraction: float | None) -> str:
     """
     if fraction is None or math.isnan(fraction):
         return _UNDEFINED
-    if 0 < fraction < 0.0005:
-        return "under 0.1%"
-    if 0.9995 <= fraction < 1:
-        return "over 99.9%"
+    if _is_nearly_none_or_all(fraction):
+        return "under 0.1%" if fraction < 0.5 else "over 99.9%"
     return f"{_tenths(100 * fraction)}%"
 
 
@@ -150,6 +148,48 @@ def format_percentage_points(difference: float | None) -> str:
         return _UNDEFINED
     written = _tenths(100 * difference)
     return f"{written} point" if written in ("1", "-1") else f"{written} points"
+
+
+def format_percentage_estimate(estimate: Estimate, of: str = "") -> str:
+    """Write an estimate of a fraction in per cent, with its interval; both to tenths, or both to whole ones.
+
+    Args:
+        estimate: A fraction; of its interval, what lies in [0, 1].
+        of: What follows the value.
+
+    >>> accuracy = Estimate(value=0.7, low=0.605, high=0.8, n=80, method="bootstrap")
+    >>> format_percentage_estimate(accuracy, " of 80 texts")
+    '70.0% of 80 texts (95% interval 60.5% to 80.0%)'
+    """
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return format_percentage(estimate.value) + of
+    fractions = [estimate.value, *(min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))]
+    value, *ends = (
+        format_percentage(fraction) if _is_nearly_none_or_all(fraction) else f"{percentage}%"
+        for fraction, percentage in zip(fractions, _aligned_tenths(fractions), strict=True)
+    )
+    return f"{value}{of}{_in_words(ends)}"
+
+
+def format_percentage_points_estimate(estimate: Estimate) -> str:
+    """Write an estimate of a difference of fractions in percentage points, with its interval, to the same digit.
+
+    >>> format_percentage_points_estimate(Estimate(value=0.36, low=0.253, high=0.47, n=100, method="paired"))
+    '36.0 points (95% interval 25.3 to 47.0)'
+    """
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return format_percentage_points(estimate.value)
+    value, *ends = _aligned_tenths([estimate.value, estimate.low, estimate.high])
+    return f"{value} {'point' if value in ('1', '-1') else 'points'}{_in_words(ends)}"
+
+
+def format_interval_in_words(estimate: Estimate) -> str:
+    """Write an estimate's interval as it follows its value in a sentence; nothing where it has none.
+
+    >>> format_interval_in_words(Estimate(value=0.5, low=0.4, high=0.6, n=9, method="bootstrap"))
+    ' (95% interval 0.4000 to 0.6000)'
+    """
+    return _in_words(format_parts(estimate)[1:])
 
 
 def format_parts(estimate: Estimate) -> list[str]:
@@ -188,5 +228,16 @@ def _tenths(value: float) -> str:
     return _fixed(value, 1).removesuffix(".0")
 
 
-# Narratives go over to the names above when they have moved.
-percent, points, radius = format_percentage, format_percentage_points, format_radius
+def _aligned_tenths(fractions: Iterable[float]) -> list[str]:
+    """Return fractions in per cent: all to tenths, or all whole where all are."""
+    written = [_fixed(100 * fraction, 1) for fraction in fractions]
+    are_whole = all(one.endswith(".0") for one in written)
+    return [one.removesuffix(".0") for one in written] if are_whole else written
+
+
+def _is_nearly_none_or_all(fraction: float) -> bool:
+    return 0 < fraction < 0.0005 or 0.9995 <= fraction < 1
+
+
+def _in_words(ends: list[str]) -> str:
+    return f" (95% interval {ends[0]} to {ends[1]})" if ends else ""

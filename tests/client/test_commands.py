@@ -269,8 +269,8 @@ def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, s
         status, found = doctored("--home", quick_doctor, "--port", taken.getsockname()[1])
     assert status == 1
     assert found["port"].startswith("missing: ")
-    assert found["port"].endswith("mend: seatrial serve --port 0")
-    assert found["database"] == "missing: has another schema | mend: seatrial migrate"
+    assert found["port"].endswith("fix: seatrial serve --port 0")
+    assert found["database"] == "missing: has another schema | fix: seatrial migrate"
     assert found["home"].startswith("ok: ")
     ours = server.url.rpartition(":")[2]
     assert doctored("--home", server.settings.home, "--port", ours)[1]["port"] == f"ok: {ours}: Seatrial listens there"
@@ -297,10 +297,10 @@ def test_the_doctor_compares_packages_with_what_is_asked_for(monkeypatch: pytest
     asked = ["click>=8", "there-is-no-such>=1", 'torch>=999; extra == "worker"', 'seatrial[worker]; extra == "text"']
     monkeypatch.setattr(doctor_module, "requires", lambda name: asked)
     found = {one.what: one for one in doctor_module.packages(is_worker_needed=True)}
-    assert found["seatrial"].told == "there-is-no-such is not there"
+    assert found["seatrial"].told == "there-is-no-such is not installed"
     assert found["seatrial"].mend == "pip install 'seatrial'"
     assert found["seatrial[worker]"].told.startswith("torch is ")
-    assert found["seatrial[worker]"].told.endswith("wanted is >=999")
+    assert found["seatrial[worker]"].told.endswith(">=999 is required")
     assert found["seatrial[text]"].told == found["seatrial[worker]"].told
     assert [found[name].verdict for name in ("seatrial", "seatrial[worker]", "seatrial[text]", "seatrial[demo]")] == [
         "missing",

@@ -47,7 +47,7 @@ def test_the_list_shows_the_newest_first_and_only_what_is_asked_for(console: Con
     assert links(console, "/?verdict=passed") == [passed]
     assert links(console, f"/?model={model}&state=succeeded") == [failed]
     assert links(console, f"/?model={model}&state=running") == []
-    assert "No audit is like that" in words(console.get("/?verdict=errored"))
+    assert "No audit matches" in words(console.get("/?verdict=errored"))
     assert links(console, "/?state=nonsense&model=%00&verdict=<b>") == [running, failed, passed]
     row = words(console.get("/?verdict=failed"))
     for told in ("cifar-resnet20 4", "cifar10-test 1", "uncertainty_span", "succeeded", "failed", "UTC"):

@@ -111,7 +111,7 @@ def test_numbers_under_other_parameters_are_not_compared_and_said_loudly(
     assert (span.difference, span.trend) == (None, None)
     assert "epsilon" in span.why
     told = words(console.get(f"/compare?a={pair[0]}&b={pair[1]}"))
-    assert "They were not asked the same" in told
+    assert "The two audits ran with different settings" in told
     assert "epsilon is 0.0313725 in A, 0.1 in B" in told
     assert "not compared" in told
 
@@ -128,7 +128,7 @@ def test_another_dataset_or_seed_is_said_loudly(console: Console, pair: tuple[st
 def test_the_same_questions_are_said_to_be_the_same(console: Console, pair: tuple[str, str]) -> None:
     page = console.get(f"/compare?a={pair[0]}&b={pair[1]}")
     assert page.status_code == 200
-    assert "Both were asked the same" in words(page)
+    assert "Both ran with the same dataset" in words(page)
 
 
 def test_what_only_one_measured_is_listed_apart(console: Console, pair: tuple[str, str]) -> None:
@@ -210,7 +210,7 @@ def test_versions_stand_in_the_order_they_were_uploaded(console: Console, pair: 
 def test_a_history_of_nothing_says_so(console: Console) -> None:
     page = console.get("/models/nobody/history")
     assert page.status_code == 200
-    assert "Nothing has been measured" in words(page)
+    assert "No model of this name has been measured" in words(page)
 
 
 def test_a_metric_that_is_not_there_falls_back_to_one_that_is(console: Console, pair: tuple[str, str]) -> None:

@@ -112,7 +112,7 @@ def test_the_cost_is_shown_and_nothing_is_queued(console: Console, ready: dict[s
     told = words(page)
     assert f"{cost['forward_passes']:,}" in told
     assert f"{cost['backward_passes']:,}" in told
-    assert "What it costs, at most" in told
+    assert "Estimated cost, at most" in told
     assert audits(console) == []
 
 

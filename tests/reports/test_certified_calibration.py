@@ -76,7 +76,7 @@ def test_a_middling_bound_is_more_than_can_be_acted_on() -> None:
 def test_a_bound_without_an_interval_is_no_plain_yes() -> None:
     answer = told(cce=0.06, spread=None)
     assert answer.standing == "partly"
-    assert "but how much another sample would differ is not known and for the other 10%" in answer.headline
+    assert "but the sampling uncertainty is not known and for the other 10%" in answer.headline
 
 
 def test_a_large_bound_proves_neither_good_nor_harm() -> None:
@@ -180,7 +180,7 @@ def test_flags_on_coverage_go_with_no_plain_yes(code: str) -> None:
         ({"certified": 0.1}, "10% of the examples are certified at l_2 0.25; what is proven about them says nothing"),
         ({"n": 60}, "54 examples are certified at l_2 0.25. What is proven of their calibration error"),
         ({"n": 0, "errored": 40, "certified": 0.0, "clean": None}, "all 40 examples errored"),
-        ({"radii": (0.0,), "asked": {"radii": [0.0]}}, "no radius above 0 was asked for"),
+        ({"radii": (0.0,), "asked": {"radii": [0.0]}}, "no radius above 0 was requested"),
     ],
     ids=["nobody", "undefined", "a sliver", "a handful", "errored", "no attacker"],
 )

@@ -98,7 +98,7 @@ def test_confidence_that_stays_is_a_finding_and_no_doubt() -> None:
 @pytest.mark.parametrize(
     ("measured", "told_so"),
     [
-        ({"clean": 0.5}, "no more than by guessing (50%)"),
+        ({"clean": 0.5}, "no better than guessing (50%)"),
         ({"clean": None}, "undefined on this sample"),
         ({"worst": (None, None, None)}, "undefined on this sample"),
         ({"clean": None, "n": 0, "errored": 9}, "all 9 examples errored"),
@@ -217,8 +217,8 @@ def test_what_a_level_is_is_told_where_it_is_no_share_of_words() -> None:
 
 
 def test_noise_is_called_a_lower_bound() -> None:
-    assert told().findings[-1].startswith("None of these attackers asks the model anything.")
-    assert "lower bound of the harm" in told().findings[-1]
+    assert told().findings[-1].startswith("None of these attackers queries the model.")
+    assert "The harm they do is a lower bound" in told().findings[-1]
 
 
 def test_of_many_levels_the_ends_are_told() -> None:
@@ -266,10 +266,10 @@ def test_every_figure_is_described() -> None:
 
 def test_few_attackers_are_named_in_the_question_and_many_are_counted() -> None:
     assert low_level_attack.question({"attackers": "all", "levels": [0.2, 0.8], "combined": True}) == (
-        "What is left of its score when somebody who knows nothing of the model puts 11 kinds of noise on 20% and 80% "
-        "of the words?"
+        "How much of its score is left when an attacker who knows nothing of the model applies 11 kinds of noise to "
+        "20% and 80% of the words?"
     )
-    assert "puts truncate and visual on" in low_level_attack.question({"attackers": ["truncate", "visual"]})
+    assert "applies truncate and visual to" in low_level_attack.question({"attackers": ["truncate", "visual"]})
 
 
 def compared(*examples: dict[str, Any], task: str = "text-classification", labels: Any = None) -> Any:

@@ -161,7 +161,7 @@ def test_the_headline_says_what_the_span_is(reports: Reports) -> None:
         "No: an attacker within l_inf 8/255 moves this model's uncertainty over 42% of its whole range."
     )
     whole = reports.compose(reports.finished(over=0.0, under=2.2)).answer
-    assert "as they please" in whole.headline
+    assert "as certain or uncertain as they like" in whole.headline
 
 
 def test_the_step_size_used_is_printed(reports: Reports) -> None:

@@ -47,7 +47,7 @@ def test_the_design_temperature_and_several_recipes_are_named() -> None:
 @pytest.mark.parametrize(
     ("arm", "words"),
     [
-        ("optimized", "when attacked at the temperature found to do most harm"),
+        ("optimized", "when attacked at the most harmful temperature found"),
         ("platt_vector", "when attacked through Platt scaling (vector): 60 points"),
         ("transfer", "when attacked with texts found on another model"),
     ],
@@ -61,7 +61,7 @@ def test_the_hardest_way_of_attacking_is_named(arm: str, words: str) -> None:
 def test_an_illusion_is_believed_despite_doubts_and_may_be_larger() -> None:
     answer = told(flags=[FLAG])
     assert answer.standing == "not_real"
-    assert answer.headline.endswith("may be more still.")
+    assert answer.headline.endswith("may be larger still.")
 
 
 def test_robustness_that_stays_is_real() -> None:
@@ -129,7 +129,7 @@ def test_a_recipe_that_leaves_the_class_decides_nothing() -> None:
 def test_a_small_gap_that_is_no_chance_is_told() -> None:
     answer = told(kept={"as_served": 0.62, "calibrated": 0.60}, spread=0.005, n=5_000)
     assert answer.standing == "partly"
-    assert "2 points" in answer.headline
+    assert "2.0 points" in answer.headline
     assert (
         told(kept={"as_served": 0.62, "calibrated": 0.60}, spread=0.005, n=5_000, flags=[FLAG]).standing == "unproven"
     )
@@ -149,8 +149,8 @@ def test_one_recipe_with_an_illusion_is_told_where_the_worst_has_none() -> None:
 @pytest.mark.parametrize(
     ("measured", "words"),
     [
-        ({"kept": {"as_served": 0.7}, "params": {"arms": []}}, "was attacked in no other way"),
-        ({"kept": {"as_served": 0.7, "calibrated": None}}, "was attacked in no other way"),
+        ({"kept": {"as_served": 0.7}, "params": {"arms": []}}, "no other arm was run"),
+        ({"kept": {"as_served": 0.7, "calibrated": None}}, "no other arm was run"),
         ({"kept": {"as_served": 0.7, "transfer": 0.69}, "spread": 0.02}, "(transfer) can miss an illusion"),
         ({"kept": {"as_served": 0.7, "calibrated_paper": 0.69}, "spread": 0.02}, "can miss an illusion"),
         ({"kept": {"as_served": None, "calibrated": None}}, "undefined on this sample"),
@@ -159,8 +159,8 @@ def test_one_recipe_with_an_illusion_is_told_where_the_worst_has_none() -> None:
             {"kept": {"as_served": None, "calibrated": None}, "clean": None, "n": 0, "errored": 40},
             "all 40 examples errored",
         ),
-        ({"kept": {"as_served": 0.48, "calibrated": 0.48}, "clean": 0.5}, "no more than by guessing"),
-        ({"kept": {"as_served": 0.0, "calibrated": 0.0}, "clean": 0.0, "classes": None}, "no more than by guessing"),
+        ({"kept": {"as_served": 0.48, "calibrated": 0.48}, "clean": 0.5}, "no better than guessing"),
+        ({"kept": {"as_served": 0.0, "calibrated": 0.0}, "clean": 0.0, "classes": None}, "no better than guessing"),
     ],
 )
 def test_what_was_not_measured_is_not_shown(measured: dict[str, Any], words: str) -> None:
@@ -174,7 +174,7 @@ def test_what_was_not_measured_is_not_shown(measured: dict[str, Any], words: str
 def test_an_arm_without_numbers_is_named_and_errors_are_counted() -> None:
     findings = " ".join(told(kept={"as_served": 0.7, "calibrated": 0.1, "optimized": None}, errored=7).findings)
     assert (
-        "Attacked at the temperature found to do most harm (logits divided by a further 97.5) it has no numbers"
+        "Attacked at the most harmful temperature found (logits divided by a further 97.5) it has no numbers"
         in findings
     )
     assert "7 of 207 examples errored" in findings
@@ -184,7 +184,7 @@ def test_a_search_that_ends_where_it_began_says_so() -> None:
     measured = fabricated_texts.result(kept=HONEST, spread=0.02)
     measured["estimates"]["temperature[arm=optimized]"] = fabricated_texts.certain(1.0)
     answer = temperature_attack.answer(Result.model_validate(measured), {"arms": ["optimized"]}, 2)
-    assert "found to do most harm (the one it is served at) it keeps 61%" in " ".join(answer.findings)
+    assert "at the most harmful temperature found (the one it is served at) it keeps 61%" in " ".join(answer.findings)
 
 
 def test_the_bar_runs_from_the_hardest_way_to_as_served() -> None:
@@ -195,7 +195,7 @@ def test_the_bar_runs_from_the_hardest_way_to_as_served() -> None:
     turned = temperature_attack.scale(Result.model_validate(harder), 2)
     assert turned is not None
     assert (turned.low, turned.high) == (pytest.approx(20), pytest.approx(50))
-    assert turned.band.endswith("the hardest other way")
+    assert turned.band.endswith("the strongest other arm")
     nothing = fabricated_texts.result(kept={"as_served": 0.2})
     assert temperature_attack.scale(Result.model_validate(nothing), 2) is None
 

@@ -181,7 +181,7 @@ def test_a_flag_that_the_numbers_do_not_show_is_a_doubt(code: str) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("clean_accuracy_lost", "but it costs accuracy where nobody attacks."),
+        ("clean_accuracy_lost", "but it costs clean accuracy."),
         ("overestimated", "but attacks made on the static model make it look 1.5 points [0.3, 2.7] better than it is."),
         ("worse_than_static", "but a flag says that it does harm."),
     ],
@@ -255,7 +255,7 @@ def test_the_static_model_among_defences_is_not_judged() -> None:
     assert "least favourable" not in beside.headline
     alone = told({"identity": still})
     assert alone.standing == "unproven"
-    assert "the only defence asked for is the static model itself" in alone.headline
+    assert "the only defence requested is the static model itself" in alone.headline
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_numbers_without_intervals_are_no_plain_yes() -> None:
     answer = told(spread=None)
     assert answer.standing == "partly"
     assert "TADV adds 10.5 points over the static model" in answer.headline
-    assert answer.headline.endswith("but how much another sample would differ is not known.")
+    assert answer.headline.endswith("but the sampling uncertainty is not known.")
 
 
 def test_a_gain_without_transferred_attacks_is_in_part() -> None:

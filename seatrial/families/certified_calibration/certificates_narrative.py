@@ -7,7 +7,7 @@ from typing import Any
 from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.families.shared.estimates_in_words import defined, number_of
-from seatrial.reporting.numbers import radius as told_radius
+from seatrial.reporting.numbers import format_radius
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Known:
     @property
     def place(self) -> str:
         """The radius, in words."""
-        return f"l_2 {told_radius(self.radius)}"
+        return f"l_2 {format_radius(self.radius)}"
 
     @property
     def strongest(self) -> tuple[str, Estimate] | None:

@@ -22,14 +22,18 @@ from seatrial.families.shared.estimates_in_words import (
     at_most,
     defined,
     in_digits,
-    in_percent,
     in_points,
     number_of,
 )
 from seatrial.families.shared.figures import describe
 from seatrial.families.shared.robust_accuracy import DOUBTS
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
-from seatrial.reporting.numbers import percent, points, radius
+from seatrial.reporting.numbers import (
+    format_percentage,
+    format_percentage_estimate,
+    format_percentage_points,
+    format_radius,
+)
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
@@ -95,7 +99,7 @@ def question(params: Mapping[str, Any]) -> str:
     at = headline_radius(params)
     if at == 0:
         return "How far off can the model's confidence be under noise, without an attacker?"
-    return f"What can an attacker within l_2 {radius(at)} provably do to the model's confidence?"
+    return f"What can an attacker within l_2 {format_radius(at)} provably do to the model's confidence?"
 
 
 def describe_figure(name: str) -> str:
@@ -168,7 +172,7 @@ def _harm(result: Result, known: Known) -> tuple[Standing, str] | None:
             f"{in_points(known.clean)} on average on the examples certified at {known.place}.{worse}"
         )
     if known.strongest is not None and _is_poor(known.strongest[1]):
-        before = "" if known.clean is None else f", against {points(known.clean.value)} unattacked"
+        before = "" if known.clean is None else f", against {format_percentage_points(known.clean.value)} unattacked"
         return "not_real", (
             f"No: an attacker within {known.place} made the smoothed model's confidence differ from its accuracy by "
             f"{in_points(known.strongest[1])} on average{before}. This is what an attack did, not a bound.{worse}"
@@ -182,7 +186,7 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
     if n and errored >= n:
         return "unproven", f"Not shown: all {n:,} examples errored; nothing was measured."
     if known.radius == 0:
-        return "unproven", "Not shown: no radius above 0 was asked for, so nothing is known about an attacker."
+        return "unproven", "Not shown: no radius above 0 was requested, so nothing is known about an attacker."
     if doubts := _doubts(result):
         codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
         return "unproven", f"Not shown: the numbers cannot be relied on ({codes}) until the flags are resolved."
@@ -197,21 +201,21 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
         )
     if at_least(known.share) < LEAST:
         return "unproven", (
-            f"Not shown: {percent(known.share.value)} of the examples are certified at {known.place}; what is proven "
-            "about them says nothing about the others."
+            f"Not shown: {format_percentage(known.share.value)} of the examples are certified at {known.place}; what "
+            "is proven about them says nothing about the others."
         )
     if at_most(known.cce) > LOOSE_CCE:
         seen = known.strongest
         reached = (
             "no attack was run to see how much of it one reaches"
             if seen is None
-            else f"the attacks tried reached {points(seen[1].value)}"
+            else f"the attacks tried reached {format_percentage_points(seen[1].value)}"
         )
         return "unproven", (
-            f"Not shown: all that is proven is that, on the {percent(known.share.value)} of the examples that are "
-            f"certified, no attacker within {known.place} can make the smoothed model's confidence differ from its "
-            f"accuracy by more than {in_points(known.cce)} on average. That is too loose to act on, and no proof of "
-            f"harm either: {reached}."
+            f"Not shown: all that is proven is that, on the {format_percentage(known.share.value)} of the examples "
+            f"that are certified, no attacker within {known.place} can make the smoothed model's confidence differ "
+            f"from its accuracy by more than {in_points(known.cce)} on average. That is too loose to act on, and no "
+            f"proof of harm either: {reached}."
         )
     return None
 
@@ -221,10 +225,10 @@ def _proof(result: Result, known: Known) -> tuple[Standing, str]:
     if known.cce is None or known.share is None:
         raise AssertionError("unreachable: answered before")
     told = (
-        f"on the {percent(known.share.value)} of the examples that are certified, none can make the smoothed model's "
-        f"confidence differ from its accuracy by more than {in_points(known.cce)} on average"
+        f"on the {format_percentage(known.share.value)} of the examples that are certified, none can make the smoothed "
+        f"model's confidence differ from its accuracy by more than {in_points(known.cce)} on average"
     )
-    rest = f"for the other {percent(1 - number_of(known.share))} nothing is proven"
+    rest = f"for the other {format_percentage(1 - number_of(known.share))} nothing is proven"
     explained = [flag.code.replace("_", " ") for flag in result.flags if _is_serious(flag) and flag.code in OF_COVERAGE]
     is_tight = known.cce.high is not None and at_most(known.cce) <= POOR_ECE
     if is_tight and at_least(known.share) >= MOST and not explained:
@@ -233,9 +237,11 @@ def _proof(result: Result, known: Known) -> tuple[Standing, str]:
     limits = [] if number_of(known.share) == 1 else [rest]
     if at_most(known.cce) > POOR_ECE:
         more = "is more" if number_of(known.cce) > POOR_ECE else "may, by its interval, be more"
-        limits.insert(0, f"that {more} than the {points(POOR_ECE)} up to which confidence can be acted on")
+        limits.insert(
+            0, f"that {more} than the {format_percentage_points(POOR_ECE)} up to which confidence can be acted on"
+        )
     elif not is_tight:
-        limits.insert(0, "how much another sample would differ is not known")
+        limits.insert(0, "the sampling uncertainty is not known")
     if explained:
         limits.append(f"the flags say why it is no more ({', '.join(explained)})")
     return "partly", f"In part, against any attacker within {known.place}: {told}, but {enumerate_words(limits)}."
@@ -270,8 +276,8 @@ def _findings(result: Result, params: Mapping[str, Any], known: Known) -> Iterat
         )
     if abstained is not None:
         yield (
-            f"Nothing is certified for {in_percent(abstained)} of the examples: under noise no class is shown to win "
-            "more than half of the time."
+            f"Nothing is certified for {format_percentage_estimate(abstained)} of the examples: under noise no class "
+            "is shown to win more than half of the time."
         )
     yield from _certainty(result, params, known)
     yield (
@@ -297,13 +303,13 @@ def _accuracy(result: Result, known: Known) -> Iterator[str]:
         yield f"The certified accuracy at {known.place} is undefined on this sample."
     else:
         yield (
-            f"On {in_percent(certified)} of {certified.n:,} examples the class is right and proven to stay so whatever "
-            f"an attacker within {known.place} does: the certified accuracy."
+            f"On {format_percentage_estimate(certified)} of {certified.n:,} examples the class is right and proven to "
+            f"stay so whatever an attacker within {known.place} does: the certified accuracy."
         )
     if plain is not None:
         yield (
-            f"Without an attack the smoothed model is right on {in_percent(plain)}, where it only takes one class to "
-            "win more often than any other."
+            f"Without an attack the smoothed model is right on {format_percentage_estimate(plain)}, where it only "
+            "takes one class to win more often than any other."
         )
 
 
@@ -320,9 +326,9 @@ def _ceiling(result: Result, known: Known) -> Iterator[str]:
         )
     system = defined(result, metric_name("cce_system", radius=known.radius))
     if system is not None:
-        others = "" if known.share is None else f" ({percent(1 - number_of(known.share))})"
+        others = "" if known.share is None else f" ({format_percentage(1 - number_of(known.share))})"
         yield (
-            f"Over all examples it is at most {in_digits(system)}: those not certified{others} are let become right or "
+            f"Over all examples it is at most {in_digits(system)}: those not certified{others} may become right or "
             "wrong with nearly any confidence."
         )
 
@@ -344,11 +350,11 @@ def _attacks(result: Result, params: Mapping[str, Any], known: Known) -> Iterato
     if any(flag.code == BROKEN for flag in result.flags):
         yield f"{told}. Some confidences left their certified intervals: the certificates, or the attack, are wrong."
     elif known.clean is not None and number_of(reached) <= number_of(known.clean):
-        yield f"{told}, no more than without an attack: what worse one could do is open."
+        yield f"{told}, no more than without an attack: what a stronger one could do is open."
     elif known.cce is None or not number_of(known.cce) or not is_whole:
         yield f"{told}."
     else:
-        share = percent(min(number_of(reached) / number_of(known.cce), 1.0))
+        share = format_percentage(min(number_of(reached) / number_of(known.cce), 1.0))
         yield f"{told}: {share} of the most that is possible. Whether an attacker can get closer to that is open."
 
 
@@ -358,7 +364,7 @@ def _comparisons(result: Result, known: Known) -> Iterator[str]:
     if known.cce is None or not number_of(known.cce):
         return
     told = [
-        f"{_SOLVERS[name]} {one.value:.3f} ({percent(number_of(one) / number_of(known.cce))} of it)"
+        f"{_SOLVERS[name]} {one.value:.3f} ({format_percentage(number_of(one) / number_of(known.cce))} of it)"
         for name, one in found.items()
         if one is not None
     ]

@@ -26,7 +26,7 @@ from seatrial.families.low_level_attack.noise_narrative import (
 )
 from seatrial.families.shared.figures import describe
 from seatrial.reporting.adversarial_texts import noisy_comparisons
-from seatrial.reporting.numbers import percent, points
+from seatrial.reporting.numbers import format_percentage, format_percentage_points
 from seatrial.reporting.schemas import Answer, Comparison, Scale, Standing
 from seatrial.reporting.words import enumerate_words, words
 
@@ -61,14 +61,14 @@ MOST_NAMED = 3
 _FIGURES = {
     "curves": "Score against the level of noise, a panel for each attacker with the others in grey: from the score "
     "without noise on, with its interval, dashed where each example meets its worst attacker, dotted what guessing "
-    "gives. The steeper a line falls, the less of that noise the model stands.",
+    "gives. The steeper a line falls, the less of that noise the model tolerates.",
     "ranking": "Share of the score that is left under each attacker at the highest level, with intervals, the most "
     "harmful attacker first. Attackers whose intervals overlap widely may change places on other texts.",
     "edit_distance": "Share of the score that is left against how much of a text was changed (Levenshtein distance per "
     "character), a point for each attacker and level. Attackers below the others do more harm with the same change.",
     "confidence": "Mean confidence against the share of decisions that are right, from the texts without noise on and "
     "under each attacker. Points above the diagonal claim more than they achieve: the model does not notice that it is "
-    "lost.",
+    "wrong.",
 }
 
 
@@ -88,7 +88,8 @@ def question(params: Mapping[str, Any]) -> str:
     how = f"{len(names)} kinds of noise" if len(names) > 3 else enumerate_words([words(one) for one in names])
     levels = enumerate_words([f"{level:.0%}" for level in params.get("levels", [])])
     return (
-        f"What is left of its score when somebody who knows nothing of the model puts {how} on {levels} of the words?"
+        f"How much of its score is left when an attacker who knows nothing of the model applies {how} to {levels} of "
+        "the words?"
     )
 
 
@@ -154,8 +155,8 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     name, chance = score_name(result), chance_of(result)
     if clean.value <= chance:
         return "unproven", (
-            f"Not shown: without noise its {name} is {scored(clean.value, result)}, no more than by guessing "
-            f"({scored(chance, result)}); there is nothing noise could take."
+            f"Not shown: without noise its {name} is {scored(clean.value, result)}, no better than guessing "
+            f"({scored(chance, result)}); there is nothing for noise to take."
         )
     least, most = worst[0], worst[-1]
     if least is None or most is None or least.value is None or most.value is None:
@@ -256,7 +257,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
             "all; no number that compares attackers has them."
         )
     yield (
-        "None of these attackers asks the model anything. What they do is a lower bound of the harm: somebody who has "
+        "None of these attackers queries the model. The harm they do is a lower bound: an attacker with "
         "access to the model does at least as much."
     )
 
@@ -267,7 +268,7 @@ def _by_level(result: Result, levels: list[float]) -> Iterator[str]:
         worst = estimate_of(result, "worst_case_score", level=level)
         mean = value_of(result, "mean_relative_score", level=level)
         if worst is not None:
-            average = "" if mean is None else f"; on average over the attackers {percent(mean)} of the score is left"
+            average = "" if mean is None else f"; over the attackers {format_percentage(mean)} of it is left on average"
             yield f"At level {level:g} it is {with_interval(worst, result)} under each one's worst attacker{average}."
 
 
@@ -288,13 +289,14 @@ def _by_harm(result: Result, level: float) -> Iterator[str]:
             if rank.low is not None and rank.high is not None
             else ""
         )
-        told.append(f"{words(attacker)} ({percent(left)} of the score left{reach})")
+        told.append(f"{words(attacker)} ({format_percentage(left)} of the score left{reach})")
     least = value_of(result, "relative_score", attacker=attackers[-1], level=level)
-    gentlest = f"; least {words(attackers[-1])} ({percent(least)})" if len(attackers) > 3 and least is not None else ""
+    has_others = len(attackers) > 3 and least is not None
+    gentlest = f"; least {words(attackers[-1])} ({format_percentage(least)})" if has_others else ""
     if told:
         yield f"Most harm at level {level:g} is done by {enumerate_words(told)}{gentlest}."
     kind = things(result)
-    shares = [f"{words(attacker)} for {percent(share)}" for attacker, share in shares_of_worst(result, level)]
+    shares = [f"{words(attacker)} for {format_percentage(share)}" for attacker, share in shares_of_worst(result, level)]
     if len(shares) > 1:
         yield f"The one that does most harm is {enumerate_words(shares[:3])} of the {kind} that lose by noise there."
 
@@ -303,8 +305,8 @@ def _tries(result: Result, params: Mapping[str, Any], level: float) -> Iterator[
     draws, attackers = int(params.get("draws", 1)), attackers_of(result)
     if draws == 1:
         yield (
-            f"Each attacker tried each of the {things(result)} once at each level. Who tries again finds worse: the "
-            "parameter draws is for that."
+            f"Each attacker tried each of the {things(result)} once at each level. More tries find worse cases: raise "
+            "the parameter draws."
         )
         return
     once = value_of(result, "score", attacker=attackers[0], level=level)
@@ -327,8 +329,9 @@ def _confidence(result: Result, level: float) -> Iterator[str]:
     ece = [value_of(result, "ece", level=0.0), value_of(result, "ece", **at)]
     errors = "" if None in ece else f"; ECE goes from {ece[0]:.3f} to {ece[1]:.3f}"
     told = (
-        f"Under {words(attacker)} at level {level:g} its mean confidence goes from {percent(before)} to "
-        f"{percent(after)}, its {score_name(result)} from {scored(clean, result)} to {scored(noisy, result)}{errors}."
+        f"Under {words(attacker)} at level {level:g} its mean confidence goes from {format_percentage(before)} to "
+        f"{format_percentage(after)}, its {score_name(result)} from {scored(clean, result)} to "
+        f"{scored(noisy, result)}{errors}."
     )
     if score_name(result) == AUROC or clean - noisy < NOTABLE_DROP:
         yield told
@@ -337,7 +340,10 @@ def _confidence(result: Result, level: float) -> Iterator[str]:
     elif before - after < (clean - noisy) / 2:
         yield f"Its confidence falls less than half as far as its score. {told}"
     else:
-        yield f"Its confidence falls with its score, {points(before - after)} of {points(clean - noisy)}. {told}"
+        yield (
+            f"Its confidence falls with its score, {format_percentage_points(before - after)} of "
+            f"{format_percentage_points(clean - noisy)}. {told}"
+        )
 
 
 _SOURCES: dict[str, dict[str, str]] = {

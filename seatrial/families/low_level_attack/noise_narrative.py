@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
-from seatrial.reporting.numbers import percent
+from seatrial.reporting.numbers import format_percentage, format_percentage_estimate
 
 AUROC = "macro AUROC"
 """A score that guessing gives 0.5 of, and that is no share of anything."""
@@ -81,12 +81,14 @@ def kept(score: float, clean: float, result: Result) -> float:
 def scored(value: float | None, result: Result) -> str:
     """Return a score as people read it: a share in per cent, an area with three decimals."""
     if score_name(result) != AUROC or value is None:
-        return percent(value)
+        return format_percentage(value)
     return f"{value:.3f}"
 
 
 def with_interval(estimate: Estimate, result: Result, of: str = "") -> str:
     """Return a score with what is behind it and its interval."""
+    if score_name(result) != AUROC:
+        return format_percentage_estimate(estimate, of)
     if estimate.low is None or estimate.high is None:
         return scored(estimate.value, result) + of
     low, high = (scored(min(max(end, 0.0), 1.0), result) for end in (estimate.low, estimate.high))

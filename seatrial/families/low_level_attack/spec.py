@@ -68,7 +68,7 @@ SPEC = FamilySpec(
     unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},
     stage_shares=stage_shares,
     audit_examples={
-        "How much spam and typing errors does a text model stand?": {
+        "How well does a text model withstand spam-like noise and typos?": {
             "samples": 300,
             "checks": [
                 {

@@ -1,7 +1,7 @@
 """Estimates as sentences about results put them."""
 
 from seatrial.contracts.estimates import Estimate, Result
-from seatrial.reporting.numbers import percent, points
+from seatrial.reporting.numbers import format_percentage_points_estimate
 
 
 def defined(result: Result, name: str) -> Estimate | None:
@@ -17,12 +17,6 @@ def number_of(estimate: Estimate) -> float:
     return estimate.value
 
 
-def in_percent(estimate: Estimate) -> str:
-    """Return a share and its interval in per cent."""
-    ends = [percent(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high) if end is not None]
-    return percent(estimate.value) + _between(ends)
-
-
 def in_digits(estimate: Estimate) -> str:
     """Return a number and its interval with three decimals."""
     ends = [f"{end:.3f}" for end in (estimate.low, estimate.high) if end is not None]
@@ -30,9 +24,11 @@ def in_digits(estimate: Estimate) -> str:
 
 
 def in_points(estimate: Estimate) -> str:
-    """Return a difference of shares and its interval in percentage points."""
-    ends = [points(max(end, 0.0)).split(" ")[0] for end in (estimate.low, estimate.high) if end is not None]
-    return points(estimate.value) + _between(ends)
+    """Return a difference of shares that is never negative, and its interval, in percentage points."""
+    ends = {
+        name: None if end is None else max(end, 0.0) for name, end in (("low", estimate.low), ("high", estimate.high))
+    }
+    return format_percentage_points_estimate(estimate.model_copy(update=ends))
 
 
 def _between(ends: list[str]) -> str:

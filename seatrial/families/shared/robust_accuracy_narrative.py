@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.shared.estimates_in_words import defined, in_percent
-from seatrial.reporting.numbers import percent, radius
+from seatrial.families.shared.estimates_in_words import defined
+from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_radius
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
 
@@ -31,9 +31,9 @@ def robust_findings(result: Result, params: Mapping[str, Any], *, of: str = "the
     norm = {"linf": "l_inf", "l2": "l_2"}.get(str(asked.get("norm")), str(asked.get("norm")))
     right = result.counts.get("robust_accuracy_correct", 0)
     yield (
-        f"Under AutoAttack ({asked.get('version')}) within {norm} {radius(asked.get('epsilon'))}, {of} keeps "
-        f"{in_percent(kept)} of {kept.n:,} examples right, of {percent(right / kept.n)} unattacked: its robust "
-        "accuracy, at most, as another attack may break more."
+        f"Under AutoAttack ({asked.get('version')}) within {norm} {format_radius(asked.get('epsilon'))}, {of} keeps "
+        f"{format_percentage_estimate(kept)} of {kept.n:,} examples right, of {format_percentage(right / kept.n)} "
+        "unattacked: its robust accuracy, at most, as another attack may break more."
     )
     broken = {
         value_words("attack", name.removeprefix(BROKEN).removesuffix("]")): count

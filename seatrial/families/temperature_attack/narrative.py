@@ -25,7 +25,12 @@ from seatrial.families.temperature_attack.illusion_gap import (
     value_of,
 )
 from seatrial.reporting.adversarial_texts import comparisons as comparisons
-from seatrial.reporting.numbers import percent, points
+from seatrial.reporting.numbers import (
+    format_percentage,
+    format_percentage_estimate,
+    format_percentage_points,
+    format_percentage_points_estimate,
+)
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.words import enumerate_words, words
 
@@ -45,7 +50,7 @@ FINDING = "illusion"
 _HOW = {
     "calibrated": "at its calibrated temperature",
     "calibrated_paper": "at the temperature of the paper's calibration",
-    "optimized": "at the temperature found to do most harm",
+    "optimized": "at the most harmful temperature found",
     "platt_vector": "through Platt scaling (vector)",
     "platt_matrix": "through Platt scaling (matrix)",
     "transfer": "with texts found on another model",
@@ -54,7 +59,7 @@ _HOW = {
 _CAUSE = {
     "platt_vector": "from how its scores are scaled",
     "platt_matrix": "from how its scores are scaled",
-    "transfer": "from attacks that could not find their way on it",
+    "transfer": "from attacks that could not optimise against it",
 }
 
 _FIGURES = {
@@ -135,9 +140,9 @@ def scale(result: Result, classes: int | None) -> Scale | None:
         mark=100 * clean,
         high=high,
         maximum=100.0,
-        band="what it keeps under attack, from the hardest way of attacking to as served"
+        band="accuracy under attack, from the strongest arm to as served"
         if is_gap
-        else "what it keeps under attack, from as served to the hardest other way",
+        else "accuracy under attack, from as served to the strongest other arm",
         line="unattacked",
     )
 
@@ -156,16 +161,17 @@ def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]
         return None
     if not is_shown(gap) or is_small(gap, served):
         return None
-    worse = " The flags below mean that it may be more still." if _doubts(result) else ""
+    worse = " The flags below mean that the gap may be larger still." if _doubts(result) else ""
     return "not_real", f"No: {_told(params, gap, served, lowest)}{worse}"
 
 
 def _told(params: Mapping[str, Any], gap: Estimate, served: Estimate, lowest: tuple[str, Estimate]) -> str:
     arm, low = lowest
     return (
-        f"{_served(params, start=False)} the model keeps {percent(served.value)} accuracy under {_attack(params)}, but "
-        f"{percent(low.value)} when attacked {_HOW.get(arm, words(arm))}: {points(gap.value)}{_interval(gap)} of its "
-        f"robustness come {_CAUSE.get(arm, 'from its temperature')}, not from the model."
+        f"{_served(params, start=False)} the model keeps {format_percentage(served.value)} accuracy under "
+        f"{_attack(params)}, but {format_percentage(low.value)} when attacked {_HOW.get(arm, words(arm))}: "
+        f"{format_percentage_points_estimate(gap)} of its robustness come {_CAUSE.get(arm, 'from its temperature')}, "
+        "not from the model."
     )
 
 
@@ -183,17 +189,17 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
     if clean is None or served is None or served.value is None:
         return "unproven", "Not shown: the accuracy under attack is undefined on this sample."
     if clean <= (1 / classes if classes else 0.0):
-        reason = f"unattacked it is right on {percent(clean)} of the texts, no more than by guessing"
-        return "unproven", f"Not shown: {reason}; there is no accuracy an attack could take."
+        reason = f"unattacked it is right on {format_percentage(clean)} of the texts, no better than guessing"
+        return "unproven", f"Not shown: {reason}; there is no accuracy for an attack to take."
     if doubts := _doubts(result):
         codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
-        kept = f"The {percent(served.value)} accuracy it keeps as served proves nothing ({codes})"
+        kept = f"The {format_percentage(served.value)} accuracy it keeps as served proves nothing ({codes})"
         return "unproven", f"Not shown: the attacks cannot be relied on. {kept} until the flags are resolved."
     gap, lowest = overall(result, "illusion_gap"), lowest_arm(result)
     if lowest is None or gap is None or gap.value is None:
         return "unproven", (
-            f"Not shown: it keeps {percent(served.value)} accuracy under {_attack(params)} as served, but was attacked "
-            "in no other way; what its temperature hides is not known."
+            f"Not shown: it keeps {format_percentage(served.value)} accuracy under {_attack(params)} as served, but "
+            "no other arm was run, so what its temperature hides is unknown."
         )
     if not SEARCHED & answered_arms(result):
         tried = enumerate_words([words(arm) for arm in sorted(answered_arms(result))])
@@ -203,8 +209,8 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
         )
     if (most := at_most(gap)) > SMALL_GAP and served.value >= WEAK_SHARE * clean:
         return "unproven", (
-            f"Not shown: no illusion was proven, but one of up to {points(most)} is not excluded on {gap.n:,} texts. "
-            "Attack more of them."
+            f"Not shown: no illusion was proven, but one of up to {format_percentage_points(most)} is not excluded on "
+            f"{gap.n:,} texts. Attack more of them."
         )
     return None
 
@@ -216,7 +222,7 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
         raise AssertionError("unreachable: answered before")
     gap = overall(result, "illusion_gap")
     if gap is not None and is_shown(gap):
-        return "partly", f"In part: {_told(params, gap, served, lowest)} That is little, and not chance."
+        return "partly", f"In part: {_told(params, gap, served, lowest)} It is small, but not due to chance."
     least = min(lowest[1].value, served.value)
     hidden = {
         recipe: gap
@@ -224,27 +230,31 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
         if is_shown(gap) and at_most(gap) > SMALL_GAP
     }
     if hidden:
-        told = enumerate_words([f"{points(gap.value)} under {words(recipe)}" for recipe, gap in hidden.items()])
+        told = enumerate_words(
+            [f"{format_percentage_points(gap.value)} under {words(recipe)}" for recipe, gap in hidden.items()]
+        )
         return "partly", (
-            f"In part: against the worst recipe for each text nothing is hidden (it keeps {percent(least)}), but one "
-            f"recipe alone makes it look better than it is: {told} come from its temperature."
+            f"In part: against the worst recipe for each text nothing is hidden (it keeps {format_percentage(least)}), "
+            f"but one recipe alone makes it look better than it is: {told} come from its temperature."
         )
     most = at_most(gap) if gap is not None else 1.0
     if most > SMALL_GAP:
         return "partly", (
             f"In part: it shows little robustness, and no illusion was found. {_served(params)} it keeps "
-            f"{percent(served.value)} accuracy of {percent(clean)} under {_attack(params)}: the model is weak and "
-            f"honest about it, as far as {served.n:,} texts tell."
+            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under {_attack(params)}: the "
+            f"model is weak and honest about it, as far as {served.n:,} texts tell."
         )
     if least < ROBUST_SHARE * clean:
         return "partly", (
-            f"In part: what it shows is real, and it is little. {_served(params)} it keeps {percent(served.value)} "
-            f"accuracy of {percent(clean)} under {_attack(params)}, and attacked in other ways no less to speak of "
-            f"({percent(lowest[1].value)}): the model is weak and honest about it."
+            f"In part: what it shows is real, and it is little. {_served(params)} it keeps "
+            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under {_attack(params)}, and "
+            f"attacked in other ways no less to speak of ({format_percentage(lowest[1].value)}): the model is weak and "
+            "honest about it."
         )
     return "real", (
-        f"Yes, against these attacks: {_served(params, start=False)} it keeps {percent(served.value)} accuracy of "
-        f"{percent(clean)} under {_attack(params)}, and attacked in other ways {percent(lowest[1].value)}."
+        f"Yes, against these attacks: {_served(params, start=False)} it keeps {format_percentage(served.value)} "
+        f"accuracy of {format_percentage(clean)} under {_attack(params)}, and attacked in other ways "
+        f"{format_percentage(lowest[1].value)}."
     )
 
 
@@ -281,29 +291,15 @@ def _doubts(result: Result) -> list[Flag]:
     return [flag for flag in result.flags if flag.severity != "info" and flag.code != FINDING]
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
-    low, high = (points(end).split(" ")[0] if end is not None else "" for end in (estimate.low, estimate.high))
-    return f" (95% interval {low} to {high})"
-
-
-def _share(estimate: Estimate, of: str = "") -> str:
-    if estimate.low is None or estimate.high is None:
-        return percent(estimate.value) + of
-    low, high = (percent(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high))
-    return f"{percent(estimate.value)}{of} (95% interval {low} to {high})"
-
-
 def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     clean = result.estimates.get("clean_accuracy")
     if clean is not None and clean.value is not None:
-        yield f"Unattacked, it is right on {_share(clean, f' of {clean.n:,} texts')}."
+        yield f"Unattacked, it is right on {format_percentage_estimate(clean, f' of {clean.n:,} texts')}."
     if not _counted(params):
         return
     served = accuracy_in(result, SERVED)
     if served is not None and served.value is not None:
-        yield f"{_served(params)} it keeps {_share(served)} under {_attack(params)}."
+        yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(params)}."
     for arm in params.get("arms", []):
         found, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
         at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"
@@ -312,7 +308,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
         if found is None or found.value is None:
             yield f"Attacked {_HOW.get(arm, words(arm))}{at} it has no numbers: the flags or the error say why."
         else:
-            yield f"Attacked {_HOW.get(arm, words(arm))}{at} it keeps {_share(found)}."
+            yield f"Attacked {_HOW.get(arm, words(arm))}{at} it keeps {format_percentage_estimate(found)}."
     yield from _gaps(result)
     yield from _confidence(result)
     for recipe, correlation in by_recipe(result, "importance_correlation").items():
@@ -333,15 +329,15 @@ def _gaps(result: Result) -> Iterator[str]:
     if gap is not None and gap.value is not None and lowest is not None:
         told = "" if p is None or p.value is None else "< 0.001" if p.value < 0.001 else f"= {p.value:.2g}"
         chance = f"; McNemar's exact p {told}" if told else ""
-        is_chosen = bool(chance and _interval(gap)) and len(answered_arms(result)) > 1
+        is_chosen = bool(chance and gap.low is not None) and len(answered_arms(result)) > 1
         chosen = ". The interval allows for this arm having been chosen as the lowest, p does not" if is_chosen else ""
         yield (
             f"The illusion gap, as served minus {words(lowest[0])} on the same {gap.n:,} texts, is "
-            f"{points(gap.value)}{_interval(gap)}{chance}{chosen}."
+            f"{format_percentage_points_estimate(gap)}{chance}{chosen}."
         )
     gaps = {recipe: one for recipe, one in by_recipe(result, "illusion_gap").items() if one.value is not None}
     if len(gaps) > 1:
-        each = [f"{points(one.value)}{_interval(one)} under {words(recipe)}" for recipe, one in gaps.items()]
+        each = [f"{format_percentage_points_estimate(one)} under {words(recipe)}" for recipe, one in gaps.items()]
         yield f"Recipe by recipe it is {enumerate_words(each)}."
 
 
@@ -351,4 +347,7 @@ def _confidence(result: Result) -> Iterator[str]:
         if confidence is None:
             continue
         error = "" if ece is None else f" (ECE {ece:.3f})"
-        yield f"{words(arm).capitalize()}, it claims {percent(confidence)} confidence on average, unattacked{error}."
+        yield (
+            f"{words(arm).capitalize()}, it claims {format_percentage(confidence)} confidence on average, "
+            f"unattacked{error}."
+        )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Result
-from seatrial.families.shared.estimates_in_words import defined, in_percent, number_of
+from seatrial.families.shared.estimates_in_words import defined, number_of
 from seatrial.families.transductive_attack.defences_narrative import (
     CLEAN,
     REFERENCE,
@@ -15,7 +15,7 @@ from seatrial.families.transductive_attack.defences_narrative import (
     missing,
     place_of,
 )
-from seatrial.reporting.numbers import percent, points
+from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
 
@@ -30,11 +30,17 @@ def static_findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     """Say what the model keeps without a defence."""
     clean, robust = defined(result, "static_accuracy"), defined(result, "static_robustness")
     if clean is not None:
-        yield f"Without a defence the model is right on {in_percent(clean)} of {clean.n:,} examples, unattacked."
+        yield (
+            f"Without a defence the model is right on {format_percentage_estimate(clean)} of {clean.n:,} examples, "
+            f"unattacked."
+        )
     if robust is not None:
         attacks = asked(params, "attacks")
         by = "AutoAttack" if "transfer_autoattack" in attacks else "PGD" if "transfer_pgd" in attacks else "attack"
-        yield f"Under {by} within {place_of(params)} it keeps {in_percent(robust)}: what a defence has to improve on."
+        yield (
+            f"Under {by} within {place_of(params)} it keeps {format_percentage_estimate(robust)}: what a defence has "
+            f"to improve on."
+        )
 
 
 def defence_findings(result: Result, params: Mapping[str, Any], defence: Defended) -> Iterator[str]:
@@ -42,7 +48,10 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
     name, extra, lowest = defence.told, defence.overestimate, defence.lowest
     start = name[:1].upper() + name[1:]
     if defence.clean is not None:
-        yield f"{start} is right on {in_percent(defence.clean)} of {defence.clean.n:,} examples, unattacked."
+        yield (
+            f"{start} is right on {format_percentage_estimate(defence.clean)} of {defence.clean.n:,} examples, "
+            f"unattacked."
+        )
     if defence.failed:
         yield f"{start} has no numbers {missing(defence)}."
     if lowest is not None:
@@ -64,12 +73,13 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
         drew = "the attacks" if defence.name in DETERMINISTIC else "attacks and defence"
         yield (
             f"Over {asked(params, 'repeats')} repeats, in each of which {drew} drew anew, what {name} keeps varies by "
-            f"a standard deviation of {points(widest.value)} at most, under {value_words('attack', attack)}."
+            f"a standard deviation of {format_percentage_points(widest.value)} at most, under "
+            f"{value_words('attack', attack)}."
         )
     refused = {one: share for one, share in defence.rejected.items() if number_of(share) > 0}
     if refused:
         shares = [
-            percent(share.value) + (" unattacked" if one == CLEAN else f" under {value_words('attack', one)}")
+            format_percentage(share.value) + (" unattacked" if one == CLEAN else f" under {value_words('attack', one)}")
             for one, share in refused.items()
         ]
         yield f"Of the examples {name} rejects {enumerate_words(shares)}; those count as answered wrongly."
@@ -84,10 +94,14 @@ def _selection(result: Result, defence: Defended) -> Iterator[str]:
     most, clean = "", ""
     if one.most_sent is not None:
         number, share = one.most_sent
-        most = f", most often that of iteration {number}, counted from 0 ({percent(share)} of the examples)"
+        most = f", most often that of iteration {number}, counted from 0 ({format_percentage(share)} of the examples)"
     if one.clean_share:
-        clean = f" For {percent(one.clean_share)} none did better than the clean batch, which was sent."
-    fell = f": from {percent(one.first)} after the first it fell to {percent(one.best)}" if one.falls else ""
+        clean = f" For {format_percentage(one.clean_share)} none did better than the clean batch, which was sent."
+    fell = (
+        f": from {format_percentage(one.first)} after the first it fell to {format_percentage(one.best)}"
+        if one.falls
+        else ""
+    )
     yield (
         f"Of the {one.iterations} iterations of {value_words('attack', one.attack)} on {defence.told}, the attacker "
         f"sent the one whose induced model was right least often{fell}{most}.{clean}"
@@ -97,9 +111,9 @@ def _selection(result: Result, defence: Defended) -> Iterator[str]:
 def _briefly(estimate: Estimate) -> str:
     """Return a share with its interval, for lists of them."""
     if estimate.low is None or estimate.high is None:
-        return percent(estimate.value)
-    low, high = (percent(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high))
-    return f"{percent(estimate.value)} [{low}, {high}]"
+        return format_percentage(estimate.value)
+    low, high = (format_percentage(min(max(end, 0.0), 1.0)) for end in (estimate.low, estimate.high))
+    return f"{format_percentage(estimate.value)} [{low}, {high}]"
 
 
 def limit_findings(result: Result, params: Mapping[str, Any], defences: Iterable[Defended]) -> Iterator[str]:
@@ -116,7 +130,7 @@ def limit_findings(result: Result, params: Mapping[str, Any], defences: Iterable
             yield f"Why a game has no numbers: {flag.message.partition(_UNMENDED)[0]}"
     for row in result.series.get("followed") or []:
         yield str(row["says"])
-    yield "Numbers under attack are upper bounds: an attack that nobody has tried may leave less."
+    yield "Numbers under attack are upper bounds: an attack not tried here may leave less."
     randomness = "is not told what it draws at random after the attacker has moved"
     if asked(params, "state") == "leaking":
         yield f"The attacker knows the defence and sees its state before each round, and {randomness}."

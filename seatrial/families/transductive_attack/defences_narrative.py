@@ -8,7 +8,7 @@ from typing import Any
 from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name, split_name
 from seatrial.families.shared.estimates_in_words import defined, number_of
 from seatrial.families.transductive_attack.params import ADAPTIVE, MODEL_SPACE, TRANSFERS, TransductiveAttackParams
-from seatrial.reporting.numbers import points, radius
+from seatrial.reporting.numbers import format_percentage_points, format_radius
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
 
@@ -206,7 +206,7 @@ def _names(message: str, name: str) -> bool:
 def place_of(params: Mapping[str, Any]) -> str:
     """Return how far an attacker may go, in words."""
     norm = {"linf": "l_inf", "l2": "l_2"}.get(str(asked(params, "norm")), str(asked(params, "norm")))
-    return f"{norm} {radius(asked(params, 'epsilon'))}"
+    return f"{norm} {format_radius(asked(params, 'epsilon'))}"
 
 
 def missing(defence: Defended) -> str:
@@ -219,8 +219,8 @@ def missing(defence: Defended) -> str:
 def change(estimate: Estimate) -> str:
     """Return a difference of shares in points, with its interval."""
     if estimate.low is None or estimate.high is None:
-        return points(estimate.value)
-    return f"{points(estimate.value)} [{plain(estimate.low)}, {plain(estimate.high)}]"
+        return format_percentage_points(estimate.value)
+    return f"{format_percentage_points(estimate.value)} [{plain(estimate.low)}, {plain(estimate.high)}]"
 
 
 def plain(difference: float) -> str:
@@ -229,4 +229,4 @@ def plain(difference: float) -> str:
     >>> plain(0.208), plain(-0.01)
     ('20.8', '-1')
     """
-    return points(difference).split(" ")[0]
+    return format_percentage_points(difference).split(" ")[0]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Flag, Result
-from seatrial.families.shared.estimates_in_words import at_least, at_most, defined, in_percent, number_of
+from seatrial.families.shared.estimates_in_words import at_least, at_most, defined, number_of
 from seatrial.families.shared.figures import describe
 from seatrial.families.transductive_attack.defence_findings import defence_findings, limit_findings, static_findings
 from seatrial.families.transductive_attack.defences_narrative import (
@@ -26,7 +26,7 @@ from seatrial.families.transductive_attack.defences_narrative import (
     plain,
 )
 from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS
-from seatrial.reporting.numbers import percent, points
+from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
@@ -60,7 +60,7 @@ _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly
 _FIGURES = {
     "robustness": "Accuracy of each defence with its interval, a marker per attack and one without; the dashed line is "
     "the static model under attack. Where a defence stands well above the line under attacks made on the static model, "
-    "and no longer under those that know it, the difference is made up.",
+    "and no longer under those that know it, the difference is an artefact of weak attacks.",
     "iterations": "Accuracy of the model that each iteration of an attack induces in the attacker's simulation, "
     "by iteration; the larger a marker, the more examples were sent as that iteration left them. The dotted line is "
     "the lowest so far. A line that goes up and down shows attacks undone by adapting.",
@@ -127,7 +127,7 @@ def asked_attacks(params: Mapping[str, Any]) -> list[str]:
 
 
 def scale(result: Result, classes: int | None) -> Scale | None:
-    """Return what an evaluation without adaptive attacks makes up, for the only defence; none where numbers lack."""
+    """Return what an evaluation without adaptive attacks overstates, for the only defence; none where numbers lack."""
     defences = [one for one in known_defences(result, {}) if one.name != REFERENCE]
     static = defined(result, "static_robustness")
     if len(defences) != 1 or static is None:
@@ -146,7 +146,7 @@ def scale(result: Result, classes: int | None) -> Scale | None:
         mark=100 * number_of(static),
         high=100 * sent,
         maximum=100.0,
-        band="what an evaluation without adaptive attacks makes up, from the strongest of those tried to an attack "
+        band="what an evaluation without adaptive attacks overstates, from the strongest of those tried to an attack "
         "made on the static model",
         line="the static model under that attack",
     )
@@ -162,7 +162,7 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
         return _unproven(f"all {n:,} examples errored; nothing was measured.", findings)
     if not judged:
         why = (
-            "the only defence asked for is the static model itself, which adds nothing to itself."
+            "the only defence requested is the static model itself, so there is nothing to compare."
             if defences
             else "no defence was measured."
         )
@@ -229,7 +229,7 @@ def _obstacle(defence: Defended, doubts: list[Flag]) -> str | None:
         return f"{name} has no numbers {missing(defence)}; what it is worth there is not known."
     if not defence.is_simulated:
         if not defence.under:
-            return f"no attack that was asked for can be run on {name}. Ask for gmsa_avg and gmsa_min."
+            return f"none of the requested attacks can be run on {name}. Ask for gmsa_avg and gmsa_min."
         tried = enumerate_words([value_words("attack", attack) for attack in defence.under])
         why = (
             "of those only AutoAttack on the defence knows it, and that tends to make a defence look better than it is"
@@ -264,31 +264,36 @@ def _proof(defence: Defended, limits: list[Flag]) -> tuple[Standing, str]:
         raise AssertionError("unreachable: answered before")
     buts, codes = [], {flag.code for flag in limits}
     if gain.low is None:
-        buts.append("how much another sample would differ is not known")
+        buts.append("the sampling uncertainty is not known")
     if extra is None:
         buts.append("what attacks made on the static model would show was not measured")
     elif number_of(extra) > SMALL_OVERESTIMATE or "overestimated" in codes:
         buts.append(f"attacks made on the static model make it look {change(extra)} better than it is")
     elif at_most(extra) > SMALL_OVERESTIMATE:
-        measured = f"measured: {points(extra.value)}"
+        measured = f"measured: {format_percentage_points(extra.value)}"
         buts.append(
-            f"attacks made on the static model may make it look up to {points(at_most(extra))} better than it is "
-            f"({measured})"
+            f"attacks made on the static model may make it look up to {format_percentage_points(at_most(extra))} "
+            f"better than it is ({measured})"
         )
     own = defence.under.get("defence_autoattack")
     if own is not None and (more := number_of(own) - number_of(lowest[1])) > SMALL_OVERESTIMATE:
-        buts.append(f"AutoAttack on the defence itself makes it look {points(more)} better than it is")
+        buts.append(
+            f"AutoAttack on the defence itself makes it look {format_percentage_points(more)} better than it is"
+        )
     if number_of(lowest[1]) < ROBUST_SHARE * number_of(clean):
-        buts.append(f"of the {percent(clean.value)} it answers rightly unattacked it keeps {percent(lowest[1].value)}")
+        buts.append(
+            f"of the {format_percentage(clean.value)} it answers rightly unattacked it keeps "
+            f"{format_percentage(lowest[1].value)}"
+        )
     if "clean_accuracy_lost" in codes:
-        buts.append("it costs accuracy where nobody attacks")
+        buts.append("it costs clean accuracy")
     if "worse_than_static" in codes:
         buts.append("a flag says that it does harm")
     if buts:
         return "partly", f"In part: {_sentence(defence)}, but {enumerate_words(buts)}."
     return "real", (
-        f"Yes, against the attacks tried: {_sentence(defence)}. At worst it keeps {percent(lowest[1].value)} of the "
-        f"examples right, of {percent(clean.value)} unattacked."
+        f"Yes, against the attacks tried: {_sentence(defence)}. At worst it keeps {format_percentage(lowest[1].value)} "
+        f"of the examples right, of {format_percentage(clean.value)} unattacked."
     )
 
 
@@ -300,7 +305,7 @@ def _sentence(defence: Defended) -> str:
     attack = value_words("attack", lowest[0])
     how = "adaptive attack" if lowest[0] in ADAPTIVE else f"{attack}, the strongest attack tried"
     if gain is None:
-        return f"{defence.told} keeps {in_percent(lowest[1])} under {how}"
+        return f"{defence.told} keeps {format_percentage_estimate(lowest[1])} under {how}"
     is_loss = gain.high is not None and gain.high <= 0
     if is_loss:
         told = f"{defence.told} takes {change(_turned(gain))} from what the static model keeps, under {how}"

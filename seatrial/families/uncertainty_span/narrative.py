@@ -11,7 +11,7 @@ from typing import Any
 from seatrial.contracts.estimates import Estimate, Flag, Result
 from seatrial.families.shared.figures import describe
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
-from seatrial.reporting.numbers import radius
+from seatrial.reporting.numbers import format_radius
 from seatrial.reporting.schemas import Answer, Scale
 
 SMALL_SHARE, LARGE_SHARE = 0.1, 1 / 3
@@ -34,8 +34,8 @@ _FIGURES = {
     "entropy": "Histograms of predictive entropy, unattacked and under both attacks. The further the attacked ones lie "
     "apart, the less the model's uncertainty means.",
     "span_by_epsilon": "Mean uncertainty span against the attack radius. It grows unless gradients are masked.",
-    "outlier": "How well entropy tells outliers from ordinary data (AUROC, and FPR at 95% TPR) as the attack on the "
-    "outliers grows.",
+    "outlier": "How well entropy separates outliers from in-distribution data (AUROC, and FPR at 95% TPR) as the "
+    "attack on the outliers grows.",
     "attack": "Calibration error under each label-preserving attack.",
 }
 
@@ -97,7 +97,7 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
     if share >= LARGE_SHARE:
         worse = " The flags below mean that the true span may be larger still." if doubts else ""
         done = (
-            "can make the model about as sure or as unsure as they please"
+            "can make the model about as certain or uncertain as they like"
             if share >= WHOLE_SHARE
             else f"moves this model's uncertainty over {share:.0%} of its whole range"
         )
@@ -141,7 +141,7 @@ def _doubt(doubts: list[Flag]) -> str:
 
 def _attacker(params: Mapping[str, Any]) -> str:
     norm = {"linf": "l_inf", "l2": "l_2"}.get(str(params.get("norm")), str(params.get("norm")))
-    return f"an attacker within {norm} {radius(params.get('epsilon'))}"
+    return f"an attacker within {norm} {format_radius(params.get('epsilon'))}"
 
 
 def _value(result: Result, name: str) -> float | None:
@@ -187,10 +187,10 @@ def _calibration(result: Result) -> Iterator[str]:
     signed = {arm: _value(result, f"s_ece[arm={arm}]") for arm in ("clean", "over", "under")}
     clean = signed["clean"]
     if accuracy is not None and accuracy.value is not None:
-        claim = "" if clean is None else f", and claims {100 * (accuracy.value - clean):.1f}% on average"
+        claim = "" if clean is None else f", with a mean confidence of {100 * (accuracy.value - clean):.1f}%"
         yield (
-            f"Unattacked, it is right on {accuracy.value:.1%} of the examples"
-            f"{_interval(accuracy, scale=100, digits=1)}{claim}."
+            f"Unattacked, it is right on {accuracy.value:.1%} of the "
+            f"examples{_interval(accuracy, scale=100, digits=1)}{claim}."
         )
     for arm, value in signed.items():
         if arm == "clean" or value is None:
@@ -221,11 +221,15 @@ def _outliers(result: Result) -> Iterator[str]:
     found = _qualified(result, "auroc", "epsilon")
     clean = found.pop("0", None)
     if clean is not None:
-        yield f"Its entropy tells clean outliers from ordinary data with AUROC {clean:.2f} (0.5 is chance)."
+        yield f"Its entropy separates clean outliers from in-distribution data with AUROC {clean:.2f} (0.5 is chance)."
     if found:
         epsilon, worst = min(found.items(), key=lambda pair: pair[1])
-        after = "Attacked outliers look more certain than ordinary data" if worst < 0.5 else "It remains above chance"
-        yield f"With outliers attacked at {radius(epsilon)}, AUROC is {worst:.2f}. {after}."
+        after = (
+            "Attacked outliers look more certain than in-distribution data"
+            if worst < 0.5
+            else "It remains above chance"
+        )
+        yield f"With outliers attacked at {format_radius(epsilon)}, AUROC is {worst:.2f}. {after}."
 
 
 def _label_preserving(result: Result) -> Iterator[str]:
