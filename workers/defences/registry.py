@@ -33,13 +33,13 @@ class Plugin:
         build: (hyper-parameters, check_cancelled) to one defender that has done nothing yet.
         presets: Hyper-parameters by name, each a frozen dataclass; shipped defences have ``mnist``, ``cifar10`` and
             ``small``.
-        departures: What results have to say where the authors' code and the text of their paper differ, sentences by
+        deviations: What results have to say where the authors' code and the text of their paper differ, sentences by
             the value of the hyper-parameter ``variant``; ``official`` of a defence that has no such parameter.
     """
 
     build: Callable[[Any, Callable[[], None]], Defence]
     presets: Mapping[str, Any]
-    departures: Mapping[str, str] = field(default_factory=dict)
+    deviations: Mapping[str, str] = field(default_factory=dict)
 
 
 def known() -> list[str]:

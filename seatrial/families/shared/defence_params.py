@@ -27,7 +27,7 @@ Unit = Annotated[Real, Field(ge=0, le=1)]
 StepSize = Annotated[Real, Field(gt=0, le=1)]
 
 
-class Changes(Request):
+class Overrides(Request):
     """Hyper-parameters that differ from the preset's; what is left out or null is as the preset has it."""
 
     @model_serializer(mode="wrap")
@@ -36,13 +36,13 @@ class Changes(Request):
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
-class IdentityChanges(Changes):
+class IdentityOverrides(Overrides):
     """Of no defence."""
 
     batch_size: Count | None = Field(default=None, description="Test points of a round.")
 
 
-class TentChanges(Changes):
+class TentOverrides(Overrides):
     """Of TENT."""
 
     batch_size: Count | None = Field(default=None, description="Test points of a round.")
@@ -51,7 +51,7 @@ class TentChanges(Changes):
     is_episodic: bool | None = Field(default=None, description="Every round starts from the base.")
 
 
-class DentChanges(Changes):
+class DentOverrides(Overrides):
     """Of DENT."""
 
     batch_size: Count | None = Field(default=None, description="Test points of a round.")
@@ -64,7 +64,7 @@ class DentChanges(Changes):
     variant: Variant | None = Field(default=None, description="The objective of the code or of the paper's text.")
 
 
-class RmcChanges(Changes):
+class RmcOverrides(Overrides):
     """Of RMC."""
 
     adversarial_passes: int | None = Field(
@@ -87,7 +87,7 @@ class RmcChanges(Changes):
     variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
 
 
-class DannChanges(Changes):
+class DannOverrides(Overrides):
     """Of DANN."""
 
     network: Literal["convolutional", "resnet18", "small"] | None = Field(default=None, description="What is trained.")
@@ -99,7 +99,7 @@ class DannChanges(Changes):
     weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
 
 
-class TadvChanges(Changes):
+class TadvOverrides(Overrides):
     """Of TADV."""
 
     network: Literal["lenet", "resnet20", "small"] | None = Field(default=None, description="What is trained.")
@@ -115,7 +115,7 @@ class TadvChanges(Changes):
     variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
 
 
-class URejectronChanges(Changes):
+class URejectronOverrides(Overrides):
     """Of URejectron."""
 
     network: Literal["resnet18", "small"] | None = Field(default=None, description="The discriminator.")
@@ -153,28 +153,28 @@ class Identity(ShippedDefence):
     """The static model as a defence."""
 
     name: Literal["identity"] = Field(description="No defence.")
-    changes: IdentityChanges = Field(default_factory=IdentityChanges, description=_CHANGES)
+    changes: IdentityOverrides = Field(default_factory=IdentityOverrides, description=_CHANGES)
 
 
 class Tent(ShippedDefence):
     """Entropy minimisation over batch norm (Wang et al.)."""
 
     name: Literal["tent"] = Field(description="TENT.")
-    changes: TentChanges = Field(default_factory=TentChanges, description=_CHANGES)
+    changes: TentOverrides = Field(default_factory=TentOverrides, description=_CHANGES)
 
 
 class Dent(ShippedDefence):
     """Batch-norm parameters per example."""
 
     name: Literal["dent"] = Field(description="DENT.", examples=["dent"])
-    changes: DentChanges = Field(default_factory=DentChanges, description=_CHANGES)
+    changes: DentOverrides = Field(default_factory=DentOverrides, description=_CHANGES)
 
 
 class Rmc(ShippedDefence):
     """Runtime masking and cleansing (Wu et al.)."""
 
     name: Literal["rmc"] = Field(description="RMC.")
-    changes: RmcChanges = Field(default_factory=RmcChanges, description=_CHANGES)
+    changes: RmcOverrides = Field(default_factory=RmcOverrides, description=_CHANGES)
 
     @model_validator(mode="after")
     def _nearest_are_several(self) -> "Rmc":
@@ -212,7 +212,7 @@ class Dann(ShippedDefence):
     """Domain-adversarial training on the test points (Ganin et al.)."""
 
     name: Literal["dann"] = Field(description="DANN.")
-    changes: DannChanges = Field(default_factory=DannChanges, description=_CHANGES)
+    changes: DannOverrides = Field(default_factory=DannOverrides, description=_CHANGES)
 
     @property
     def least_training(self) -> int:
@@ -224,7 +224,7 @@ class Tadv(ShippedDefence):
     """Adversarial training anew (Chen et al.)."""
 
     name: Literal["tadv"] = Field(description="TADV.")
-    changes: TadvChanges = Field(default_factory=TadvChanges, description=_CHANGES)
+    changes: TadvOverrides = Field(default_factory=TadvOverrides, description=_CHANGES)
 
     @property
     def least_training(self) -> int:
@@ -236,7 +236,7 @@ class URejectron(ShippedDefence):
     """Refusing what a discriminator tells from the training data (Goldwasser et al.)."""
 
     name: Literal["urejectron"] = Field(description="URejectron.")
-    changes: URejectronChanges = Field(default_factory=URejectronChanges, description=_CHANGES)
+    changes: URejectronOverrides = Field(default_factory=URejectronOverrides, description=_CHANGES)
 
     @property
     def least_training(self) -> int:

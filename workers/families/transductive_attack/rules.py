@@ -61,8 +61,8 @@ def followed(params: TransductiveAttackParams) -> list[dict[str, Any]]:
         plugin = find_plugin(defence.name)
         preset = getattr(plugin.presets[defence.preset], "variant", OFFICIAL)
         variant = str(defence.settings.get("variant", preset))
-        if variant in plugin.departures:
-            rows.append({"of": defence.name, "variant": variant, "says": plugin.departures[variant]})
+        if variant in plugin.deviations:
+            rows.append({"of": defence.name, "variant": variant, "says": plugin.deviations[variant]})
     return rows
 
 
