@@ -16,7 +16,6 @@ from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.reporting.numbers import (
     format_aligned,
     format_interval,
-    format_number,
     format_percentage,
     format_radius,
     format_value,
@@ -40,7 +39,6 @@ def _environment() -> Environment:
     environment.filters.update(
         format_aligned=format_aligned,
         format_interval=format_interval,
-        format_number=format_number,
         format_percentage=format_percentage,
         format_value=format_value,
         moment=_moment,

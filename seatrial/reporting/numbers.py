@@ -183,15 +183,6 @@ def format_percentage_points_estimate(estimate: Estimate) -> str:
     return f"{value} {'point' if value in ('1', '-1') else 'points'}{_in_words(ends)}"
 
 
-def format_interval_in_words(estimate: Estimate) -> str:
-    """Write an estimate's interval as it follows its value in a sentence; nothing where it has none.
-
-    >>> format_interval_in_words(Estimate(value=0.5, low=0.4, high=0.6, n=9, method="bootstrap"))
-    ' (95% interval 0.4000 to 0.6000)'
-    """
-    return _in_words(format_parts(estimate)[1:])
-
-
 def format_parts(estimate: Estimate) -> list[str]:
     """Write an estimate's value, and behind it the ends of its interval if it has one, to the same last digit."""
     value, low, high = estimate.value, estimate.low, estimate.high

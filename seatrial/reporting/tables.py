@@ -22,7 +22,7 @@ TITLES: dict[tuple[str, ...], str] = {
     ("attack", "radius"): "Under attack",
     ("defence", "attack"): "Under attack",
     ("level",): "Over all attackers, by level",
-    ("attacker",): "Who does most harm",
+    ("attacker",): "Attackers by harm",
 }
 """By the qualifiers of their numbers, what tables are called."""
 ROW_QUALIFIERS = {"epsilon": "attack radius", "attack": "attack", "radius": "radius"}
@@ -32,7 +32,7 @@ SECTIONS: dict[tuple[str, ...], dict[str, str]] = {
     ("level",): dict.fromkeys(("score", "ece", "mean_confidence"), "Without noise"),
     ("radius",): {
         **dict.fromkeys(("cce", "cbs", "ece"), "Examples certified at the radius"),
-        **dict.fromkeys(("acce", "dece", "brier_ece"), "The same examples, to compare: no guarantees"),
+        **dict.fromkeys(("acce", "dece", "brier_ece"), "The same examples, for comparison: no guarantees"),
     },
 }
 """Metrics that are not in the table of the others with the same qualifiers, and the title of theirs."""
@@ -347,7 +347,7 @@ def value_words(key: str, value: str) -> str:
 
 
 def _basis(group: list[ReportEstimate]) -> str:
-    """Return what all numbers of a table rest on, where it is the same for all; the cells say it where it is not."""
+    """Return the basis of all numbers of a table where they share one; the cells state it where they do not."""
     if not is_uniform(group):
         return ""
     return f"{group[0].n:,} examples; {_method(group)}"

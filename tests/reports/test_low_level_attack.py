@@ -323,7 +323,7 @@ def test_numbers_stand_in_the_order_of_harm(reports: Reports) -> None:
     (check,) = reports.compose(stored(reports)).checks
     tables = {table.title: table for table in arrange(check.estimates)}
     order = [words(one) for one in fabricated_noise.ORDER]
-    ranking = tables["Who does most harm, at level 0.8"]
+    ranking = tables["Attackers by harm, at level 0.8"]
     assert [row.heading for row in ranking.rows] == order
     assert ranking.columns == ["rank", "score", "relative_score", "flip_rate", "ece", "characters_changed"]
     assert list(tables).index(ranking.title) < list(tables).index("score")
@@ -342,7 +342,7 @@ def test_numbers_stand_in_the_order_of_harm(reports: Reports) -> None:
 def test_what_stands_first_is_the_ranking_and_the_rest_is_folded_away(reports: Reports) -> None:
     (check,) = reports.compose(stored(reports)).checks
     shown = [table.title for table in arrange(check.estimates) if not table.is_secondary]
-    assert shown == ["Without noise", "Who does most harm, at level 0.8", "Over all attackers, by level", "Overall"]
+    assert shown == ["Without noise", "Attackers by harm, at level 0.8", "Over all attackers, by level", "Overall"]
     (one,) = reports.compose(stored(reports, params={"levels": [0.5]})).checks
     assert "By attacker: level 0.5" in [table.title for table in arrange(one.estimates) if table.is_secondary]
     (alone,) = reports.compose(stored(reports, params={"attackers": ["visual"]})).checks

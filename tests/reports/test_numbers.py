@@ -17,7 +17,9 @@ from seatrial.reporting.numbers import (
     format_interval,
     format_number,
     format_percentage,
+    format_percentage_estimate,
     format_percentage_points,
+    format_percentage_points_estimate,
     format_radius,
     format_value,
 )
@@ -188,3 +190,28 @@ def test_a_radius_in_grey_levels_reads_back(halves: int) -> None:
 
 def _percentage(written: str) -> float:
     return {"under 0.1%": 0.049, "over 99.9%": 99.951}.get(written) or float(written.removesuffix("%"))
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=3))
+@example([0.7, 0.605, 0.8])
+@example([0.99997, 0.99, 1.0])
+def test_a_percentage_and_its_interval_end_at_the_same_digit(fractions: list[float]) -> None:
+    estimate = interval_of(fractions)
+    written = format_percentage_estimate(estimate, " of 80 texts")
+    value, low, high = re.fullmatch(r"(.+) of 80 texts \(95% interval (.+) to (.+)\)", written).groups()
+    plain = [one.removesuffix("%") for one in (value, low, high) if one not in ("under 0.1%", "over 99.9%")]
+    assert len({len(one.partition(".")[2]) for one in plain}) <= 1
+    for one, fraction in zip((value, low, high), (estimate.value, estimate.low, estimate.high), strict=True):
+        assert abs(_percentage(one) - 100 * fraction) <= 0.1
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=3))
+@example([0.36, 0.253, 0.47])
+def test_percentage_points_and_their_interval_end_at_the_same_digit(differences: list[float]) -> None:
+    estimate = interval_of(differences)
+    written = format_percentage_points_estimate(estimate)
+    parts_written = re.fullmatch(r"(.+) points? \(95% interval (.+) to (.+)\)", written).groups()
+    assert len({len(one.partition(".")[2]) for one in parts_written}) == 1
+    for one, difference in zip(parts_written, (estimate.value, estimate.low, estimate.high), strict=True):
+        assert abs(float(one) - 100 * difference) <= 0.05 + 1e-9
+        assert not re.fullmatch(r"-0(\.0)?", one)

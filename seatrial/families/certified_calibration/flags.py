@@ -42,7 +42,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning",),
         speaks_of=("*",),
         meaning="The model is right much more often without noise than smoothed: it was not trained for this noise. "
-        "The certificates are valid, but of a smoothed model nobody would use.",
+        "The certificates are valid, but of a smoothed model that is too inaccurate to use.",
         remedy="Train with Gaussian noise of this sigma, put a denoiser in front, or certify with the sigma the model "
         "was trained with.",
     ),

@@ -9,7 +9,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("*",),
         meaning="No example was answered both without noise and under the attackers that can be compared: nothing is "
         "known of the model under noise.",
-        remedy="Mend what the message says, and run the audit again.",
+        remedy="Fix what the message says, and run the audit again.",
     ),
     FlagSpec(
         code="noise_changed_nothing",
@@ -42,7 +42,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("score", "relative_score", "worst_case_score"),
         meaning="Examples errored and are in none of the numbers concerned. If long or odd texts err more often than "
         "others, the scores are higher than those of all texts.",
-        remedy="Mend what the message says.",
+        remedy="Fix what the message says.",
     ),
     FlagSpec(
         code="score_at_chance",

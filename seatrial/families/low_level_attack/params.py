@@ -46,8 +46,8 @@ class LowLevelAttackParams(Noise, FamilyParams):
         default=1,
         ge=1,
         le=100,
-        description="Random draws of each text at each level. Above 1 the worst of them is told too "
-        "(`persistent_score`): what somebody achieves who tries so often and knows nothing of the model. `score` is "
+        description="Random draws of each text at each level. Above 1 the worst of them is reported too "
+        "(`persistent_score`): what a best-of-k black-box attacker achieves. `score` is "
         "always that of the first.",
     )
     bins: int = Field(default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE.")

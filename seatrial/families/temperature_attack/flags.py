@@ -7,8 +7,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="illusion",
         severities=("warning",),
         speaks_of=("adversarial_accuracy", "illusion_gap"),
-        meaning="Part of the accuracy under attack as served is surely not there in another arm: it comes from scores "
-        "that give an attack nothing to follow.",
+        meaning="Part of the accuracy under attack as served demonstrably vanishes in another arm: it comes from "
+        "scores that give an attack nothing to follow.",
         remedy="Do not rely on the accuracy as served; compare models by the lowest arm, and serve calibrated scores.",
     ),
     FlagSpec(
@@ -25,7 +25,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
         meaning="Examples errored under a recipe and are in none of its numbers. Right examples take more queries and "
         "err more often than wrong ones.",
-        remedy="Give attacks more time or queries, or mend what the message says; read the bounds in the message.",
+        remedy="Give attacks more time or queries, or fix what the message says; read the bounds in the message.",
     ),
     FlagSpec(
         code="unfinished_attacks",
@@ -63,7 +63,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="degenerate_temperature",
         severities=("warning", "info"),
         speaks_of=("temperature", "adversarial_accuracy"),
-        meaning="The fit of an arm came to no temperature: the arm is not what its name says.",
+        meaning="The fit of an arm did not converge to a temperature, so the arm is not what its name says.",
         remedy="Use more validation examples, some of which the model gets wrong, or rely on another arm.",
     ),
     FlagSpec(

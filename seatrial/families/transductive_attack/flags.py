@@ -9,21 +9,21 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("robustness", "clean_accuracy", "overestimate", "gain_over_static"),
         meaning="Games of a defence have no numbers. What rests on them alone is null; where other repeats went "
         "through those count, which may flatter a defence that fails when it is hard pressed.",
-        remedy="Mend the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
+        remedy="Fix the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
     ),
     FlagSpec(
         code="overestimated",
         severities=("warning",),
         speaks_of=("robustness", "overestimate"),
-        meaning="Attacks made on the static model surely overstate the defence: part of what they show is robustness "
-        "against those who do not know of it.",
+        meaning="Attacks made on the static model demonstrably overstate the defence: part of what they show is "
+        "robustness against those who do not know of it.",
         remedy="Quote the lowest number, and compare defences by gain_over_static.",
     ),
     FlagSpec(
         code="worse_than_static",
         severities=("warning",),
         speaks_of=("gain_over_static", "robustness"),
-        meaning="Under attack the defended model surely keeps less than the static model does.",
+        meaning="Under attack the defended model demonstrably keeps less than the static model does.",
         remedy="Serve the model without the defence.",
     ),
     FlagSpec(
@@ -47,15 +47,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="adaptive_weaker_than_transfer",
         severities=("error",),
         speaks_of=("robustness", "overestimate", "gain_over_static"),
-        meaning="Attacks that know the defence surely do less than one that does not. Who knows a defence can do all "
-        "that others can: the attack was too weak, and its numbers say nothing of such an attacker.",
+        meaning="Attacks that know the defence demonstrably do less than one that does not. Who knows a defence can do "
+        "all that others can: the attack was too weak, and its numbers say nothing of such an attacker.",
         remedy="Raise steps and iterations, see that step_size times steps exceeds epsilon, and submit again.",
     ),
     FlagSpec(
         code="clean_accuracy_lost",
         severities=("warning",),
         speaks_of=("clean_accuracy",),
-        meaning="Without an attack the defended model is surely less accurate than the static one.",
+        meaning="Without an attack the defended model is demonstrably less accurate than the static one.",
         remedy="Weigh it against what is gained under attack; see that the preset was made for this model and data, "
         "and that batches are as large as it needs.",
     ),
