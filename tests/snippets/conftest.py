@@ -106,7 +106,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     running = Process(arguments, settings, home / "service.log")
     url = f"http://127.0.0.1:{port}"
     try:
-        eventually(lambda: _is_ready(url), timeout_s=90, every_s=0.1, what=f"the service: {running.log}")
+        eventually(lambda: is_ready(url), timeout_s=90, every_s=0.1, what=f"the service: {running.log}")
         yield url
     finally:
         running.stop()
@@ -122,7 +122,8 @@ def on_service(repository: Repository, service: str) -> Callable[[], None]:
     return chosen
 
 
-def _is_ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Tell whether a service answers."""
     try:
         return httpx.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:

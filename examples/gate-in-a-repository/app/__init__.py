@@ -1,0 +1,1 @@
+"""The application of this repository: it reads digits. Seatrial has a package of this name too; both get along."""

@@ -1,0 +1,89 @@
+"""The notebook runs from its first cell to its last, in a process and a folder of its own.
+
+A process that runs the cells in order shows what a kernel would, without the thirty packages a kernel brings along.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import ROOT, die_with_parent
+
+NOTEBOOK = ROOT / "examples" / "audit.ipynb"
+RUN = """
+import ast, json, sys
+names = {"__name__": "__main__"}
+for number, source in enumerate(json.load(open(sys.argv[1]))):
+    tree = ast.parse(source)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, f"cell {number}", "exec"), names)
+    if last is not None:
+        shown = eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), names)
+        # What a notebook shows under the cell.
+        print(f"[{number}]", repr(shown), len(getattr(shown, "_repr_html_", str)()))
+"""
+
+
+def document() -> dict[str, Any]:
+    """Return the notebook."""
+    return dict(json.loads(NOTEBOOK.read_text(encoding="utf-8")))
+
+
+def sources() -> list[str]:
+    """Return the code of its cells."""
+    return ["".join(cell["source"]) for cell in document()["cells"] if cell["cell_type"] == "code"]
+
+
+def test_it_is_a_notebook_of_version_4_5() -> None:
+    notebook = document()
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    assert set(notebook) == {"cells", "metadata", "nbformat", "nbformat_minor"}
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    for cell in notebook["cells"]:
+        code = {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
+        assert set(cell) == {"cell_type", "id", "metadata", "source"} | code
+        assert all(line.endswith("\n") for line in cell["source"][:-1])
+
+
+def test_no_output_of_somebody_s_machine_is_kept() -> None:
+    for cell in document()["cells"]:
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+
+
+def test_only_public_names_are_imported() -> None:
+    imported = {
+        node.module or ""
+        for source in sources()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert "seatrial" in imported
+    assert not any(name.split(".")[0] in ("app", "workers", "tests") for name in imported)
+
+
+@pytest.mark.slow
+def test_it_runs(tmp_path: Path) -> None:
+    cells = tmp_path / "cells.json"
+    cells.write_text(json.dumps(sources()))
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(cells)],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path), "SEATRIAL_POLL_S": "0.05", "SEATRIAL_TORCH_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        preexec_fn=die_with_parent,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "('ready', 597)" in done.stdout or "<ModelState.READY: 'ready'>, 597" in done.stdout
+    assert "\npassed uncertainty_span.clean_accuracy" in done.stdout
+    (report,) = tmp_path.glob("seatrial-*/report.html")
+    assert "uncertainty_span" in report.read_text()
