@@ -95,7 +95,7 @@ def look(port: int) -> Iterator[Finding]:
     try:
         settings = Settings()
     except InvalidSettingsError as error:
-        yield Finding("settings", str(error), "set these variables as the README's table says")
+        yield Finding("settings", str(error), "set these variables as docs/settings.md says")
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
     yield from brought_families()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -25,7 +25,14 @@ _PAGE = 1000
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
-class Lifetime(click.ParamType[timedelta]):
+if TYPE_CHECKING:
+    _TimeParam = click.ParamType[timedelta]
+else:
+    # Not generic before click 8.4.
+    _TimeParam = click.ParamType
+
+
+class Lifetime(_TimeParam):
     """A time such as ``90d``, ``12h`` or ``30m``.
 
     >>> Lifetime().convert("90d", None, None)
