@@ -1,19 +1,12 @@
-"""Write docs/metrics.md and docs/flags.md, which are made from what the families declare.
+"""docs/metrics.md and docs/flags.md, made from what the families declare; `scripts/generate_docs.py` writes them."""
 
-With ``--check`` nothing is written; ends with 1 where a page is out of date.
-"""
-
-import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from seatrial.contracts.family import FlagSpec, Metric
 from seatrial.contracts.flags import SHARED
 from seatrial.contracts.registry import SHIPPED, family
 from seatrial.families.narratives import narrative_of
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 KINDS = [point.name for point in SHIPPED]
 
 BETTER = {"higher": "higher", "lower": "lower", "neither": ""}
@@ -25,7 +18,7 @@ def metrics_page() -> str:
         "# Metrics",
         "",
         "Every number a policy can ask about, by family; a full name is `family.metric[qualifier=value,...]`. Made",
-        "from the code by `scripts/family_pages.py`. *Paired* numbers are means over examples: two audits of the same",
+        "from the code by `scripts/generate_docs.py`. *Paired* numbers are means over examples: two audits of the same",
         "examples are compared example by example, others by their intervals.",
     ]
     for kind in KINDS:
@@ -63,7 +56,7 @@ def flags_page() -> str:
         "",
         "A flag is a doubt about the numbers themselves: read flags first. `error` means that the numbers must not be",
         "relied on, and no shipped policy passes such a check; `info` is worth knowing. Made from the code by",
-        "`scripts/family_pages.py`; the message of a flag says the same with the numbers at hand.",
+        "`scripts/generate_docs.py`; the message of a flag says the same with the numbers at hand.",
         "",
         "## Of any family",
         "",
@@ -91,31 +84,3 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-PAGES: Mapping[str, Callable[[], str]] = {"metrics.md": metrics_page, "flags.md": flags_page}
-
-
-def stale(folder: Path = DOCS) -> Iterator[str]:
-    """Yield the pages that do not say what the code says."""
-    for name, make in PAGES.items():
-        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != make():
-            yield name
-
-
-def run() -> int:
-    """Write the pages, or look at them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; end with 1 where a page is out of date")
-    if parser.parse_args().check:
-        old = list(stale())
-        for name in old:
-            print(f"docs/{name} is out of date: run scripts/family_pages.py")
-        return 1 if old else 0
-    for name, make in PAGES.items():
-        (DOCS / name).write_text(make(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run())

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from app.cli import main as command
+from scripts.family_pages import flags_page, metrics_page
 from seatrial.store.settings import Settings
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -162,7 +163,12 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"settings.md": settings_page, "cli.md": cli_page}
+PAGES: Mapping[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "metrics.md": metrics_page,
+    "flags.md": flags_page,
+}
 
 
 def stale(folder: Path = DOCS) -> list[str]:

@@ -1,31 +1,12 @@
 """The pages of metrics and flags say what the families declare."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 from seatrial.contracts.flags import SHARED
 from seatrial.contracts.registry import families
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "family_pages.py"
-
-
-def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, SCRIPT, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-
-
-def test_the_pages_are_up_to_date() -> None:
-    checked = run("--check")
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+from tests.packaging.pages import read
 
 
 def test_every_metric_and_every_flag_has_its_row() -> None:
-    metrics, flags = ((ROOT / "docs" / name).read_text() for name in ("metrics.md", "flags.md"))
+    metrics, flags = read("docs/metrics.md"), read("docs/flags.md")
     for spec in families().values():
         for metric in spec.metrics:
             keys = ",".join(f"{key}=" for key in metric.qualifiers)

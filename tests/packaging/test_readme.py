@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.cli.gate import gate
 from app.policies import presets
 from seatrial.contracts.models import Architecture, ModelManifest
-from seatrial.families import METRICS
+from seatrial.contracts.registry import families
 from tests.packaging.pages import blocks, links, read
 
 README = read("README.md")
@@ -22,13 +22,13 @@ def test_it_can_be_read_in_one_sitting() -> None:
 
 
 def test_every_family_is_introduced() -> None:
-    assert re.findall(r"^\| `([a-z_]+)` \| .+\? \| .+ \|$", README, re.MULTILINE) == list(METRICS)
+    assert re.findall(r"^\| `([a-z_]+)` \| .+\? \| .+ \|$", README, re.MULTILINE) == list(families())
 
 
 def test_it_leads_to_every_page() -> None:
     led_to = {path for path, _ in links("README.md")}
-    pages = {"cli", "compatibility", "deployment", "families", "gate", "measured", "models-and-data", "perturb"}
-    pages |= {"rest", "reverse-proxy", "security", "settings", "ci/README"}
+    pages = {"cli", "compatibility", "deployment", "families", "flags", "gate", "measured", "metrics"}
+    pages |= {"models-and-data", "perturb", "rest", "reverse-proxy", "security", "settings", "ci/README"}
     assert {f"docs/{page}.md" for page in pages} <= led_to
     assert {"ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff"} <= led_to
 
