@@ -25,7 +25,7 @@ from seatrial.store.settings_errors import InvalidSettingsError
 
 class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; whoever reads its output may have had enough of it, as `head` has: no failure of ours."""
+        """Run a command; a reader of its output that has left, as `head` does, is no failure."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -36,7 +36,7 @@ class _Commands(click.Group):
             forget_stdout()
             sys.exit(READER_GONE)
         except InvalidSettingsError as error:
-            raise click.ClickException(f"the settings do not fit: {error}") from None
+            raise click.ClickException(f"invalid settings: {error}") from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -44,10 +44,10 @@ class _Commands(click.Group):
 def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
-    `gate` answers a pipeline's one question, may this model ship, with a service of its own or one that runs; `replay`
+    `gate` answers a pipeline's one question, may this model ship, with a service of its own or a running one; `replay`
     runs an audit again and compares; `perturb` writes texts with noise. `serve` runs everything on one machine. The
-    other commands either tend an installation (migrate, worker, health, doctor, keys, resources) or talk to a running
-    service over HTTP (models, datasets, audit, judge, policies, baselines).
+    other commands either maintain an installation (migrate, worker, health, doctor, keys, resources) or talk to a
+    running service over HTTP (models, datasets, audit, judge, policies, baselines).
     """
 
 

@@ -25,7 +25,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command what an audit can be described by: a file, and options that go before what it says."""
+    """Give a command what an audit can be described by: a file, and options that override it."""
     for option in (
         click.option("--baseline", help="Baseline to compare with: an audit id, or a name."),
         click.option("--policy", help="Policy to judge by: a file or a name."),
@@ -61,7 +61,7 @@ def submit(client: Client, /, **options: Any) -> None:
 def run(client: Client, /, timeout: float | None, report: Path | None, **options: Any) -> None:
     """Submit the audit described in SPEC, follow it to its end and print its numbers.
 
-    With a policy the verdict is printed and decides how it ends; without, it ends with status 0 when every check
+    With a policy the verdict is printed and decides the exit status; without one, that is 0 when every check
     succeeded.
     """
     with ending_as_documented():
@@ -75,7 +75,7 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
         except NotJudgedError as error:
             raise CouldNotRunError(str(error)) from error
         except WaitTimeoutError as error:
-            echo_line(f"{error}; it goes on: seatrial audit status {audit_id}", err=True)
+            echo_line(f"{error}; it keeps running: seatrial audit status {audit_id}", err=True)
             sys.exit(Exit.TIMED_OUT)
         if report is not None:
             report.write_bytes(client.report(audit_id))
@@ -105,7 +105,7 @@ def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
 @click.argument("audit_id")
 @with_client
 def status(client: Client, audit_id: str) -> None:
-    """Print how an audit stands, and its numbers when it has any."""
+    """Print an audit's state, and its numbers once it has any."""
     print_results(client.audit(audit_id))
 
 
@@ -121,7 +121,7 @@ def cancel(client: Client, audit_id: str) -> None:
 @click.argument("audit_id")
 @with_client
 def retry(client: Client, audit_id: str) -> None:
-    """Run again what failed of an audit."""
+    """Run the failed parts of an audit again."""
     echo_line(client.retry(audit_id).state)
 
 
@@ -148,7 +148,7 @@ def report(client: Client, audit_id: str, wanted: ReportFormat, output: Path | N
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: AUDIT_ID.zip]")
 @with_client
 def bundle(client: Client, audit_id: str, output: Path | None) -> None:
-    """Fetch what `seatrial replay` runs an audit again from."""
+    """Fetch the bundle that `seatrial replay` runs an audit again from."""
     echo_line(str(client.bundle(audit_id, output or Path(f"{audit_id}.zip"))))
 
 
@@ -167,7 +167,7 @@ def judge(client: Client, audit_id: str, policy: str, baseline: str | None) -> N
 
 
 def described(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of POST /v1/audits; a missing field is told by the service, with the others.
+    """Return the body of POST /v1/audits; a missing field is reported by the service, with the others.
 
     Raises:
         BadRequestError: A file is not what it should be.

@@ -1,4 +1,4 @@
-"""``seatrial migrate``: bring the database to the present schema."""
+"""``seatrial migrate``: bring the database's schema up to date."""
 
 import os
 from pathlib import Path
@@ -42,7 +42,7 @@ def migrate(home: Path | None, service_role: str | None, worker_role: str | None
             raise click.ClickException(str(error)) from error
         finally:
             database.dispose()
-    echo_line("The database schema is up to date.")
+    echo_line("The database's schema is up to date.")
     for role in (service_role, worker_role):
         if role is not None:
             echo_line(f"The role {role} may do what it needs, and nothing else.")

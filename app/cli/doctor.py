@@ -1,4 +1,4 @@
-"""``seatrial doctor``: looks at an installation, says what is missing, and prints the command that mends it."""
+"""``seatrial doctor``: checks an installation, says what is missing and prints the command that fixes it."""
 
 import os
 import platform
@@ -31,7 +31,7 @@ PACKAGE = "seatrial"
 FREE_BYTES = 2**30
 PROGRAM_S = 120.0
 ANSWER_S = 10.0
-"""Seconds for whoever listens on the port: a service of ours may be answering its first request on a busy machine."""
+"""Seconds for what listens on the port: Seatrial may be answering its first request on a busy machine."""
 
 _TORCH = (
     "import torch; "
@@ -42,26 +42,26 @@ _TORCH = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found.
+    """What one check found.
 
     Attributes:
-        what: What was looked at.
-        told: What was found.
-        mend: The command that mends it; empty where nothing is missing.
-        is_needed: Whether Seatrial does without.
+        subject: What was checked.
+        found: What was found.
+        fix: The command that fixes it; empty where nothing is missing.
+        is_needed: Whether Seatrial needs it.
         is_unsafe: Whether it works as it is and should not stay so.
     """
 
-    what: str
-    told: str
-    mend: str = ""
+    subject: str
+    found: str
+    fix: str = ""
     is_needed: bool = True
     is_unsafe: bool = False
 
     @property
     def verdict(self) -> str:
         """``ok``, ``missing``, ``optional`` for what is missing and not needed, or ``warning``."""
-        if self.is_unsafe or not self.mend:
+        if self.is_unsafe or not self.fix:
             return "warning" if self.is_unsafe else "ok"
         return "missing" if self.is_needed else "optional"
 
@@ -74,36 +74,35 @@ class Finding:
 )
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Port to serve on.")
 def doctor(home: Path | None, port: int) -> None:
-    """Check the installation: each part is ok, or missing or unsafe with the command that mends it.
+    """Check the installation: each part is ok, or missing or unsafe, with the command that fixes it.
 
-    Ends with status 0 when nothing that is needed is missing, else 1. Changes nothing.
+    Exits with 0 when nothing that is needed is missing, else with 1. Changes nothing.
     """
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     missing = 0
-    for finding in look(port):
-        echo_line(f"{finding.verdict:<8}  {finding.what}: {finding.told}")
-        if finding.mend:
-            echo_line(f"{'':<8}  fix: {finding.mend}")
+    for finding in findings(port):
+        echo_line(f"{finding.verdict:<8}  {finding.subject}: {finding.found}")
+        if finding.fix:
+            echo_line(f"{'':<8}  fix: {finding.fix}")
         missing += finding.verdict == "missing"
     sys.exit(1 if missing else 0)
 
 
-def look(port: int) -> Iterator[Finding]:
-    """Look at everything there is to look at, one after the other."""
+def findings(port: int) -> Iterator[Finding]:
+    """Check everything, one after the other."""
     yield Finding("python", platform.python_version())
     try:
         settings = Settings()
     except InvalidSettingsError as error:
-        yield Finding("settings", str(error), "set these variables as docs/settings.md says")
+        yield Finding("settings", str(error), "set these variables as the table of settings says")
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
-    yield from brought_families()
-    looks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, database]
+    checks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, database]
     if settings.is_distributed:
-        looks.append(broker)
-    for one in looks:
-        yield one(settings)
+        checks.append(broker)
+    for check in checks:
+        yield check(settings)
     yield listening(port)
 
 
@@ -111,26 +110,17 @@ def packages(*, is_worker_needed: bool) -> Iterator[Finding]:
     """Compare what is installed with what each extra asks for."""
     extras = metadata(PACKAGE).get_all("Provides-Extra") or []
     for extra in ("", *extras):
-        wanting = sorted(_wanting(extra))
+        lacking = sorted(_lacking(extra))
         name = f"{PACKAGE}[{extra}]" if extra else PACKAGE
         is_needed = not extra or (extra == "worker" and is_worker_needed)
-        if not wanting:
+        if not lacking:
             yield Finding(name, "its packages are installed")
             continue
-        yield Finding(name, ", ".join(wanting), f"pip install '{name}'", is_needed)
+        yield Finding(name, ", ".join(lacking), f"pip install '{name}'", is_needed)
 
 
-def brought_families() -> Iterator[Finding]:
-    """Tell which families other distributions bring, and which of them cannot be loaded."""
-    ours = {point.name for point in registry.SHIPPED}
-    if theirs := [kind for kind in registry.families() if kind not in ours]:
-        yield Finding("families", f"{', '.join(theirs)} of other distributions")
-    for name, why in registry.broken().items():
-        yield Finding(f"family {name}", why, "pip uninstall the distribution that offers it, or mend it", False)
-
-
-def _wanting(extra: str) -> Iterator[str]:
-    """Yield the packages an extra asks for and does not get, with what there is instead."""
+def _lacking(extra: str) -> Iterator[str]:
+    """Yield the packages an extra asks for that are missing, or installed in another version."""
     for line in requires(PACKAGE) or []:
         asked = Requirement(line)
         if asked.marker is not None and not asked.marker.evaluate({"extra": extra}):
@@ -140,7 +130,7 @@ def _wanting(extra: str) -> Iterator[str]:
             continue
         if asked.name == PACKAGE:
             for further in asked.extras:
-                yield from _wanting(further)
+                yield from _lacking(further)
             continue
         try:
             found = version(asked.name)
@@ -148,16 +138,16 @@ def _wanting(extra: str) -> Iterator[str]:
             yield f"{asked.name} is not installed"
             continue
         if not asked.specifier.contains(found, prereleases=True):
-            yield f"{asked.name} is {found}, {asked.specifier} is required"
+            yield f"{asked.name} is {found}, needs {asked.specifier}"
 
 
 def device(settings: Settings) -> Finding:
-    """Look for what networks are computed on; torch is asked in a process of its own."""
+    """Check what networks are computed on; torch is imported in a process of its own."""
     done = _program("-c", _TORCH)
     if done is None or done.returncode != 0:
         said = "" if done is None else done.stderr.strip().rpartition("\n")[2]
-        told = f"torch cannot be loaded: {said}" if said else "torch cannot be loaded"
-        return Finding("device", told, "pip install 'seatrial[worker]'", not settings.is_distributed)
+        found = f"torch cannot be loaded: {said}" if said else "torch cannot be loaded"
+        return Finding("device", found, "pip install 'seatrial[worker]'", not settings.is_distributed)
     torch_version, _, names = done.stdout.strip().partition("\n")
     if settings.device.startswith("cuda") and not names:
         return Finding(
@@ -170,7 +160,7 @@ def device(settings: Settings) -> Finding:
 
 
 def resources(_: Settings) -> Finding:
-    """Look for the language resources of text attacks."""
+    """Check the language resources of text attacks."""
     done = _program("-m", "seatrial.floors", "workers.resources", "list")
     if done is None or done.returncode != 0:
         return Finding("language resources", "cannot be listed", "pip install 'seatrial[text]'", is_needed=False)
@@ -182,61 +172,63 @@ def resources(_: Settings) -> Finding:
 
 
 def folder(settings: Settings) -> Finding:
-    """Look whether the home can be written and has room."""
+    """Check that the home can be written and has free space."""
     home = settings.home.absolute()
     there = next(one for one in (home, *home.parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Finding("home", f"{there} cannot be written", "seatrial serve --home DIR, with a folder of yours")
+        return Finding(
+            "home", f"{there} cannot be written", "seatrial serve --home DIR, with a folder you can write to"
+        )
     free = shutil.disk_usage(there).free
-    told = f"{home}, {free / 2**30:.1f} GiB free"
-    mend = "" if free >= FREE_BYTES else "make room, or give another folder: seatrial serve --home DIR"
-    return Finding("home", told, mend)
+    found = f"{home}, {free / 2**30:.1f} GiB free"
+    fix = "" if free >= FREE_BYTES else "free some space, or give another folder: seatrial serve --home DIR"
+    return Finding("home", found, fix)
 
 
 def privacy(settings: Settings) -> Finding:
-    """Look whether other users of the machine may read models, data or the database."""
+    """Check that other users of the machine cannot read models, data or the database."""
     # The folders below a home that is left open may be meant for others: language resources are read by many.
     paths = [settings.home.absolute()]
     if "://" not in settings.resolved_artifacts_url:
         paths.append(Path(settings.resolved_artifacts_url).absolute())
     if (url := settings.resolved_database_url).startswith("sqlite:///"):
         paths += [Path(url.removeprefix("sqlite:///") + end).absolute() for end in ("", "-wal", "-shm")]
-    found = open_to_others(paths)
-    if not found:
-        return Finding("privacy", "files are private to this user")
-    named = " ".join(shlex.quote(str(path)) for path in found)
-    told = f"other users of this machine may read {', '.join(map(str, found))}"
-    return Finding("privacy", told, f"chmod go= {named}", is_unsafe=True)
+    exposed = open_to_others(paths)
+    if not exposed:
+        return Finding("privacy", "other users cannot read what is written")
+    named = " ".join(shlex.quote(str(path)) for path in exposed)
+    found = f"other users of this machine may read {', '.join(map(str, exposed))}"
+    return Finding("privacy", found, f"chmod go= {named}", is_unsafe=True)
 
 
 def database(settings: Settings) -> Finding:
-    """Look whether the database answers and has the present schema."""
+    """Check that the database answers and its schema is up to date."""
     url = settings.resolved_database_url
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
-        return Finding("database", "none yet: `seatrial serve` makes it")
+        return Finding("database", "none yet: `seatrial serve` creates it")
     opened = connect(settings, pool_size=1)
     try:
         is_migrated = is_current(opened)
     except SQLAlchemyError as error:
         # The message itself may hold the address and the password.
-        told = f"does not answer ({type(error).__name__})"
-        return Finding("database", told, "start it, or set SEATRIAL_DATABASE_URL to where it is")
+        found = f"does not answer ({type(error).__name__})"
+        return Finding("database", found, "start it, or set SEATRIAL_DATABASE_URL to where it is")
     finally:
         opened.dispose()
     if not is_migrated:
-        return Finding("database", "has another schema", "seatrial migrate")
-    return Finding("database", f"{opened.engine.dialect.name}, with the current schema")
+        return Finding("database", "its schema is not up to date", "seatrial migrate")
+    return Finding("database", f"{opened.engine.dialect.name}, its schema is up to date")
 
 
 def broker(settings: Settings) -> Finding:
-    """Look whether the broker answers."""
+    """Check that the broker answers."""
     if WakeupNotifier(settings).is_reachable():
         return Finding("broker", "answers")
     return Finding("broker", "does not answer", "start it, or set SEATRIAL_BROKER_URL to where it is")
 
 
 def listening(port: int) -> Finding:
-    """Look whether a service could listen on a port, or does."""
+    """Check that a service can listen on a port, or does."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -244,8 +236,8 @@ def listening(port: int) -> Finding:
         except OSError as error:
             if _is_ours(port):
                 return Finding("port", f"{port}: Seatrial listens there")
-            told = f"{port}: {error.strerror}"
-            return Finding("port", told, "seatrial serve --port 0")
+            found = f"{port}: {error.strerror}"
+            return Finding("port", found, "seatrial serve --port 0")
     return Finding("port", f"{port} is free")
 
 

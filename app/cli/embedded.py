@@ -39,7 +39,7 @@ def embedded(home: Path | None = None, *, workers: int = 1, say: Callable[[str],
     Args:
         home: Folder it keeps everything in; None for a temporary one that is removed.
         workers: Worker processes.
-        say: Told in a sentence when a worker dies, and what was last in the log when the service itself does.
+        say: Called with a sentence when a worker dies, and with the end of the log when the service itself does.
 
     Raises:
         CouldNotRunError: It did not start, with the last lines of its log.
@@ -71,7 +71,7 @@ def _serving(home: Path, workers: int, say: Callable[[str], None]) -> Iterator[s
         yield _address(process, output)
     finally:
         if process.poll() is not None and output.address is not None:
-            say(f"The embedded service exited unexpectedly ({process.returncode}):")
+            say(f"The embedded service ended unexpectedly ({process.returncode}):")
             for line in output.last().splitlines():
                 say(line)
         _stop(process)

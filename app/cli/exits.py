@@ -1,4 +1,4 @@
-"""How a command that judges, or that runs what is judged, ends: one table of statuses.
+"""How a command that judges, or that runs what is judged, ends: one table of exit statuses.
 
 A pipeline must be able to tell a bad model (1) from a tool that broke (4), so nothing else may end with status 1: not a
 crash, not Ctrl-C, not a refusal.
@@ -90,9 +90,9 @@ def ending_as_documented() -> Iterator[None]:
         # Click's own status of a plain error is 1, which means here that the model is bad.
         sys.exit(error.exit_code if error.exit_code != 1 else Exit.COULD_NOT_RUN)
     except ClientError as error:
-        told = as_click(error)
-        show_error(told)
-        sys.exit(told.exit_code)
+        shown = as_click(error)
+        show_error(shown)
+        sys.exit(shown.exit_code)
     except KeyboardInterrupt:
         echo_line("Interrupted.", err=True)
         sys.exit(Exit.INTERRUPTED)

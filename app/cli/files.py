@@ -1,4 +1,4 @@
-"""Files given to a command by whoever: a limit on what is read, and one error for what is wrong."""
+"""Untrusted files given to a command: a limit on what is read."""
 
 from pathlib import Path
 

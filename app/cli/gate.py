@@ -18,7 +18,7 @@ from app.cli.progress import progress_display, say, say_all
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
 from app.cli.showing import echo_line
-from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model, telling_where
+from app.cli.uploads import Prepared, data_task, pointing_to_manifest, prepare_data, prepare_model
 from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
 from app.policies import presets
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
@@ -27,9 +27,9 @@ from seatrial.contracts.policies import GateFile, Policy
 from seatrial.contracts.states import ModelState
 
 CHECKED_S = 60
-"""How long a model is waited for to be checked; after that it is audited all the same, and what it takes not told."""
+"""Seconds to wait for a model to be checked; after that it is audited all the same, without an estimate of its time."""
 CANCELLED_S = 30.0
-"""How long an audit that ran out of time is given to stop and be judged, so that its reports can be written."""
+"""Seconds an audit that ran out of time is given to stop and be judged, so that its reports can be written."""
 OWN_OUTAGE_S = 5.0
 """A service of its own does not come back."""
 
@@ -47,15 +47,15 @@ class Ask:
         model: Path or id.
         data: Path or id.
         policy: The policy, or what the service finds it by.
-        checks: What to run; None where nobody says.
-        options: Of the audit: ``samples``, ``seed``, ``baseline``.
+        checks: What to run; None where nothing says.
+        options: Options of the audit: ``samples``, ``seed``, ``baseline``.
         data_manifest: What is said about the data.
-        model_version: Goes before that of the model's manifest.
-        timeout_s: Patience in all; None for all of it.
-        deadline: When patience ends, by the monotonic clock.
-        cancels: Whether an audit that is not waited for is cancelled.
+        model_version: Overrides that of the model's manifest.
+        timeout_s: Seconds in total; None for no limit.
+        deadline: When they are over, by the monotonic clock.
+        cancels: Whether an audit that is no longer waited for is cancelled.
         estimates_only: Whether to stop before anything is spent.
-        promote: How there is a baseline the next time.
+        promote: How to have a baseline the next time.
     """
 
     model: str
@@ -80,26 +80,30 @@ class Ask:
 @click.option("--model", required=True, help="Folder or file of the model, or with a service mdl_...")
 @click.option("--data", required=True, help="File or folder of examples, or with a service dat_...")
 @click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
-@click.option("--data-manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or told from DATA]")
-@click.option("--model-version", help="Version of the model.  [default: its manifest's, or told from its content]")
-@click.option("--checks", type=_FILE, help="Checks to run, as a YAML or JSON file.  [default: the policy file's]")
+@click.option(
+    "--data-manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or inferred from DATA]"
+)
+@click.option("--model-version", help="Version of the model.  [default: its manifest's, or a digest of its content]")
+@click.option("--checks", type=_FILE, help="What to run, YAML or JSON.  [default: the policy file's]")
 @click.option("--samples", type=click.IntRange(min=2), help="Examples drawn.  [default: the policy file's, or 500]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed.  [default: the policy file's, or 0]")
-@click.option("--baseline", help="Baseline to compare with: an audit id, or a name.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="Time limit in seconds.  [default: no limit]")
-@click.option("--no-cancel", is_flag=True, help="Leave an audit running that is not waited for.")
-@click.option("--estimate-only", is_flag=True, help="Print the estimated cost and run nothing.")
+@click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds in total.  [default: no limit]")
+@click.option("--no-cancel", is_flag=True, help="Leave the audit running when it is no longer waited for.")
+@click.option("--estimate-only", is_flag=True, help="Print what it would cost, and run nothing.")
 @click.option(
     "--server", "--url", "server", envvar="SEATRIAL_URL", help="Service to use.  [env: SEATRIAL_URL; default: its own]"
 )
 @KEY
 @click.option(
-    "--home", type=click.Path(path_type=Path, file_okay=False), help="Keep what a service of its own writes, here."
+    "--home", type=click.Path(path_type=Path, file_okay=False), help="Keep what its own service writes in this folder."
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Of a service of its own.")
+@click.option(
+    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Worker processes of its own service."
+)
 @output_options
 def gate(**options: Any) -> None:
-    """Audit a model, judge it by a policy, print the verdict and end with it.
+    """Audit a model, judge it by a policy, print the verdict and exit with its status.
 
     Without --server it starts a service of its own and leaves nothing behind. MODEL is a folder with manifest.json
     beside one .safetensors, or a Hugging Face folder with safetensors. DATA are an .npz of images, or a CSV or JSON
@@ -112,7 +116,7 @@ def gate(**options: Any) -> None:
 
 
 def _run(options: dict[str, Any]) -> Exit:
-    outputs = Outputs.taken_from(options)
+    outputs = Outputs.from_options(options)
     ask = _asked(options)
     server: str | None = options["server"]
     if server is not None:
@@ -121,8 +125,8 @@ def _run(options: dict[str, Any]) -> Exit:
         with connected(server, options["key"]) as client:
             return _judged(ask, client, _prepared(ask, client), outputs, {})
     if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):
-        raise BadRequestError(f"{ask.model} and {ask.data} are to be found on a service: give --server, or --home")
-    # What can be told to be wrong is told before anything is started.
+        raise BadRequestError(f"{ask.model} and {ask.data} are ids on a service: give --server, or --home")
+    # What is known to be wrong is refused before anything is started.
     if options["home"] is None and "baseline" in ask.options:
         raise BadRequestError(f"--baseline {ask.options['baseline']}: {_NOTHING_KEPT}")
     if options["home"] is None and isinstance(ask.policy, str) and ask.policy not in presets.POLICIES:
@@ -247,7 +251,7 @@ def _upload_data(ask: Ask, client: Client, prepared: Prepared | None) -> str:
     if prepared is None or prepared.source is None:
         return ask.data
     say(f"Sending data {prepared.manifest['name']} {prepared.manifest['version']}")
-    with telling_where(Path(ask.data), ask.data_manifest, prepared.task):
+    with pointing_to_manifest(Path(ask.data), ask.data_manifest, prepared.task):
         return client.add_dataset(prepared.source, prepared.manifest).id
 
 
@@ -269,7 +273,7 @@ def _policy(ask: Ask, client: Client) -> Policy:
         return Policy.model_validate(client.policy(ask.policy).document)
     except ValidationError as error:
         raise CouldNotRunError(
-            f"the policy {ask.policy} is none this version knows: {error.error_count()} fields are wrong or missing"
+            f"the policy {ask.policy} is not one this version knows: {error.error_count()} fields are wrong or missing"
         ) from error
 
 
@@ -281,7 +285,7 @@ def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:
 def _give_up(ask: Ask, client: Client, audit_id: str, outputs: Outputs) -> None:
     """Cancel an audit that ran out of time, and write what is there to be written."""
     if not ask.cancels:
-        say(f"It goes on: seatrial audit status {audit_id}")
+        say(f"It keeps running: seatrial audit status {audit_id}")
         return
     _cancel(client, audit_id)
     with suppress(ClientError):
@@ -310,5 +314,5 @@ def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE) -> Exi
         raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
     print_judgement(audit.judgement, promote=promote)
     status = OF_VERDICT[audit.judgement.verdict]
-    # Whoever asked for a file and got none must not find the build green.
+    # A build that asked for a file and got none must not be green.
     return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _CHECKS = TypeAdapter(list[CheckParams])
 _FILES = (".yaml", ".yml", ".json")
-_MOST_TOLD = 20
+_MAX_SHOWN = 20
 
 
 def is_file(policy: str) -> bool:
@@ -70,17 +70,17 @@ def read_checks(path: Path) -> list[Any]:
 
 
 def default_checks(policy: Policy | None, task: str, say: Callable[[str], None]) -> list[BaseModel]:
-    """Return the families a policy requires, as far as they audit such models and need nothing to be said, else one.
+    """Return the families a policy requires, as far as they audit such models and need no parameters, else one.
 
-    Shipped policies require none, so that of an audit whose cost nobody has chosen the least is run.
+    Shipped policies require none, so that as little as possible is run where nobody has chosen a cost.
 
     Args:
         policy: The policy, where it is known here.
         task: What the model does.
-        say: Told what is run.
+        say: Called with what is run.
 
     Raises:
-        BadRequestError: No family does without parameters.
+        BadRequestError: Every family needs parameters.
     """
     rules = policy.rules if policy is not None else []
     named = dict.fromkeys(parse_metric(rule.metric).family for rule in rules if rule.required)
@@ -102,7 +102,7 @@ def _defaults(kinds: Iterable[str], task: str) -> list[BaseModel]:
         try:
             checks.append(params_contract(kind).model_validate({"kind": kind}))
         except ValidationError:
-            # It must be told something, like which defences to attack.
+            # It needs parameters, such as which defences to attack.
             continue
     return checks
 
@@ -112,10 +112,10 @@ def _pointer(error: ErrorDetails) -> str:
     return "".join(f"/{step}" for step in (*error["loc"], *error.get("ctx", {}).get("path", ())))
 
 
-def _told(error: ErrorDetails) -> str:
-    """Return what is wrong with a field, in words of somebody who wrote a file."""
+def _message(error: ErrorDetails) -> str:
+    """Return what is wrong with a field, in the words of its author."""
     if error["type"] == "extra_forbidden" and (there := _fields(error["loc"][:-1])):
-        return f"there is no such field; there are {', '.join(there)}"
+        return f"unknown field; known fields: {', '.join(there)}"
     if error["type"] == "too_short":
         return f"must hold at least {error['ctx']['min_length']}, holds {error['ctx']['actual_length']}"
     return error["msg"].removeprefix("Value error, ")
@@ -144,8 +144,8 @@ def _validated(path: Path, parse: Callable[[str], T]) -> T:
         raise BadRequestError(f"{path}: it is nested too deeply") from error
     except ValidationError as error:
         found = error.errors(include_url=False)
-        told = [f"  {shorten(_pointer(one))}: {shorten(_told(one))}" for one in found[:_MOST_TOLD]]
-        told += [f"  and {len(found) - _MOST_TOLD:,} more"] if len(found) > _MOST_TOLD else []
-        raise BadRequestError("\n".join([f"{path} is not valid here:", *told])) from error
+        told = [f"  {shorten(_pointer(one))}: {shorten(_message(one))}" for one in found[:_MAX_SHOWN]]
+        told += [f"  and {len(found) - _MAX_SHOWN:,} more"] if len(found) > _MAX_SHOWN else []
+        raise BadRequestError("\n".join([f"{path} is not valid:", *told])) from error
     except (YamlError, ValueError) as error:
         raise BadRequestError(f"{path}: {shorten(str(error))}") from error

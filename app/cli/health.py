@@ -12,7 +12,7 @@ from seatrial.store.settings import Settings
 
 @click.command()
 def health() -> None:
-    """Look at the database and the broker, and end with status 1 when one is missing. For container health checks."""
+    """Check the database and the broker, and exit with 1 when one is unavailable. For container health checks."""
     # A Celery worker at work answers no ping for as long as its shard takes, so what it depends on is asked instead.
     settings = Settings()
     database = connect(settings, pool_size=1)
@@ -23,7 +23,7 @@ def health() -> None:
     finally:
         database.dispose()
     if not is_migrated:
-        raise click.ClickException("the database has another schema: run `seatrial migrate`")
+        raise click.ClickException("the database's schema is not up to date: run `seatrial migrate`")
     if WakeupNotifier(settings).is_reachable() is False:
         raise click.ClickException("the broker does not answer")
     echo_line("ok")

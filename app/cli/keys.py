@@ -1,4 +1,4 @@
-"""``seatrial keys``: API keys, made on the machine that holds the database."""
+"""``seatrial keys``: API keys, created on the machine that holds the database."""
 
 import os
 import re
@@ -59,7 +59,7 @@ class Lifetime(_TimeParam):
     help="Folder of the SQLite database.  [default: SEATRIAL_HOME or .seatrial]",
 )
 def keys(home: Path | None) -> None:
-    """Make, list and revoke API keys, in the database of the settings."""
+    """Create, list and revoke API keys in the configured database."""
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
 
@@ -78,16 +78,16 @@ def _database() -> Iterator[Database]:
 @keys.command()
 @click.argument("name")
 @click.option(
-    "--scope", type=click.Choice(SCOPES), default="run", show_default=True, help="Each contains those before."
+    "--scope", type=click.Choice(SCOPES), default="run", show_default=True, help="Each includes those before it."
 )
-@click.option("--project", default=DEFAULT_PROJECT, show_default=True, help="Project of the key, made when new.")
+@click.option("--project", default=DEFAULT_PROJECT, show_default=True, help="Project of the key; created if new.")
 @click.option(
     "--expires-in",
     type=Lifetime(),
-    help="How long it works: 90d, 12h, 30m (days, hours, minutes).  [default: until it is revoked]",
+    help="How long it is valid: 90d, 12h, 30m (days, hours, minutes).  [default: until it is revoked]",
 )
 def create(name: str, scope: str, project: str, expires_in: timedelta | None) -> None:
-    """Make a key called NAME and print its secret, which is stored nowhere."""
+    """Create a key called NAME and print its secret, which is not stored."""
     with _database() as database:
         try:
             expires_at = None if expires_in is None else utc_now() + expires_in
@@ -125,7 +125,7 @@ def _state(row: KeyRow) -> str:
 @keys.command()
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
-    """Stop a key from working, within two seconds on every API process."""
+    """Revoke a key: it stops working within two seconds on every API process."""
     with _database() as database, database.write() as session:
         if repository.find(session, key_id, None) is None:
             raise click.ClickException(f"there is no key {key_id}")

@@ -1,4 +1,4 @@
-"""A limit on the memory of this process while it reads what nobody vouches for."""
+"""A limit on the memory of this process while it reads untrusted files."""
 
 import resource
 import sys

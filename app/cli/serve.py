@@ -126,7 +126,7 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
     finally:
         supervisor.stop()
     if not server.started:
-        raise click.ClickException("the API did not start; the reason stands above")
+        raise click.ClickException("the API did not start; the reason is above")
 
 
 def _announce(settings: Settings, listener: socket.socket, host: str, count: int) -> None:
@@ -140,5 +140,5 @@ def _announce(settings: Settings, listener: socket.socket, host: str, count: int
     if not settings.require_keys:
         echo_line("  keys           none needed: only this machine can connect")
         return
-    echo_line("  keys           required: `seatrial keys create NAME` makes one")
+    echo_line("  keys           required: `seatrial keys create NAME` creates one")
     sys.stdout.flush()

@@ -17,7 +17,7 @@ _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "536870912", "MALLOC_MMAP_THRESHOLD_": "
 
 POLL_S = 0.1
 STEADY_S = 20.0
-"""A process that lived this long had started well: its end is an accident and not a fault of its configuration."""
+"""A process that lived this long had started well: its end is not a fault of its configuration."""
 BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 """Seconds before the next start, by the number of early deaths in a row."""
 
@@ -37,7 +37,7 @@ class Supervisor:
     Args:
         command: Program and arguments; the program by its full path.
         count: How many copies.
-        say: Told in a sentence about every death.
+        say: Called with a sentence about every death.
     """
 
     def __init__(self, command: list[str], count: int, say: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
 """What ``--model`` and ``--data`` name on this machine, as the API takes it: a file or an archive, and a manifest.
 
-Whatever a manifest leaves out and the files say, is filled in: name and version (by content, so that the same again is
-the same again), task and labels of a Hugging Face folder, columns of their usual names.
+What a manifest leaves out is filled in from the files: name and version (a digest, so that the same content is the same
+version), task and labels of a Hugging Face folder, columns of their usual names.
 """
 
 import hashlib
@@ -63,9 +63,9 @@ def prepare_model(
     Args:
         path: A folder (``manifest.json`` beside one .safetensors, or a Hugging Face folder), one .safetensors or an
             archive with its manifest beside it, or the manifest of an endpoint.
-        version: Goes before that of the manifest.
-        for_task: What the data are for, where they say so: texts or pairs is not to be told from a model.
-        say: Told which files stay here.
+        version: Overrides that of the manifest.
+        for_task: Task of the data, where it is known: a model does not say whether it takes texts or pairs.
+        say: Called with which files are not sent.
 
     Raises:
         BadRequestError: With what is missing and what would be right.
@@ -73,7 +73,7 @@ def prepare_model(
     if path.suffix == ".json" and path.is_file():
         manifest = read_object(path)
         if _kind(manifest) != "endpoint":
-            raise BadRequestError(f"{path} is no manifest of an endpoint: give the folder it describes")
+            raise BadRequestError(f"{path} is not the manifest of an endpoint: give the folder it describes")
         return Prepared(_named(manifest, path.stem, version, None), None)
     if path.is_dir():
         return _model_folder(path, version, for_task, say)
@@ -82,7 +82,7 @@ def prepare_model(
     manifest_path = _manifest_beside(path, is_model=True)
     if manifest_path is None:
         raise BadRequestError(
-            f"{path} has no description: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
+            f"{path} has no manifest: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
             "architecture, input and labels"
         )
     return Prepared(_named(read_object(manifest_path), path.stem, version, path), path)
@@ -110,14 +110,14 @@ def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | No
         )
     labels = model.manifest.get("labels") if model is not None else None
     if labels and "labels" not in manifest and manifest["task"] != IMAGES:
-        # Class names in a table are numbered in alphabetical order unless somebody says theirs.
+        # Class names in a table are numbered in alphabetical order unless an order is given.
         manifest["labels"] = labels
     source: Source = _image_folders(path) if path.is_dir() else path
     return Prepared(_named(manifest, path.stem, None, source), source)
 
 
 def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
-    """Return what data are for: as their manifest says, else by the columns of a table; None where neither tells."""
+    """Return what data are for: as their manifest says, else by the columns of a table; None where neither does."""
     found = manifest_path or _manifest_beside(path, is_model=False)
     if found is not None and (task := read_object(found).get("task")):
         return str(task)
@@ -129,8 +129,8 @@ def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
 
 
 @contextmanager
-def telling_where(path: Path, manifest_path: Path | None, task: str | None) -> Iterator[None]:
-    """Add to a refusal of what is said about data where it is said here: nobody at a command line sends a manifest.
+def pointing_to_manifest(path: Path, manifest_path: Path | None, task: str | None) -> Iterator[None]:
+    """Add to a refused manifest of data where that is set: at a command line nobody sends one.
 
     Args:
         path: The data.
@@ -138,7 +138,7 @@ def telling_where(path: Path, manifest_path: Path | None, task: str | None) -> I
         task: What they are for.
 
     Raises:
-        BadRequestError: The refusal, and where to mend it.
+        BadRequestError: The refusal, and where to fix it.
     """
     try:
         yield
@@ -150,7 +150,7 @@ def telling_where(path: Path, manifest_path: Path | None, task: str | None) -> I
         where = f"in {found}" if found else f"in {path}.{MANIFEST}, or in a file given by --data-manifest"
         wanted = {"columns": {column: "NAME" for of, columns in COLUMNS.items() if of == task for column in columns}}
         example = f": {json.dumps(wanted)}" if any("/columns" in one for one in pointers) else ""
-        raise BadRequestError(f"{error}\nSay it {where}{example}") from error
+        raise BadRequestError(f"{error}\nSet it {where}{example}") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
     if not manifest or len(weights) != 1:
         found = ", ".join(one.name for one in weights) or "none"
         raise BadRequestError(
-            f"{folder} is no model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
+            f"{folder} is not a model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
             f"{_SAFETENSORS} file (there: {found}), or be a Hugging Face folder with config.json"
         )
     return Prepared(_named(manifest, name, version, weights[0]), weights[0])
@@ -233,8 +233,8 @@ def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> N
     if manifest["task"] is None:
         named = shorten(", ".join(_architectures(config))) or "none"
         raise BadRequestError(
-            f"what {folder} does cannot be told (config.json: architectures: {named}): write {folder / MANIFEST}, e.g. "
-            f'{{"task": "{_TEXT}"}}. Tasks: {", ".join(HEADS)}'
+            f"the task of {folder} cannot be inferred (config.json: architectures: {named}): write "
+            f'{folder / MANIFEST}, e.g. {{"task": "{_TEXT}"}}. Tasks: {", ".join(HEADS)}'
         )
     try:
         names = label_names(config)
@@ -302,7 +302,7 @@ def _named(manifest: dict[str, Any], name: str, version: str | None, source: Sou
 
 
 def _digest(manifest: Mapping[str, Any], source: Source | None) -> str:
-    """Return a version that tells one content from another."""
+    """Return a version that differs where the content does."""
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
     if source is not None:
         with source.open("rb") as file:

@@ -11,8 +11,8 @@ from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
 from seatrial.reporting.numbers import format_estimate
 from seatrial.terminals import escaped_line
 
-PROMOTE = "seatrial baselines promote AUDIT makes an audit the one to compare with"
-"""How a rule about the baseline finds one."""
+PROMOTE = "seatrial baselines promote AUDIT makes an audit the baseline"
+"""How a rule about the baseline gets one."""
 
 _COLUMNS = ("rule", "value", "requirement", "outcome", "further examples")
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "inconclusive": "yellow", "errored": "magenta"}
@@ -23,7 +23,7 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
 
     Args:
         judgement: The verdict.
-        promote: Said where a number could not be compared because nothing has been promoted yet.
+        promote: Printed where a number could not be compared because nothing has been promoted yet.
     """
     rows = [_COLUMNS, *(tuple(map(escaped_line, _row(rule))) for rule in judgement.rules)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
@@ -64,7 +64,7 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
 
 
 def _value(rule: RuleOutcome) -> str:
-    """Return what was held against the bound; what is a difference from the baseline is not told as if it were a value.
+    """Return what was held against the bound; a difference from the baseline is marked as one.
 
     A difference is the loss: below 0 the model is better.
     """

@@ -15,18 +15,18 @@ _STDOUT = (Path("-"), Path("/dev/stdout"))
 
 
 READER_GONE = 141
-"""Exit status of a command whose output nobody reads any more: 128 + SIGPIPE, as shells say."""
+"""Exit status of a command whose output is no longer read: 128 + SIGPIPE, as shells say."""
 
 
 class OutputError(Exception):
     """What was made could not be written; the message says why.
 
-    No ``OSError``: who reads a file takes those for damage to it.
+    Not an ``OSError``: code that reads a file takes those for damage to it.
     """
 
 
 class ReaderGoneError(OutputError):
-    """Whoever read standard output has had enough."""
+    """The reader of standard output has closed it."""
 
 
 class Output:
@@ -52,16 +52,16 @@ class Output:
         try:
             return self._file.write(data)
         except OSError as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
     def flush(self) -> None:
         """Let everything arrive, or raise as :meth:`write` does."""
         try:
             self._file.flush()
         except OSError as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
-    def _told(self, error: OSError) -> OutputError:
+    def _error(self, error: OSError) -> OutputError:
         kind = ReaderGoneError if isinstance(error, BrokenPipeError) else OutputError
         return kind(f"{self._name} cannot be written: {error.strerror or error}")
 
@@ -101,7 +101,7 @@ def whole_file(path: Path | None) -> Iterator[Output]:
                 shutil.copymode(target, part)
             part.replace(target)
     finally:
-        # What could not be flushed cannot be at closing either, and has been told.
+        # What could not be flushed cannot be at closing either, and has been reported.
         with suppress(OSError):
             file.close()
         if not is_special:

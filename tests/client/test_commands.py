@@ -83,7 +83,7 @@ def test_a_policy_is_stored_listed_and_shown(run: Run) -> None:
 
 
 def test_what_a_file_holds_beside_its_policy_is_said_to_be_left_out(run: Run, repository: Path) -> None:
-    told = "Not stored, since a policy only judges: checks, samples. Give them to the audit.\n"
+    told = "Not stored, since a policy only judges: checks, samples. Give them with the audit.\n"
     assert told in run("policies", "add", "policy.yaml").stderr
     (repository / "policy.yaml").write_text(POLICY.partition("checks:")[0])
     assert "Not stored" not in run("policies", "add", "policy.yaml").stderr
@@ -223,9 +223,9 @@ def test_columns_of_other_names_are_refused_with_the_file_that_says_which(run: R
     assert refused.exit_code == 2, refused.output
     assert "/manifest/columns/image: " in refused.stderr
     wanted = '{"columns": {"image": "NAME", "label": "NAME"}}'
-    assert f"Say it in digits.parquet.manifest.json, or in a file given by --data-manifest: {wanted}" in refused.stderr
+    assert f"Set it in digits.parquet.manifest.json, or in a file given by --data-manifest: {wanted}" in refused.stderr
     (repository / "columns.json").write_text(json.dumps({"columns": {"image": "picture", "label": "digit"}}))
-    assert "\nSay it in columns.json: " in run(*gate, "--data-manifest", "columns.json").stderr
+    assert "\nSet it in columns.json: " in run(*gate, "--data-manifest", "columns.json").stderr
 
 
 def test_a_home_and_a_server_exclude_each_other(repository: Path) -> None:
@@ -270,7 +270,7 @@ def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, s
     assert status == 1
     assert found["port"].startswith("missing: ")
     assert found["port"].endswith("fix: seatrial serve --port 0")
-    assert found["database"] == "missing: has another schema | fix: seatrial migrate"
+    assert found["database"] == "missing: its schema is not up to date | fix: seatrial migrate"
     assert found["home"].startswith("ok: ")
     ours = server.url.rpartition(":")[2]
     assert doctored("--home", server.settings.home, "--port", ours)[1]["port"] == f"ok: {ours}: Seatrial listens there"
@@ -296,17 +296,17 @@ def test_the_doctor_finds_a_broker_that_is_down(quick_doctor: Path) -> None:
 def test_the_doctor_compares_packages_with_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ["click>=8", "there-is-no-such>=1", 'torch>=999; extra == "worker"', 'seatrial[worker]; extra == "text"']
     monkeypatch.setattr(doctor_module, "requires", lambda name: asked)
-    found = {one.what: one for one in doctor_module.packages(is_worker_needed=True)}
-    assert found["seatrial"].told == "there-is-no-such is not installed"
-    assert found["seatrial"].mend == "pip install 'seatrial'"
-    assert found["seatrial[worker]"].told.startswith("torch is ")
-    assert found["seatrial[worker]"].told.endswith(">=999 is required")
-    assert found["seatrial[text]"].told == found["seatrial[worker]"].told
+    found = {one.subject: one for one in doctor_module.packages(is_worker_needed=True)}
+    assert found["seatrial"].found == "there-is-no-such is not installed"
+    assert found["seatrial"].fix == "pip install 'seatrial'"
+    assert found["seatrial[worker]"].found.startswith("torch is ")
+    assert found["seatrial[worker]"].found.endswith("needs >=999")
+    assert found["seatrial[text]"].found == found["seatrial[worker]"].found
     assert [found[name].verdict for name in ("seatrial", "seatrial[worker]", "seatrial[text]", "seatrial[demo]")] == [
         "missing",
         "missing",
         "optional",
         "ok",
     ]
-    apart = {one.what: one.verdict for one in doctor_module.packages(is_worker_needed=False)}
+    apart = {one.subject: one.verdict for one in doctor_module.packages(is_worker_needed=False)}
     assert apart["seatrial[worker]"] == "optional"

@@ -79,15 +79,15 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, told:
         ("name: x\nrules: [{metric: uncertainty_span.mus, max: -1}]", "  /rules/0/max: uncertainty_span.mus is "),
         (
             "name: x\nrules: [{metric: uncertainty_span.mus, limit: 1}]",
-            "  /rules/0/limit: there is no such field; there are metric, max, min, max_regression, ",
+            "  /rules/0/limit: unknown field; known fields: metric, max, min, max_regression, ",
         ),
         (
             "name: x\nbound: 1\nrules: [{metric: uncertainty_span.mus, max: 1}]",
-            "  /bound: there is no such field; there are name, description, rules, ",
+            "  /bound: unknown field; known fields: name, description, rules, ",
         ),
         (
             "name: x\nrules: [{metric: uncertainty_span.mus, max: 1}]\nchecks: [{kind: uncertainty_span, eps: 1}]",
-            "  /checks/0/uncertainty_span/eps: there is no such field; there are kind, ",
+            "  /checks/0/uncertainty_span/eps: unknown field; known fields: kind, ",
         ),
     ],
     ids=["empty", "no-bound", "bound", "in-a-rule", "in-the-file", "in-a-check"],
@@ -103,7 +103,7 @@ def test_a_mistake_is_told_with_what_there_is(tmp_path: Path, text: str, told: s
 def test_a_mistake_in_a_list_of_checks_is_told_with_the_fields_there_are(tmp_path: Path) -> None:
     path = tmp_path / "checks.yaml"
     path.write_text("[{kind: uncertainty_span, eps: 1}]")
-    with pytest.raises(BadRequest, match="there is no such field; there are kind, "):
+    with pytest.raises(BadRequest, match="unknown field; known fields: kind, "):
         read_checks(path)
 
 
@@ -243,7 +243,7 @@ def test_a_number_without_a_baseline_comes_with_how_to_make_one(capsys: pytest.C
     alone = outcome("skipped", judged=None, counts_as="errored", reason="there is no baseline to compare it with")
     told = Judgement(verdict="errored", headline="Could not be judged.", rules=[alone], policy=source)
     print_judgement(told)
-    hint = "To have a baseline: seatrial baselines promote AUDIT makes an audit the one to compare with."
+    hint = "To have a baseline: seatrial baselines promote AUDIT makes an audit the baseline."
     assert capsys.readouterr().out.splitlines()[-3:] == [hint, "", "Could not be judged."]
     for other in (
         {"baseline": "aud_1"},
@@ -267,9 +267,9 @@ def test_a_file_that_could_not_be_written_is_known_before_the_work(tmp_path: Pat
     nothing: dict[str, Path | None] = dict.fromkeys(("junit", "sarif", "markdown", "html", "json", "bundle"))
     (tmp_path / "file").write_text("")
     with pytest.raises(BadRequest, match="cannot be written"):
-        Outputs.taken_from({**nothing, "junit": tmp_path / "file" / "junit.xml"})
+        Outputs.from_options({**nothing, "junit": tmp_path / "file" / "junit.xml"})
     options = {**nothing, "junit": tmp_path / "new" / "junit.xml", "policy": "standard"}
-    assert Outputs.taken_from(options).paths == {"junit": tmp_path / "new" / "junit.xml"}
+    assert Outputs.from_options(options).paths == {"junit": tmp_path / "new" / "junit.xml"}
     assert options == {"policy": "standard"}
     assert (tmp_path / "new").is_dir()
 
@@ -295,7 +295,7 @@ def test_alerts_are_at_a_file_of_the_repository_where_one_was_given(
     location = {"physicalLocation": {"artifactLocation": {"uri": "digits"}, "region": {"startLine": 1}}}
     sarif = json.dumps({"version": "2.1.0", "runs": [{"results": [{"locations": [location]}]}]}).encode()
     nothing: dict[str, Path | None] = dict.fromkeys(("junit", "markdown", "html", "json", "bundle"))
-    outputs = Outputs.taken_from({**nothing, "sarif": Path("out.sarif"), "policy": policy, "model": model})
+    outputs = Outputs.from_options({**nothing, "sarif": Path("out.sarif"), "policy": policy, "model": model})
     client: Any = SimpleNamespace(report=lambda audit_id, name: sarif)
     assert outputs.write(client, "aud_1")
     (result,) = json.loads(Path("out.sarif").read_text())["runs"][0]["results"]
@@ -308,7 +308,7 @@ def test_what_an_earlier_run_wrote_is_gone_before_the_work(tmp_path: Path) -> No
     green, terminal = tmp_path / "junit.xml", tmp_path / "stdout"
     green.write_text("all passed")
     terminal.symlink_to(tmp_path / "somewhere")
-    Outputs.taken_from({**nothing, "junit": green, "markdown": terminal})
+    Outputs.from_options({**nothing, "junit": green, "markdown": terminal})
     assert not green.exists()
     assert terminal.is_symlink()
 

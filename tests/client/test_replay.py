@@ -119,7 +119,7 @@ def test_other_bytes_are_refused_by_name(recorded: Recorded, option: str, kind: 
     other.write_bytes(assets.weights(2.0))
     ended = replay(recorded.bundle, option, other, url=recorded.url)
     assert ended.exit_code == 2
-    assert f"other is another {kind}" in ended.stderr
+    assert f"other is not the recorded {kind}" in ended.stderr
     assert hashlib.sha256(other.read_bytes()).hexdigest() in ended.stderr
 
 
@@ -134,7 +134,7 @@ def test_a_bundle_without_model_and_data_takes_them_as_options(recorded: Recorde
     data = ("--data", recorded.folder / "d.npz")
     lacking = replay(recorded.bare, *data, url=recorded.url)
     assert lacking.exit_code == 2
-    assert "no bytes of /model (digits-cnn 1): give them with --model" in lacking.stderr
+    assert "does not contain /model (digits-cnn 1): give it with --model" in lacking.stderr
     ended = replay(recorded.bare, *data, "--model", recorded.folder / "m.safetensors", url=recorded.url)
     assert ended.exit_code == 0, ended.output
 

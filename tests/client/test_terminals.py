@@ -105,7 +105,7 @@ def test_progress_is_inert_on_a_terminal_and_in_a_log(monkeypatch: pytest.Monkey
 
 def test_the_doctor_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     doctor = importlib.import_module("app.cli.doctor")
-    monkeypatch.setattr(doctor, "look", lambda port: iter([Finding("home", ESCAPES, ESCAPES)]))
+    monkeypatch.setattr(doctor, "findings", lambda port: iter([Finding("home", ESCAPES, ESCAPES)]))
     assert_inert(run("doctor").output)
 
 

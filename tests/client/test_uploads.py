@@ -156,7 +156,7 @@ def test_an_endpoint_is_its_manifest(tmp_path: Path) -> None:
     model = prepared(manifest)
     assert (model.is_endpoint, model.manifest["name"]) == (True, "reviews")
     manifest.write_text("{}")
-    with pytest.raises(BadRequestError, match="no manifest of an endpoint"):
+    with pytest.raises(BadRequestError, match="not the manifest of an endpoint"):
         prepared(manifest)
 
 

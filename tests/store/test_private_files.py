@@ -114,8 +114,8 @@ def test_the_doctor_warns_of_an_open_home_and_says_the_command(reachable: Path) 
     assert privacy(settings).verdict == "ok"
     home.chmod(0o755)
     found = privacy(settings)
-    assert (found.verdict, found.mend) == ("warning", f"chmod go= '{home}'")
-    assert subprocess.run(found.mend, shell=True).returncode == 0
+    assert (found.verdict, found.fix) == ("warning", f"chmod go= '{home}'")
+    assert subprocess.run(found.fix, shell=True).returncode == 0
     assert privacy(settings).verdict == "ok"
 
 
@@ -123,6 +123,6 @@ def test_the_doctor_looks_at_a_database_that_is_elsewhere(reachable: Path) -> No
     path = reachable / "other.db"
     path.touch(mode=0o644)
     settings = Settings(home=reachable / "none", database_url=f"sqlite:///{path}")
-    assert privacy(settings).mend == f"chmod go= {path}"
+    assert privacy(settings).fix == f"chmod go= {path}"
     path.chmod(0o600)
     assert privacy(settings).verdict == "ok"
