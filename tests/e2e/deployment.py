@@ -92,7 +92,7 @@ class Deployment:
         start = celery_worker if self.is_distributed else local_worker
         before = self.workers_alive()
         process = self._start(start(self.environment, log, **module))
-        eventually(lambda: self.workers_alive() > before, what="the worker telling it is there")
+        eventually(lambda: self.workers_alive() > before, timeout_s=120, what="the worker telling it is there")
         return process
 
     def workers_alive(self) -> int:
