@@ -98,6 +98,7 @@ def findings(port: int) -> Iterator[Finding]:
         yield Finding("settings", str(error), "set these variables as the table of settings says")
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
+    yield from brought_families()
     checks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, database]
     if settings.is_distributed:
         checks.append(broker)
@@ -117,6 +118,15 @@ def packages(*, is_worker_needed: bool) -> Iterator[Finding]:
             yield Finding(name, "its packages are installed")
             continue
         yield Finding(name, ", ".join(lacking), f"pip install '{name}'", is_needed)
+
+
+def brought_families() -> Iterator[Finding]:
+    """Tell which families other distributions bring, and which of them cannot be loaded."""
+    ours = {point.name for point in registry.SHIPPED}
+    if theirs := [kind for kind in registry.families() if kind not in ours]:
+        yield Finding("families", f"{', '.join(theirs)} of other distributions")
+    for name, why in registry.broken().items():
+        yield Finding(f"family {name}", why, "pip uninstall the distribution that offers it, or fix it", False)
 
 
 def _lacking(extra: str) -> Iterator[str]:

@@ -147,7 +147,7 @@ def test_a_worker_polls_without_a_broker_and_listens_with_one(tmp_path: Path) ->
     assert alone[1:] == ["-P", "-m", "seatrial.floors", "workers.local"]
     settings = Settings(home=tmp_path, broker_url="redis://127.0.0.1:1/0")
     listening = " ".join(worker_command(settings, ["cpu"], beat=True, pid=7)[1:])
-    assert listening.startswith("-m celery -A workers.celery_app worker -P solo -Q cpu -n cpu-7@%h")
+    assert listening.startswith("-P -m seatrial.floors celery -A workers.celery_app worker -P solo -Q cpu -n cpu-7@%h")
     assert listening.endswith("-B")
 
 

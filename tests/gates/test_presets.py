@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from app.gates import presets
 from app.gates.verdict import Measured, judge
+from app.policies import presets
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.contracts.registry import families, params_contract
 
