@@ -126,7 +126,7 @@ def brought_families() -> Iterator[Finding]:
     if theirs := [kind for kind in registry.families() if kind not in ours]:
         yield Finding("families", f"{', '.join(theirs)} of other distributions")
     for name, why in registry.broken().items():
-        yield Finding(f"family {name}", why, "pip uninstall the distribution that offers it, or fix it", False)
+        yield Finding(f"family {name}", why, "uninstall the distribution that offers it, or mend it", False)
 
 
 def _lacking(extra: str) -> Iterator[str]:

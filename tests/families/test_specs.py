@@ -105,5 +105,5 @@ def test_doctor_tells_which_families_others_bring_and_which_are_broken(offered: 
     offered.append(point("torn", "no_such_module.spec:SPEC"))
     registry._found.cache_clear()
     (finding,) = brought_families()
-    assert (finding.what, finding.verdict) == ("family torn", "optional")
-    assert "No module named" in finding.told
+    assert (finding.subject, finding.verdict) == ("family torn", "optional")
+    assert "No module named" in finding.found
