@@ -73,4 +73,4 @@ def test_nothing_is_left_open() -> None:
 
 
 def test_no_file_outgrows_a_reader() -> None:
-    assert {path.as_posix(): n for path in SOURCES if (n := len(path.read_text().splitlines())) > 450} == {}
+    assert {path.as_posix(): n for path in SOURCES if (n := len(path.read_text().splitlines())) > 400} == {}
