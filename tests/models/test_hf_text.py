@@ -191,7 +191,7 @@ def test_every_batch_has_the_same_rows_and_some_padding() -> None:
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory"),
-        RuntimeError("DefaultCPUAllocator: not enough memory"),
+        RuntimeError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"),
         MemoryError(),
     ],
@@ -202,6 +202,8 @@ def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyP
     spy = Spy(most_rows=3)
     spy.error = error
     batches = _batches(spy)
+    # As on a GPU.
+    monkeypatch.setattr(batches, "_may_halve", True)
     pieces = [_pieces(tokens) for tokens in (3, 4, 5, 29, 30, 30, 6)]
     assert [int(row[1]) for row in batches.logits(pieces)] == [3, 4, 5, 29, 30, 30, 6]
     assert [int(row[1]) for row in batches.logits(pieces[:1])] == [3]
@@ -209,6 +211,18 @@ def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyP
     spy.most_rows = 0
     with pytest.raises(type(error)):
         batches.logits(pieces)
+
+
+def test_a_processor_keeps_its_rows_and_the_bits_they_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fixed_batches.BATCH_SIZE, "cpu", 8)
+    spy = Spy(most_rows=3)
+    spy.error = RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes")
+    batches = _batches(spy)
+    with pytest.raises(RuntimeError, match="not enough memory"):
+        batches.logits([_pieces(3)])
+    spy.most_rows = 8
+    batches.logits([_pieces(3)])
+    assert {len(mask) for mask in spy.masks} == {8}
 
 
 def _byte_level(padding_side: str = "right", **special: str) -> PreTrainedTokenizerFast:

@@ -65,6 +65,8 @@ class FixedBatches:
         self.longest = longest
         self._module = module
         self._device = device
+        # A processor's two rows leave little to save, and a second attempt at the shard gives the same bits.
+        self._may_halve = device.type != "cpu"
         self._rows = BATCH_SIZE[kind]
         self._multiple = MULTIPLE[kind]
         self._filler = filler
@@ -81,7 +83,8 @@ class FixedBatches:
         """Return float32 logits on the CPU for each text, in order: (classes,), or (tokens, tags) from a tagger.
 
         Raises:
-            torch.OutOfMemoryError: A single row does not fit (or what ``is_out_of_memory`` takes for the same).
+            torch.OutOfMemoryError: A single row does not fit, or a batch on a processor (or what ``is_out_of_memory``
+                takes for the same).
         """
         by_length: dict[int, list[int]] = {}
         for number, text in enumerate(texts):
@@ -109,7 +112,7 @@ class FixedBatches:
         try:
             return self._forward(texts, length)
         except (RuntimeError, MemoryError) as error:
-            if self._rows == 1 or not is_out_of_memory(error):
+            if self._rows == 1 or not self._may_halve or not is_out_of_memory(error):
                 raise
         # Outside of the handler: while it runs, the traceback holds what was allocated.
         self._rows //= 2
