@@ -156,9 +156,9 @@ def alpha_at(progress: float, largest: float) -> float:
     return (2 / (1 + math.exp(-10 * progress)) - 1) * largest
 
 
-DEPARTURES = {
+DEVIATIONS = {
     "official": "DANN on MNIST is the authors' code (variant official), whose network takes one channel where the "
     "paper's text prints three; that of CIFAR-10 was never published, and what its text leaves open is ours.",
 }
 
-PLUGIN = Plugin(lambda params, check_cancelled: Dann(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Dann(params, check_cancelled=check_cancelled), PRESETS, DEVIATIONS)

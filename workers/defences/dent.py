@@ -194,7 +194,7 @@ class _Network(nn.Module):
         return self.classifier.logits(images)
 
 
-DEPARTURES = {
+DEVIATIONS = {
     "official": "DENT is its published code (variant official): its objective has means over the batch and logarithms "
     "of probabilities + 1e-5, where the paper's eq. 8 has sums; the decays of its optimiser are in that code's "
     "configuration alone.",
@@ -202,4 +202,4 @@ DEPARTURES = {
     "has means; the decays of its optimiser are in that code's configuration alone.",
 }
 
-PLUGIN = Plugin(lambda params, check_cancelled: Dent(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Dent(params, check_cancelled=check_cancelled), PRESETS, DEVIATIONS)

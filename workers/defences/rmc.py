@@ -245,7 +245,7 @@ class _Moving:
         return loss.item()
 
 
-DEPARTURES = {
+DEVIATIONS = {
     "official": "RMC is the code behind the paper's tables (variant official): to stop early it also waits until the "
     "training loss is low, it calibrates on clean examples alone, and it trains with batch norm and dropout in "
     "training mode; the paper's text and the defence's own authors have none of the three.",
@@ -254,4 +254,4 @@ DEPARTURES = {
     "tables does not.",
 }
 
-PLUGIN = Plugin(lambda params, check_cancelled: Rmc(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Rmc(params, check_cancelled=check_cancelled), PRESETS, DEVIATIONS)

@@ -167,7 +167,7 @@ def attack(
     return pgd.run([model], images, highest_cross_entropy(labels), starts=starts, check_cancelled=check_cancelled).best
 
 
-DEPARTURES = {
+DEVIATIONS = {
     "official": "TADV is the code behind the paper's tables (variant official): its SGD has no Nesterov momentum, and "
     "in an odd batch each half weighs as much as the other has examples; the paper's text has Nesterov momentum and "
     "equal weights.",
@@ -175,4 +175,4 @@ DEPARTURES = {
     "the same; the code behind the paper's tables has neither.",
 }
 
-PLUGIN = Plugin(lambda params, check_cancelled: Tadv(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES)
+PLUGIN = Plugin(lambda params, check_cancelled: Tadv(params, check_cancelled=check_cancelled), PRESETS, DEVIATIONS)

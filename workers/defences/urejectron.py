@@ -218,12 +218,12 @@ def _mask(is_wrong: ArrayLike, scores: Floats) -> NDArray[np.bool_]:
     return mask
 
 
-DEPARTURES = {
+DEVIATIONS = {
     "official": "URejectron's errors are over the accepted points, as in the authors' code (variant official); eq. 1 "
     "of the paper divides by all points, and those errors stand beside them. Its discriminator has pre-activation "
     "blocks, which is ours.",
 }
 
 PLUGIN = Plugin(
-    lambda params, check_cancelled: URejectron(params, check_cancelled=check_cancelled), PRESETS, DEPARTURES
+    lambda params, check_cancelled: URejectron(params, check_cancelled=check_cancelled), PRESETS, DEVIATIONS
 )
