@@ -172,9 +172,9 @@ def test_the_game_goes_on_where_it_was_stopped() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"starts": 0}, {"targets": -1}, {"search": PGD("linf", 0.1, 0.1, 1)}],
+    [{"starts": 0}, {"targets": -1}, {"pgd": PGD("linf", 0.1, 0.1, 1)}],
     ids=["starts", "targets", "random_start"],
 )
 def test_refuses_what_is_no_attack(wrong) -> None:
     with pytest.raises(ValueError, match=r"not an attack|random_start"):
-        RaiseWrongConfidence(**({"search": SEARCH} | wrong))
+        RaiseWrongConfidence(**({"pgd": SEARCH} | wrong))

@@ -348,8 +348,8 @@ def test_a_process_killed_in_between_leaves_nothing_half_done(
     [
         ({"document": {"name": "old", "rules": [{"metric": "no.such", "max": 1}]}}, "/rules/0/metric"),
         ({"document": None}, "object"),
-        ({"source": {"odd": 1}}, "mistake"),
-        ({"source": None, "document": None}, "mistake"),
+        ({"source": {"odd": 1}}, "Internal error"),
+        ({"source": None, "document": None}, "Internal error"),
     ],
     ids=["rules", "nothing", "source", "all"],
 )
