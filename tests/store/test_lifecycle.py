@@ -20,10 +20,10 @@ from seatrial.store.lifecycle import (
     count_work,
     give_back,
     open_stage,
-    reap,
     report_progress,
     retry_audit,
 )
+from seatrial.store.reaping import reap
 from seatrial.store.tables import AuditRow, CheckRow, EventRow, ModelRow, ShardRow
 from seatrial.store.transitions import RUN_TRANSITIONS, TransitionError, heartbeat, move, release
 from tests.databases import database, postgres_url  # noqa: F401

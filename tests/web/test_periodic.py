@@ -32,11 +32,12 @@ class Counting:
 
 def test_jobs_are_done_until_the_runner_is_stopped() -> None:
     first, second = Counting(), Counting()
+    before = set(threading.enumerate())
     working = PeriodicRunner({"first": first, "second": second}, every_s=0.001)
     working.start()
     eventually(lambda: len(second.calls) >= 3)
     working.stop()
-    assert "periodic" not in [thread.name for thread in threading.enumerate()]
+    assert "periodic" not in [thread.name for thread in set(threading.enumerate()) - before]
     assert len(first.calls) == len(second.calls)
 
 
