@@ -50,7 +50,7 @@ def test_every_variable_read_anywhere_is_on_the_page() -> None:
     files = [
         *(path for folder in ("app", "seatrial", "workers") for path in (ROOT / folder).rglob("*.py")),
         *(path for path in (ROOT / "scripts").iterdir() if path.is_file()),
-        *(ROOT / "tests" / name for name in ("conftest.py", "servers.py", "e2e/conftest.py")),
+        *(ROOT / "tests" / name for name in ("conftest.py", "nursery.py", "servers.py", "e2e/conftest.py")),
         *(ROOT / name for name in ("docker-compose.yml", "Dockerfile", ".env.example", "Makefile")),
     ]
     read_somewhere = {name for path in files for name in re.findall(r"\bSEATRIAL_[A-Z_]*[A-Z]\b", path.read_text())}
