@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
+from seatrial.contracts import registry
 from seatrial.store.database import connect
 from seatrial.store.migrations import is_current
 from seatrial.store.private_files import open_to_others

@@ -78,7 +78,7 @@ def test_hooks_fetch_nothing() -> None:
 
 def test_hooks_run_what_the_check_runs() -> None:
     called = set(re.findall(r'"\$bin/([\w-]+)"', (ROOT / "scripts" / "check").read_text()))
-    assert called == {"ruff", "mypy", "lint-imports"}
+    assert called == {"ruff", "mypy", "vulture", "lint-imports"}
     assert called <= {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in HOOKS[0]["hooks"]}
 
 
