@@ -116,4 +116,5 @@ def _needed_for_dev() -> set[str]:
             if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in (*wanted, "")):
                 one.marker = None
                 waiting.append(str(one))
-    return {name for name, _ in seen}
+    # What a CUDA build of torch pins of its own accord; the CPU build, which is tested, has none of it.
+    return {name for name, _ in seen if not re.match(r"nvidia-|cuda-|triton$", name)}
