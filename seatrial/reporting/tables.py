@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from seatrial.contracts.estimates import split_name
 from seatrial.reporting.numbers import format_radius
 from seatrial.reporting.schemas import ReportEstimate
-from seatrial.reporting.words import words
+from seatrial.reporting.words import DEFENCES, words
 
 TITLES: dict[tuple[str, ...], str] = {
     ("epsilon",): "Outliers",
@@ -55,15 +55,7 @@ VALUES: dict[str, dict[str, str]] = {
         "fab-t": "targeted FAB",
         "square": "Square",
     },
-    "defence": {
-        "identity": "the static model",
-        "tent": "TENT",
-        "dent": "DENT",
-        "rmc": "RMC",
-        "dann": "DANN",
-        "tadv": "TADV",
-        "urejectron": "URejectron",
-    },
+    "defence": {"identity": "the static model", **DEFENCES},
 }
 """Names of values that mean something else under another qualifier, by qualifier."""
 FIRST = ("clean", "over", "under", "as_served")

@@ -23,6 +23,16 @@ WORDS: dict[str, str] = {
     "exact": "exact computation",
 }
 
+DEFENCES: dict[str, str] = {
+    "tent": "TENT",
+    "dent": "DENT",
+    "rmc": "RMC",
+    "dann": "DANN",
+    "tadv": "TADV",
+    "urejectron": "URejectron",
+}
+"""What people call the shipped defences; the glossary has an entry for each."""
+
 
 def words(value: str) -> str:
     """Return what people call a value; a remark in brackets behind it is kept.

@@ -11,9 +11,8 @@ from sqlalchemy import update
 
 from seatrial.store.artifacts import LocalStore
 from seatrial.store.checkpoints import may_resume
-from seatrial.store.database import Database, connect
+from seatrial.store.database import Database
 from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, give_back, open_stage
-from seatrial.store.migrations import upgrade
 from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow
@@ -34,14 +33,6 @@ STATE = {"state": torch.tensor([1.0, 2.0])}
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path, lease_s=2, heartbeat_s=0.1, device="cpu", torch_threads=1)
-
-
-@pytest.fixture
-def db(settings: Settings) -> Iterator[Database]:
-    opened = connect(settings)
-    upgrade(opened)
-    yield opened
-    opened.dispose()
 
 
 class Shards:

@@ -1,7 +1,7 @@
 """Texts of any task through the real runtime: a worker, its shards, and the same examples however they are cut."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from seatrial.contracts.datasets import DatasetManifest
 from seatrial.contracts.estimates import Estimate, Result
 from seatrial.contracts.states import ModelState
 from seatrial.store.artifacts import LocalStore, digest_of_bytes
-from seatrial.store.database import Database, connect
+from seatrial.store.database import Database
 from seatrial.store.ids import new_id
-from seatrial.store.migrations import upgrade
 from seatrial.store.records import read_parquet
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
@@ -80,14 +79,6 @@ class Reading:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path, device="cpu", torch_threads=1)
-
-
-@pytest.fixture
-def db(settings: Settings) -> Iterator[Database]:
-    opened = connect(settings)
-    upgrade(opened)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from torch import Tensor
 
 from seatrial.contracts.states import ModelState
 from seatrial.store.artifacts import LocalStore
-from seatrial.store.database import Database, connect
+from seatrial.store.database import Database
 from seatrial.store.ids import new_id
 from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, open_stage
-from seatrial.store.migrations import upgrade
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from tests import assets, texts
@@ -35,14 +33,6 @@ from workers.runtime.stages import make_shards
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path, lease_s=2, heartbeat_s=0.1, device="cpu", torch_threads=1)
-
-
-@pytest.fixture
-def db(settings: Settings) -> Iterator[Database]:
-    opened = connect(settings)
-    upgrade(opened)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS
 from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
-from seatrial.reporting.words import enumerate_words
+from seatrial.reporting.words import DEFENCES, enumerate_words
 
 LARGE_OVERESTIMATE = 0.1
 """Overestimate from which (by the lower end of its interval) attacks on the static model say little of a defence, and
@@ -100,14 +100,6 @@ def describe_figure(name: str) -> str:
 def terms(params: Mapping[str, Any]) -> list[str]:
     """Return the glossary entries a check's report uses."""
     attacks, defences = asked_attacks(params), named_defences(params)
-    defining = {
-        "tent": "TENT",
-        "dent": "DENT",
-        "rmc": "RMC",
-        "dann": "DANN",
-        "tadv": "TADV",
-        "urejectron": "URejectron",
-    }
     return [
         *("adaptive attack", "attack radius (epsilon)", "clean", "confidence interval", "flag", "gain over static"),
         *("overestimate", "private randomness", "static model", "test-time defence", "transferred attack"),
@@ -117,7 +109,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
         *(["FPA"] if "fpa" in attacks else []),
         *(["GMSA"] if {"gmsa_avg", "gmsa_min"} & {*attacks} else []),
         *(["rejection"] if "urejectron" in defences else []),
-        *(defining[name] for name in defences if name in defining),
+        *(DEFENCES[name] for name in defences if name in DEFENCES),
     ]
 
 

@@ -2,14 +2,7 @@
 
 from collections.abc import Iterable
 
-NAMES = {
-    "tent": "TENT",
-    "dent": "DENT",
-    "rmc": "RMC",
-    "dann": "DANN",
-    "tadv": "TADV",
-    "urejectron": "URejectron",
-}
+from seatrial.reporting.words import DEFENCES
 
 
 def called(name: str) -> str:
@@ -18,7 +11,7 @@ def called(name: str) -> str:
     >>> called("rmc"), called("identity"), called("mine_v2")
     ('RMC', 'identity', 'mine_v2')
     """
-    return NAMES.get(name, name)
+    return DEFENCES.get(name, name)
 
 
 def listed(names: Iterable[str]) -> str:
