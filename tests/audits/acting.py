@@ -1,5 +1,8 @@
 """A worker's part, played by hand: stages opened and shards closed through the same functions a worker calls."""
 
+from typing import Any
+
+import httpx
 import pyarrow as pa
 
 from app.web.services import Services
@@ -9,6 +12,7 @@ from seatrial.store.ids import new_id
 from seatrial.store.records import to_parquet
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow
 from seatrial.store.transitions import move
+from tests.uploads import submission
 
 LEASE = {"lease_s": 60.0, "worker": "actor"}
 FACTS = {"parameters": 34, "classes": 2, "device": "cpu", "forward_s": 0.001, "backward_s": 0.002}
@@ -19,6 +23,13 @@ RESULT = {
     "counts": {"n": 20, "errored": 0},
 }
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
+def submit(client: httpx.Client, pair: tuple[str, str], **more: Any) -> str:
+    """Submit an audit and return its id."""
+    answer = client.post("/v1/audits", json=submission(*pair, **more))
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
 
 
 def make_ready(services: Services) -> None:

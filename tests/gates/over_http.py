@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+from app.gates.service import judge_ended
 from app.web.services import Services
 from seatrial.contracts.states import RunState
 from seatrial.store import lifecycle
@@ -32,6 +33,15 @@ def policy(name: str = "release", **rule: Any) -> dict[str, Any]:
     if not {"max", "min", "max_regression"} & set(rule):
         asked["max"] = 0.6
     return {"name": name, "rules": [asked]}
+
+
+PASSES, FAILS, OPEN = policy(max=0.6), policy(max=0.1), policy(max=0.42)
+
+
+def read(client: httpx.Client, audit: str) -> dict[str, Any]:
+    """Read an audit once everything that waits has been judged."""
+    judge_ended(client.app.state.services)  # type: ignore[attr-defined]
+    return dict(client.get(f"/v1/audits/{audit}").json())
 
 
 def submitted(client: httpx.Client, pair: tuple[str, str] | None = None, **more: Any) -> str:

@@ -1,0 +1,133 @@
+"""How many seconds an audit is said to go on for."""
+
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from app.audits.reading import remaining_s
+from app.audits.repository import RunningShard, StageWork
+from app.web.services import Services
+from seatrial.contracts.costs import StageShares
+from seatrial.contracts.states import RunState
+from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
+from seatrial.store import lifecycle
+from seatrial.store.tables import CheckRow, ShardRow
+from seatrial.store.tables.base import utc_now
+from tests.audits.acting import (
+    first_check,
+    make_ready,
+    open_stage,
+    submit,
+)
+
+
+def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+
+    def left(state: str, stage: str | None, estimated: float | None, work: StageWork) -> float | None:
+        return remaining_s(state, stage, estimated, work, now=now)
+
+    half = StageWork(done=50, total=100, worked=50, seconds=20.0)
+    assert left("succeeded", "attack", 10.0, half) == 0
+    assert left("queued", None, 10.0, StageWork()) == 10.0
+    assert left("queued", None, None, StageWork()) is None
+    assert left("running", "preflight", 10.0, half) == 10.0
+    assert left("running", "attack", None, half) == 20.0
+    assert left("running", "attack", 30.0, half) == pytest.approx(0.5 * 20 + 0.5 * 10)
+    two = StageWork(done=50, total=100, worked=50, seconds=0.0, running=[RunningShard(now - timedelta(seconds=10))] * 2)
+    assert left("running", "attack", None, two) == 10.0
+    later = StageWork(done=0, total=100, earlier_s=12.0)
+    assert left("running", "growth", 30.0, later) == 18.0
+    assert left("running", "growth", 10.0, later) == 0.0
+
+
+def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+
+    def left(before: float, work: StageWork) -> float | None:
+        return remaining_s("running", "attack_b", 30.0, work, StageShares(before, 3, 6), now=now)
+
+    # 4 of 7.5 passes an example took 40 s and half of a stage of 3 the 15 s after it.
+    assert left(4, StageWork(done=50, total=100, worked=50, seconds=15.0, earlier_s=40.0)) == 75.0
+    assert left(4, StageWork(done=0, total=100, earlier_s=40.0)) == 90.0
+    two = StageWork(done=0, total=100, earlier_s=40.0, running=[RunningShard(now)] * 2)
+    assert left(4, two) == 45.0
+    assert left(0, StageWork(done=0, total=100)) == 30.0
+
+
+def test_the_time_since_the_last_sign_of_life_does_not_slow_the_pace() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    # Half was done within 10 s, and then nobody was heard of for 40 s of a lease of 60.
+    lost = RunningShard(now - timedelta(seconds=50), (now + timedelta(seconds=20)).timestamp())
+    # Heard of this moment.
+    busy = RunningShard(now - timedelta(seconds=50), (now + timedelta(seconds=60)).timestamp())
+    # Claimed by another clock, and not heard of since.
+    fresh = RunningShard(now, (now + timedelta(seconds=55)).timestamp())
+
+    def left(shard: RunningShard, shares: StageShares | None = None, lease_s: float | None = 60.0) -> float | None:
+        work = StageWork(done=20, total=40, worked=20, running=[shard])
+        return remaining_s(
+            "running", "attack", 30.0 if shard == fresh else None, work, shares, now=now, lease_s=lease_s
+        )
+
+    assert left(lost) == 10.0
+    assert left(lost, StageShares(0, 1, 0)) == 10.0
+    assert left(lost, lease_s=None) == left(busy) == 50.0
+    assert left(fresh) == 30.0
+
+
+def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    open_stage(services, first_check(services, audit), "attack", [(0, 20)])
+    with services.database.write() as session:
+        claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+        assert claimed is not None
+        assert lifecycle.report_progress(session, *claimed, 10, lease_s=60)
+        # It began 50 s ago, told of 10 examples 40 s ago, and was killed.
+        session.execute(
+            update(ShardRow).values(
+                started_at=utc_now() - timedelta(seconds=50), lease_until=ShardRow.lease_until - 40.0
+            )
+        )
+        session.execute(update(CheckRow).values(estimated_s=None))
+    told = client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]
+    assert told["done"] == 10
+    assert told["remaining_s"] == pytest.approx(10.0, abs=2.0)
+
+
+def test_every_stage_of_an_audit_of_noise_begins_where_the_one_before_ended() -> None:
+    params = LowLevelAttackParams(kind="low_level_attack", levels=[0.2, 0.5], draws=3, combined=True)
+    stages = ["clean", *(f"attack_{attacker}" for attacker in params.runs("text-classification"))]
+    shares = [stage_shares(params.model_dump(mode="json"), stage) for stage in stages]
+    whole = params.passes(1, {}).forward
+    reached = 0.0
+    for share in shares:
+        assert share is not None
+        assert share.before == reached
+        reached += share.here
+        assert reached + share.after == whole
+    assert stage_shares(params.model_dump(mode="json"), "preflight") is None
+
+
+def test_what_earlier_stages_took_is_taken_off_the_estimate(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    check = first_check(services, audit)
+    told = []
+    for stage, seconds in (("preflight", 3.0), ("attack", 5.0), ("growth", 1.0)):
+        open_stage(services, check, stage, [(0, 20)])
+        with services.database.write() as session:
+            session.execute(update(CheckRow).values(estimated_s=30.0))
+        told.append(client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]["remaining_s"])
+        with services.database.write() as session:
+            claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+            assert claimed is not None
+            lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=20, seconds=seconds)
+    assert told == [30.0, 30.0, 25.0]
