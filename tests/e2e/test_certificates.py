@@ -100,6 +100,7 @@ def test_500_images_and_10_000_draws_survive_a_killed_worker(embedded: Deploymen
     assert set(table["draws"].to_pylist()) == {10_000}
 
 
+@pytest.mark.drill
 def test_neither_shards_nor_workers_nor_a_kill_change_a_certificate(distributed: Deployment) -> None:
     deployment = distributed
     model, dataset = upload(deployment)
@@ -166,6 +167,7 @@ def test_what_cannot_be_certified_is_said_at_once(shared: Deployment) -> None:
     assert refused.json()["errors"][0]["pointer"] == "/checks/0/radii"
 
 
+@pytest.mark.drill
 def test_cancel_stops_between_two_forward_passes(shared: Deployment) -> None:
     model, dataset = upload(shared)
     audit_id = submit(shared, model, dataset, shards=1, samples=200, n=1_000_000)

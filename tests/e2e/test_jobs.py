@@ -120,6 +120,7 @@ def test_what_kills_its_worker_three_times_fails_with_its_reason(embedded: Deplo
     embedded.client.post(f"/v1/audits/{audit_id}/cancel")
 
 
+@pytest.mark.drill
 def test_one_failing_check_does_not_lose_the_other(embedded: Deployment) -> None:
     model, dataset = embedded.upload()
     other, _ = embedded.upload(scale=1.5, name="other")

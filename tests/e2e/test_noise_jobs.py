@@ -50,6 +50,7 @@ def submit(deployment: Deployment, model: str, dataset: str, **body: Any) -> str
     return str(answer.json()["id"])
 
 
+@pytest.mark.drill
 def test_neither_shards_nor_workers_nor_a_kill_change_a_tagged_record(distributed: Deployment, tmp_path: Path) -> None:
     folder = texts.tiny_tagger(tmp_path / "model")
     manifest = texts.model_manifest("tagger", task=TAGGING)

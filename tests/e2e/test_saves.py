@@ -122,6 +122,7 @@ def test_a_worker_asked_to_stop_loses_no_step(deployment: Deployment) -> None:
     assert no_save_is_left(deployment)
 
 
+@pytest.mark.drill
 @on_both("embedded")
 def test_a_frozen_worker_wakes_up_and_saves_nothing(deployment: Deployment) -> None:
     audit_id, frozen = begin(deployment)
@@ -152,6 +153,7 @@ def test_cancel_deletes_what_was_saved(deployment: Deployment) -> None:
     assert no_save_is_left(deployment)
 
 
+@pytest.mark.drill
 @on_both("distributed")
 def test_what_waits_with_a_save_is_cancelled_without_a_trace(deployment: Deployment) -> None:
     audit_id, stopped = begin(deployment)

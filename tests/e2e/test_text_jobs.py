@@ -83,6 +83,7 @@ def test_an_over_confident_model_is_seen_through(shared: Deployment, tmp_path: P
     assert "<ins" in report.text
 
 
+@pytest.mark.drill
 def test_neither_shards_nor_workers_nor_a_kill_change_a_text_record(distributed: Deployment, tmp_path: Path) -> None:
     deployment = distributed
     model, dataset = upload(deployment, tmp_path)
@@ -105,6 +106,7 @@ def test_neither_shards_nor_workers_nor_a_kill_change_a_text_record(distributed:
     assert all_records(deployment, killed, STAGES) == all_records(deployment, expected, STAGES)
 
 
+@pytest.mark.drill
 def test_cancel_stops_in_the_middle_of_an_attack(shared: Deployment, tmp_path: Path) -> None:
     model, dataset = upload(shared, tmp_path)
     audit_id = submit(shared, model, dataset, shards=1, params={"recipes": ["pruthi"]})

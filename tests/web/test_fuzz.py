@@ -4,6 +4,7 @@ Not among its checks: that whatever the schema allows is accepted. Rules between
 more than a schema can say.
 """
 
+import os
 import subprocess
 import sys
 import threading
@@ -19,6 +20,9 @@ from app.web.services import Services
 from seatrial.store.settings import Settings
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.uploads import submission, upload_both
+
+# The values at every bound of every field take most of the time: with test-all.
+PHASES = "examples,coverage,fuzzing,stateful" if os.environ.get("SEATRIAL_HYPOTHESIS") == "searching" else "fuzzing"
 
 
 def known_ids(base: str, services: Services) -> str:
@@ -68,6 +72,7 @@ def test_generated_requests_find_no_server_error(settings: Settings, tmp_path: P
                 "run",
                 f"{base}/openapi.json",
                 "--max-examples=10",
+                f"--phases={PHASES}",
                 "--generation-deterministic",
                 "--checks=not_a_server_error,status_code_conformance,content_type_conformance,"
                 "response_schema_conformance,response_headers_conformance,negative_data_rejection,unsupported_method",
