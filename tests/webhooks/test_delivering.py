@@ -300,7 +300,7 @@ def test_who_slept_through_the_lease_writes_nothing(db: Database) -> None:
 
 def test_a_database_that_fails_is_survived(db: Database, receiver: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     [message] = leave(db, add_webhook(db, receiver.url)[0])
-    sending = deliverer(db, lease_s=0.05)
+    sending = deliverer(db, lease_s=0.5)
 
     def fail(*_: object, **__: object) -> bool:
         raise OSError("no room")
