@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from app.reports.unbundling import Bundle
 
 MEANINGS: dict[Exit, str] = {
-    Exit.PASSED: "identical, or within the tolerance",
+    Exit.PASSED: "identical, or within the tolerance; metrics added since are listed",
     Exit.FAILED: "different: a table says where",
     Exit.BAD_REQUEST: "the bundle is damaged, or a model or data file is not the recorded one",
     Exit.COULD_NOT_RUN: "could not run: the service or a check failed",
@@ -239,28 +239,36 @@ def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
             say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
     try:
         with memory_limited(MEMORY_BYTES):
-            found = compare(recorded, replayed, tolerance=tolerance)
+            comparison = compare(recorded, replayed, tolerance=tolerance)
     except MemoryError as error:
         raise BadRequestError(f"the records cannot be compared: {_TOO_LARGE}") from error
     except (ValueError, TypeError, RecursionError) as error:
         # Values that no family writes: texts that are no UTF-8, lists of lists of lists.
         raise BadRequestError(f"the records cannot be compared: {shorten(str(error))}") from error
-    if found.differences:
-        _print_differences(found)
-        return Exit.FAILED
-    same = "identical" if not tolerance else f"the same within {tolerance:g}"
-    echo_line(f"{same}: {found.numbers:,} numbers, {found.records:,} records")
-    return Exit.PASSED
+    if comparison.differences:
+        _print_differences(comparison)
+    else:
+        same = "identical" if not tolerance else f"the same within {tolerance:g}"
+        echo_line(f"{same}: {comparison.numbers:,} numbers, {comparison.records:,} records")
+    _print_new(comparison.new)
+    return Exit.FAILED if comparison.differences else Exit.PASSED
 
 
-def _print_differences(found: "Comparison") -> None:
-    told = [("where", "recorded", "replayed", "apart"), *found.differences[:_SHOWN]]
-    rows = [tuple(escaped_line(shorten(cell, 300)) for cell in row) for row in told]
+def _print_differences(comparison: "Comparison") -> None:
+    listed = [("where", "recorded", "replayed", "apart"), *comparison.differences[:_SHOWN]]
+    rows = [tuple(escaped_line(shorten(cell, 300)) for cell in row) for row in listed]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         echo_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    if len(found.differences) > _SHOWN:
-        echo_line(f"... and {len(found.differences) - _SHOWN:,} more")
-    echo_line(
-        f"different: {len(found.differences):,} differences in {found.numbers:,} numbers and {found.records:,} records"
-    )
+    count = len(comparison.differences)
+    if count > _SHOWN:
+        echo_line(f"... and {count - _SHOWN:,} more")
+    compared = f"{comparison.numbers:,} numbers and {comparison.records:,} records"
+    echo_line(f"different: {count:,} {'difference' if count == 1 else 'differences'} in {compared}")
+
+
+def _print_new(new: Sequence[str]) -> None:
+    for name in new[:_SHOWN]:
+        echo_line(f"new, not in the bundle: {escaped_line(shorten(name, 300))}")
+    if len(new) > _SHOWN:
+        echo_line(f"... and {len(new) - _SHOWN:,} more")

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from app.reports.unbundling import Bundle
 from seatrial.contracts.estimates import Estimate, Result
 
+_FLAG = "flag "
+
 
 class Difference(NamedTuple):
     """Something that is not the same.
@@ -33,15 +35,20 @@ class Comparison:
         numbers: How many numbers; a curve, or a flag, is one.
         records: How many rows of records.
         differences: In the order of the checks.
+        new: Numbers, columns and stages that only the second run has: a later version publishes more.
     """
 
     numbers: int = 0
     records: int = 0
     differences: list[Difference] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
 
 
 def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Comparison:
     """Compare two runs of one audit, check by check; checks that gave no numbers the first time are left out.
+
+    What only the first run has is a difference. What only the second has is new, except for a flag: a doubt that was
+    not raised the first time is a difference.
 
     Args:
         recorded: The first run.
@@ -51,13 +58,13 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
     Raises:
         BundleError: A file of records cannot be read.
     """
-    found = Comparison()
+    comparison = Comparison()
     for check in recorded.index.checks:
         first, second = recorded.results.get(check.position), replayed.results.get(check.position)
         if first is None or first.result is None:
             continue
         where = f"{check.position}/{check.kind}"
-        _compare_results(found, where, first.result, second.result if second else None, tolerance)
+        _compare_results(comparison, where, first.result, second.result if second else None, tolerance)
         again = {
             one.stage: one
             for other in replayed.index.checks
@@ -67,44 +74,52 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
         for one in check.records:
             place = f"{where}/{one.stage}"
             if one.stage not in again:
-                found.differences.append(Difference(place, f"{one.rows:,} records", "none", ""))
+                comparison.differences.append(Difference(place, f"{one.rows:,} records", "none", ""))
                 continue
-            _compare_tables(found, place, recorded.records(one), replayed.records(again[one.stage]), tolerance)
-    return found
+            _compare_tables(comparison, place, recorded.records(one), replayed.records(again[one.stage]), tolerance)
+        known = {one.stage for one in check.records}
+        comparison.new += [f"{where}/{stage}" for stage in again if stage not in known]
+    return comparison
 
 
-def _compare_results(found: Comparison, where: str, first: Result, second: Result | None, tolerance: float) -> None:
+def _compare_results(
+    comparison: Comparison, where: str, first: Result, second: Result | None, tolerance: float
+) -> None:
     known, again = dict(_numbers(first)), dict(_numbers(second)) if second else {}
-    found.numbers += len(known)
     for name in dict.fromkeys([*known, *again]):
-        apart = _apart(known.get(name), again.get(name))
-        if name not in known or name not in again or not apart <= tolerance:
-            before, now = (_shown(side[name]) if name in side else "missing" for side in (known, again))
-            found.differences.append(Difference(f"{where}.{name}", before, now, _distance(apart)))
+        if name not in known and not name.startswith(_FLAG):
+            comparison.new.append(f"{where}.{name}")
+            continue
+        left, right = known.get(name, {}), again.get(name, {})
+        comparison.numbers += len(left)
+        for part in left | right:
+            apart = _apart(left.get(part), right.get(part))
+            if part not in left or part not in right or not apart <= tolerance:
+                before, now = (_shown(side[part]) if part in side else "missing" for side in (left, right))
+                comparison.differences.append(Difference(f"{where}.{part}", before, now, _distance(apart)))
 
 
-def _numbers(result: Result) -> Iterator[tuple[str, Any]]:
+def _numbers(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what a check published: its name, and its numbers by theirs."""
     for name, estimate in result.estimates.items():
-        for part in Estimate.model_fields:
-            yield f"{name} {part}", getattr(estimate, part)
-    for name, count in result.counts.items():
-        yield f"counts {name}", count
-    for name, curve in result.series.items():
-        yield f"series {name}", curve
+        yield name, {f"{name} {part}": getattr(estimate, part) for part in Estimate.model_fields}
+    others: dict[str, Any] = {f"counts {name}": count for name, count in result.counts.items()}
+    others |= {f"series {name}": curve for name, curve in result.series.items()}
     # What a flag says beside its code repeats numbers that are compared by themselves.
-    for flag in result.flags:
-        yield f"flag {flag.code}", flag.severity
+    others |= {f"{_FLAG}{flag.code}": flag.severity for flag in result.flags}
+    for name, value in others.items():
+        yield name, {name: value}
 
 
-def _compare_tables(found: Comparison, where: str, first: Any, second: Any, tolerance: float) -> None:
-    found.records += first.num_rows
+def _compare_tables(comparison: Comparison, where: str, first: Any, second: Any, tolerance: float) -> None:
+    comparison.records += first.num_rows
     if first.num_rows != second.num_rows:
-        found.differences.append(Difference(where, f"{first.num_rows:,} records", f"{second.num_rows:,}", ""))
+        comparison.differences.append(Difference(where, f"{first.num_rows:,} records", f"{second.num_rows:,}", ""))
         return
-    for name in dict.fromkeys([*first.column_names, *second.column_names]):
-        if name not in second.column_names or name not in first.column_names:
-            before, now = ("there" if name in side.column_names else "missing" for side in (first, second))
-            found.differences.append(Difference(f"{where}.{name}", before, now, ""))
+    comparison.new += [f"{where}.{name}" for name in second.column_names if name not in first.column_names]
+    for name in first.column_names:
+        if name not in second.column_names:
+            comparison.differences.append(Difference(f"{where}.{name}", "there", "missing", ""))
             continue
         left, right = first.column(name), second.column(name)
         # NaN is no number that Arrow finds equal to itself, so most columns with one are looked at again.
@@ -116,7 +131,7 @@ def _compare_tables(found: Comparison, where: str, first: Any, second: Any, tole
             at = max(wrong, key=lambda position: apart[position])
             shown = (_shown(left[at].as_py()), _shown(right[at].as_py()))
             label = f"{where}.{name}: {len(wrong):,} of {len(apart):,} differ, most in row {at}"
-            found.differences.append(Difference(label, *shown, _distance(apart[at])))
+            comparison.differences.append(Difference(label, *shown, _distance(apart[at])))
 
 
 def _apart(one: Any, other: Any) -> float:

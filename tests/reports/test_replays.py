@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.cli.exits import Exit
+from app.cli.replay import _tell
 from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
 from app.reports.replays import Comparison, _compare_tables, compare
 from app.reports.unbundling import Bundle
+from seatrial.contracts.estimates import Estimate
 from seatrial.store.records import to_parquet
 from tests.reports import fabricated
 
@@ -28,13 +31,13 @@ ROWS = {
 
 def bundle(folder: Path, result: dict[str, Any] | None, rows: dict[str, list[Any]] | None = None) -> Bundle:
     """Return a bundle of one check."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     table = pa.table(ROWS if rows is None else rows)
     (folder / "attack.parquet").write_bytes(to_parquet(table))
     records = BundleRecords(stage="attack", source="dataset", examples=3, rows=table.num_rows, file="attack.parquet")
     kind = "uncertainty_span"
     check = BundleCheck(position=0, kind=kind, state="succeeded", params={}, records=[records])
-    index = BundleIndex.model_construct(audit="aud_it", checks=[check])
+    index = BundleIndex.model_construct(audit="aud_it", checks=[check], versions={})
     return Bundle(folder, index, {0: BundleResult(position=0, kind=kind, result=result, error=None)})
 
 
@@ -128,14 +131,72 @@ def test_missing_rows_and_columns_are_told(tmp_path: Path) -> None:
     (found,) = compared(tmp_path, fabricated.result(), shorter).differences
     assert (found.recorded, found.replayed) == ("3 records", "2")
     other = {name: values for name, values in ROWS.items() if name != "label"} | {"margin": [1.0, 2.0, 3.0]}
-    differences = compare(bundle(tmp_path / "a", None, ROWS), bundle(tmp_path / "b", None, other)).differences
-    assert differences == []
+    unmeasured = compare(bundle(tmp_path / "a", None, ROWS), bundle(tmp_path / "b", None, other))
+    assert unmeasured == Comparison()
     found = Comparison()
     _compare_tables(found, "here", pa.table(ROWS), pa.table(other), 0.0)
     assert [(one.where, one.recorded, one.replayed) for one in found.differences] == [
-        ("here.label", "there", "missing"),
-        ("here.margin", "missing", "there"),
+        ("here.label", "there", "missing")
     ]
+    assert found.new == ["here.margin"]
+
+
+def later(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what a version that publishes more makes of the same audit."""
+    changed = json.loads(json.dumps(result))
+    changed["estimates"]["margin"] = {**changed["estimates"]["mus"], "value": 0.125}
+    changed["counts"]["too_short"] = 4
+    changed["series"]["margin_edges"] = [0.0, 1.0]
+    return changed
+
+
+def test_what_only_the_replay_has_is_new_and_no_difference(tmp_path: Path) -> None:
+    found = compared(tmp_path, later(fabricated.result()), {**ROWS, "margin": [1.0, 2.0, 3.0]})
+    assert found.differences == []
+    where = "0/uncertainty_span"
+    assert found.new == [
+        f"{where}.margin",
+        f"{where}.counts too_short",
+        f"{where}.series margin_edges",
+        f"{where}/attack.margin",
+    ]
+    again = compared(tmp_path / "again", fabricated.result(), ROWS)
+    assert (found.numbers, found.records) == (again.numbers, again.records)
+
+
+def test_what_only_the_bundle_has_is_a_difference(tmp_path: Path) -> None:
+    first = bundle(tmp_path / "first", later(fabricated.result()), {**ROWS, "margin": [1.0, 2.0, 3.0]})
+    found = compare(first, bundle(tmp_path / "second", fabricated.result()))
+    parts = [f"margin {part}" for part in Estimate.model_fields]
+    lost = [f"0/uncertainty_span.{name}" for name in (*parts, "counts too_short", "series margin_edges")]
+    assert [one.where for one in found.differences] == [*lost, "0/uncertainty_span/attack.margin"]
+    assert found.new == []
+
+
+def test_a_stage_that_only_the_replay_has_is_new(tmp_path: Path) -> None:
+    first, second = (bundle(tmp_path / name, fabricated.result()) for name in ("first", "second"))
+    (check,) = second.index.checks
+    check.records.append(check.records[0].model_copy(update={"stage": "calibration"}))
+    found = compare(first, second)
+    assert (found.differences, found.new) == ([], ["0/uncertainty_span/calibration"])
+    (lost,) = compare(second, first).differences
+    assert (lost.where, lost.replayed) == ("0/uncertainty_span/calibration", "none")
+
+
+def test_the_command_lists_what_is_new_and_succeeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (
+        bundle(tmp_path / "first", fabricated.result()),
+        bundle(tmp_path / "second", later(fabricated.result())),
+    )
+    assert _tell(first, second, 0.0) == Exit.PASSED
+    summary, *new = capsys.readouterr().out.splitlines()
+    assert summary.startswith("identical: ")
+    assert new[0] == "new, not in the bundle: 0/uncertainty_span.margin"
+    assert len(new) == 3
+    assert _tell(second, first, 0.0) == Exit.FAILED
+    told = capsys.readouterr().out
+    assert "different: 7 differences in" in told
+    assert "new, not in the bundle" not in told
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=8), st.data())
