@@ -21,6 +21,19 @@ NORMS = ("ece", "ece_centre", "mce")
 """Those that add up, or take the largest of, absolute errors by bin."""
 
 
+def bin_edges(bins: int) -> Floats:
+    """Return the edges k / bins (bins + 1,), each the double nearest to it.
+
+    ``numpy.linspace`` multiplies k by a rounded 1 / bins instead, which for 32 of the numbers of bins up to 100 puts an
+    edge one unit in the last place above a confidence of that very value: 0.6 then falls below its bin of 5, 10 or 20.
+
+    >>> bool((bin_edges(5) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]).all())
+    True
+    """
+    edges: Floats = np.arange(bins + 1) / bins
+    return edges
+
+
 def bin_of(confidence: ArrayLike, bins: int) -> NDArray[np.int64]:
     """Return the bin (n,) of each confidence, 0 to ``bins`` - 1.
 
@@ -33,8 +46,7 @@ def bin_of(confidence: ArrayLike, bins: int) -> NDArray[np.int64]:
     values = np.asarray(confidence, dtype=np.float64)
     if bins < 1 or not bool(np.all((values >= 0) & (values <= 1))):
         raise ValueError(f"confidences must be in [0, 1] and bins at least 1: {bins=}")
-    edges = np.linspace(0, 1, bins + 1)
-    return np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1).astype(np.int64)
+    return np.minimum(np.searchsorted(bin_edges(bins), values, side="right") - 1, bins - 1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ def reliability(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> Re
     count = np.bincount(index, minlength=bins)
     divisor = np.where(count > 0, count, np.nan)
     return Reliability(
-        edges=np.linspace(0, 1, bins + 1),
+        edges=bin_edges(bins),
         count=count.astype(np.int64),
         accuracy=np.bincount(index, weights=hits, minlength=bins) / divisor,
         confidence=np.bincount(index, weights=values, minlength=bins) / divisor,

@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 
+from seatrial.statistics.calibration import bin_edges
+
 
 def random_instance(rng, n, bins, *, width=1.0, snapped=0.3, exact=0.1):
     """Return (lower, upper, clean, correct), each (n,), lower <= clean <= upper.
@@ -18,7 +20,7 @@ def random_instance(rng, n, bins, *, width=1.0, snapped=0.3, exact=0.1):
     """
     lower = rng.uniform(0, 1, n)
     ends = np.stack([lower, np.minimum(lower + width * rng.uniform(0, 1, n), 1)])
-    edges = np.linspace(0, 1, bins + 1)
+    edges = bin_edges(bins)
     ends = np.where(rng.random((2, n)) < snapped, edges[rng.integers(0, bins + 1, (2, n))], ends)
     ends[1] = np.where(rng.random(n) < exact, ends[0], ends[1])
     lower, upper = ends.min(axis=0), ends.max(axis=0)
@@ -28,7 +30,7 @@ def random_instance(rng, n, bins, *, width=1.0, snapped=0.3, exact=0.1):
 
 def reachable(lower, upper, bins) -> list[tuple[int, float, float]]:
     """Return (bin, least, most) of each closed bin that a closed interval meets."""
-    edges = np.linspace(0, 1, bins + 1)
+    edges = bin_edges(bins)
     met = [(m, max(lower, edges[m]), min(upper, edges[m + 1])) for m in range(bins)]
     return [(m, least, most) for m, least, most in met if least <= most]
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.statistics.calibration import ece
+from seatrial.statistics.calibration import bin_edges, ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
 from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
@@ -60,7 +60,7 @@ def drawn_system(seed):
 def test_what_is_returned_is_possible_and_has_the_error_returned(seed) -> None:
     lower, upper, correct, system, _ = drawn_system(seed)
     worst = system_calibration_error(lower, upper, correct, **system)
-    n, bins, edges = len(lower), system["bins"], np.linspace(0, 1, system["bins"] + 1)
+    n, bins, edges = len(lower), system["bins"], bin_edges(system["bins"])
     low, high = np.append(lower, [system["least"]] * system["free"]), np.append(upper, np.ones(system["free"]))
     assert np.all((low <= worst.confidence) & (worst.confidence <= high))
     assert np.all((edges[worst.bins] <= worst.confidence) & (worst.confidence <= edges[worst.bins + 1]))

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from seatrial.statistics.calibration import ece
+from seatrial.statistics.calibration import bin_edges, ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance, reachable
 from workers.certification import worst_calibration
 from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
@@ -109,7 +109,7 @@ def test_no_confidences_within_the_intervals_have_a_larger_ece(drawn, bins) -> N
 def test_the_confidences_returned_are_possible_and_have_the_error_returned(drawn, bins) -> None:
     lower, upper, _, correct = columns(drawn)
     worst = worst_calibration_error(lower, upper, correct, bins)
-    edges = np.linspace(0, 1, bins + 1)
+    edges = bin_edges(bins)
     assert np.all((lower <= worst.confidence) & (worst.confidence <= upper))
     assert np.all((edges[worst.bins] <= worst.confidence) & (worst.confidence <= edges[worst.bins + 1]))
     assert np.array_equal(worst.correct, correct)
@@ -155,7 +155,7 @@ def test_half_open_bins_see_the_error_once_confidences_are_moved_off_the_edges(b
     for _ in range(10):
         lower, upper, _, correct = random_instance(rng, 300, bins, width=0.4, snapped=0, exact=0)
         worst = worst_calibration_error(lower, upper, correct, bins)
-        edges = np.linspace(0, 1, bins + 1)
+        edges = bin_edges(bins)
         least, most = np.maximum(lower, edges[worst.bins]), np.minimum(upper, edges[worst.bins + 1])
         inside = np.clip(worst.confidence, least + nudge, most - nudge)
         assert ece(inside, correct, bins) == pytest.approx(worst.value, abs=1e-6)
@@ -177,7 +177,7 @@ def test_a_confidence_on_an_edge_is_counted_where_it_hurts_more() -> None:
 
 @pytest.mark.parametrize("bins", [3, 6, 7, 15, 49, 100])
 def test_an_interval_that_ends_on_an_edge_meets_both_bins(bins) -> None:
-    edges = np.linspace(0, 1, bins + 1)[1:-1]
+    edges = bin_edges(bins)[1:-1]
     ones = np.ones(len(edges), dtype=bool)
     sample = worst_calibration.Intervals.read(edges, edges, ones, bins)
     assert sample.first.tolist() == list(range(bins - 1))

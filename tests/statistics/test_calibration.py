@@ -1,3 +1,6 @@
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +9,17 @@ from hypothesis import strategies as st
 from torchmetrics.functional.classification import binary_calibration_error
 
 from seatrial.statistics import calibration
-from seatrial.statistics.calibration import bin_of, brier, calibrate, ece, ece_centre, mce, reliability, signed_ece
+from seatrial.statistics.calibration import (
+    bin_edges,
+    bin_of,
+    brier,
+    calibrate,
+    ece,
+    ece_centre,
+    mce,
+    reliability,
+    signed_ece,
+)
 
 RNG = np.random.default_rng(0)
 CONFIDENCE = RNG.uniform(0, 1, 500)
@@ -23,7 +36,7 @@ def by_hand(confidence, correct, bins) -> tuple[float, float, float]:
     """ECE, bin-centre ECE and MCE with a loop over bins, each written as its definition."""
     total = centre_total = largest = 0.0
     for s in range(bins):
-        low, high = np.linspace(0, 1, bins + 1)[[s, s + 1]]
+        low, high = s / bins, (s + 1) / bins
         inside = [i for i, c in enumerate(confidence) if low <= c < high or (s == bins - 1 and c == 1)]
         if not inside:
             continue
@@ -84,6 +97,16 @@ def test_no_example_is_undefined() -> None:
     assert [metric([], []) for metric in (ece, ece_centre, signed_ece, mce, brier)] == [None] * 5
     assert set(calibrate([], [], seed=0).values.values()) == {None}
     assert reliability([], [], 3).count.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("bins", range(1, 101))
+def test_a_confidence_that_is_an_edge_falls_above_it(bins) -> None:
+    """Exact rationals say where: a confidence of two decimals, or of k / bins, is the double nearest to it."""
+    exact = [Fraction(k, 100) for k in range(101)] + [Fraction(k, bins) for k in range(bins + 1)]
+    expected = [min(math.floor(one * bins), bins - 1) for one in exact]
+    assert bin_of([float(one) for one in exact], bins).tolist() == expected
+    inner = bin_edges(bins)[1:-1]
+    assert bin_of(np.nextafter(inner, 0), bins).tolist() == list(range(bins - 1))
 
 
 @pytest.mark.parametrize(("confidence", "bins"), [([1.1], 5), ([-0.1], 5), ([float("nan")], 5), ([0.5], 0)])

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array
 
 from seatrial.statistics.arrays import Floats, Ints
+from seatrial.statistics.calibration import bin_edges
 
 Signs = NDArray[np.int8]
 
@@ -92,7 +93,7 @@ class Intervals:
         _refuse(~(low <= high), low, high, "lower must not exceed upper")
         if not bool(np.all((hits == 0) | (hits == 1))):
             raise ValueError("correct must hold only 0 and 1, or False and True")
-        edges = np.linspace(0, 1, bins + 1)
+        edges = bin_edges(bins)
         return cls(
             lower=low,
             upper=high,

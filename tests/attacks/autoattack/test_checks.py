@@ -128,6 +128,11 @@ def test_a_scripted_model_that_optimises_at_inference_is_told() -> None:
         assert runs_backward(lambda x: NET(script.forward(x)), IMAGES)
 
 
+def test_looking_for_backward_passes_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert runs_backward(by_grad, IMAGES)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_plain_model_is_not_told_even_where_gradients_are_on() -> None:
     trainable = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 5)).double()
     assert not runs_backward(trainable, IMAGES)

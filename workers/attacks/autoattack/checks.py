@@ -4,6 +4,7 @@ Every check takes counts over a whole evaluation, which may have been made in pi
 None. They are doubts about the evaluation, never about an image it found: a broken example stays broken.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ LOGIT_DISTANCE = 1e-4
 
 PROBABILITY_ROUNDING = 1e-5
 """How far from [0, 1], and a sum from 1, a softmax in float32 may be."""
+
+# Read when torch's profiler is first used, which then writes two lines to stderr whenever it starts and stops, on every
+# level below 6 (torch 2.13): in a worker's log they drown what matters.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 SQUARE_GAIN = 0.002
 """Share of all examples that Square may break after the gradient attacks: 0.2 points of robust accuracy."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
-from seatrial.statistics.calibration import ece
+from seatrial.statistics.calibration import bin_edges, ece
 from seatrial.statistics.estimating import diagram
 from seatrial.statistics.samples import Sample
 from workers.certification.brier import certified_brier
@@ -110,7 +110,7 @@ def worst_diagram(worst: WorstCase, bins: int) -> dict[str, Any]:
     Confidences on an edge may count in either bin beside it, so they cannot be put into bins anew.
     """
     number = np.bincount(worst.bins, minlength=bins)
-    found: dict[str, Any] = {"edges": np.linspace(0, 1, bins + 1).tolist(), "count": number.tolist()}
+    found: dict[str, Any] = {"edges": bin_edges(bins).tolist(), "count": number.tolist()}
     for name, values in (("accuracy", worst.correct), ("confidence", worst.confidence)):
         sums = np.bincount(worst.bins, weights=values, minlength=bins)
         found[name] = [float(total / n) if n else None for total, n in zip(sums, number, strict=True)]
