@@ -30,9 +30,6 @@ NAME: Literal["robust_accuracy"] = "robust_accuracy"
 RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
 """Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
 
-MANY, MOST = 0.1, 0.5
-"""Shares of the examples attacked whose gradients are exactly zero, from which it is a warning and an error."""
-
 
 def make_ensemble(params: RobustAccuracyParams) -> AutoAttack:
     """Return the AutoAttack that was asked for."""
@@ -185,7 +182,9 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
         checks.optimizes_at_inference(int(_flags(sound, "runs_backward").sum())),
         checks.losses_replaced(int(sound["classes"][0].as_py()), ensemble.attacks, ensemble.targets),
     ]
-    return [_flag(one, of, stuck / started if started else 0.0) for one in found if one is not None]
+    return [
+        Flag(code=one.code, severity=one.severity, message=f"{of}: {one.message}") for one in found if one is not None
+    ]
 
 
 def _square(held: Mapping[AttackName, NDArray[np.bool_]], ensemble: AutoAttack, examples: int) -> Doubt | None:
@@ -194,15 +193,6 @@ def _square(held: Mapping[AttackName, NDArray[np.bool_]], ensemble: AutoAttack, 
         return None
     before, after = (int(held[ensemble.attacks[at]].sum()) for at in (position - 1, position))
     return checks.square_improves(before, after, examples)
-
-
-def _flag(doubt: Doubt, of: str, share_stuck: float) -> Flag:
-    severity: Literal["info", "warning", "error"] = "warning"
-    if doubt.code == "losses_replaced" or (doubt.code == "zero_gradients" and share_stuck < MANY):
-        severity = "info"
-    elif doubt.code == "zero_gradients" and share_stuck >= MOST:
-        severity = "error"
-    return Flag(code=doubt.code, severity=severity, message=f"{of}: {doubt.message}")
 
 
 def _flags(records: Records, name: str) -> NDArray[np.bool_]:

@@ -33,10 +33,11 @@ FLAGS: tuple[FlagSpec, ...] = (
     ),
     FlagSpec(
         code="square_improves",
-        severities=("warning",),
+        severities=("error", "warning", "info"),
         speaks_of=("robust_accuracy",),
-        meaning="Square, which sees scores only, broke examples that the gradient attacks could not: they were "
-        "probably led astray, and true robustness is lower still.",
+        meaning="Square, which sees scores only, broke examples that the gradient attacks could not. An error where "
+        "the paired interval of the difference lies above 5 points of robust accuracy: the gradients are masked, and "
+        "true robustness is lower still. A warning above 0.2 points; a note where that may be chance.",
         remedy="Attack the model adaptively, around whatever hides its gradients.",
     ),
     FlagSpec(

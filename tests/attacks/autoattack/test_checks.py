@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import grad as imported_by_name
 
+from seatrial.statistics.proportions import score_interval
 from tests.attacks.autoattack.networks import IMAGES, LABELS, NET
 from workers.attacks.autoattack.checks import (
     Doubt,
@@ -80,12 +81,33 @@ def test_probabilities_are_told_from_logits() -> None:
 def test_zero_gradients_are_told_from_the_first_on() -> None:
     assert zero_gradients(0, 10) is None
     assert says(zero_gradients(1, 10), "zero_gradients", "1 of 10", "not differentiable")
+    assert [zero_gradients(stuck, 100).severity for stuck in (1, 10, 50)] == ["info", "warning", "error"]
 
 
-def test_square_is_told_above_two_tenths_of_a_point() -> None:
-    assert square_improves(500, 498, 1000) is None
-    assert says(square_improves(500, 497, 1000), "square_improves", "3 of 500")
-    assert square_improves(5, 5, 10) is None
+@pytest.mark.parametrize(
+    ("before", "after", "examples", "severity"),
+    [
+        (500, 498, 1000, None),
+        (5, 5, 10, None),
+        # Five that Square alone breaks are no proof yet (McNemar: p = 0.06).
+        (500, 495, 500, "info"),
+        (500, 492, 500, "warning"),
+        (500, 470, 500, "warning"),
+        (500, 460, 500, "error"),
+        (40, 30, 50, "error"),
+        (10, 8, 10, "info"),
+    ],
+)
+def test_square_is_told_as_gravely_as_a_paired_interval_allows(before, after, examples, severity) -> None:
+    doubt = square_improves(before, after, examples)
+    if severity is None:
+        assert doubt is None
+        return
+    assert doubt.severity == severity
+    low, high = score_interval(before - after, 0, examples)
+    numbers = (before / examples, after / examples, max(low, 0), high)
+    assert says(doubt, "square_improves", f"{before - after} of {before}", *(f"{number:.3f}" for number in numbers))
+    assert (low > 0.002) == (severity != "info")
 
 
 def by_grad(images: Tensor) -> Tensor:
