@@ -109,9 +109,10 @@ GLOSSARY: dict[str, str] = {
     "alpha": "Probability that an unlucky draw of noise makes a certificate wrong. Per example: each certificate errs "
     "with that probability, so among many some may be wrong. Jointly: all of them hold at once except with that "
     "probability. It is unrelated to the 95% of the confidence intervals, which are about another sample of examples.",
-    "CDF certificate, Standard certificate": "Two ways to bound an example's confidence within a radius: from the "
-    "distribution of its scores under noise (CDF, tighter) or from their mean alone (Standard; Kumar et al. 2020, "
-    "arXiv:2009.08061).",
+    "CDF certificate, Standard certificate": "Ways to bound an example's confidence within a radius: from the "
+    "distribution of its scores under noise or from their mean alone (Standard; Kumar et al. 2020, arXiv:2009.08061). "
+    "For the distribution a band of one width is known (DKW, as the paper has it) and one that is exact where shares "
+    "are near 0 or 1; CDF is both together, and mostly the tightest.",
     "shared noise": "All examples see the same draws of noise, which is fastest. Each certificate is as valid as with "
     "draws of its own, but an unlucky draw affects many at once.",
     "adaptive sampling": "Draws noise for an example only until the radii at which it is certified are settled. Its "

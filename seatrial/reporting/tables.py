@@ -37,7 +37,7 @@ SECTIONS: dict[tuple[str, ...], dict[str, str]] = {
 }
 """Metrics that are not in the table of the others with the same qualifiers, and the title of theirs."""
 VALUES: dict[str, dict[str, str]] = {
-    "bound": {"cdf": "CDF certificate", "standard": "Standard certificate"},
+    "bound": {"cdf": "CDF certificate", "dkw": "DKW certificate", "standard": "Standard certificate"},
     "attack": {
         "ace_lower_true": "confidence in the true class lowered",
         "ace_raise_true": "confidence in the true class raised",

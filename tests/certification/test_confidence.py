@@ -14,8 +14,8 @@ from scipy.integrate import quad
 from workers.certification.confidence import (
     LEVELS,
     ROUNDING,
-    cdf_bounds,
-    cdf_bounds_of_scores,
+    dkw_bounds,
+    dkw_bounds_of_scores,
     slack,
     standard_bounds,
 )
@@ -94,13 +94,13 @@ def test_slack_refuses_what_is_no_level(draws, alpha) -> None:
 
 @pytest.mark.parametrize("score", [0.0, 0.25, 0.8, 1.0])
 def test_constant_scores(score) -> None:
-    lower, upper = cdf_bounds_of_scores(np.full(50, score), 0.1, SHIFTS)
+    lower, upper = dkw_bounds_of_scores(np.full(50, score), 0.1, SHIFTS)
     assert lower == pytest.approx([score * moved(0.9, -shift) for shift in SHIFTS], abs=CLOSE)
     assert upper == pytest.approx([score + (1 - score) * moved(0.1, shift) for shift in SHIFTS], abs=CLOSE)
 
 
 def test_two_scores() -> None:
-    lower, upper = cdf_bounds_of_scores(np.repeat([0.2, 0.9], [30, 70]), 0.05, SHIFTS)
+    lower, upper = dkw_bounds_of_scores(np.repeat([0.2, 0.9], [30, 70]), 0.05, SHIFTS)
     assert lower == pytest.approx([0.2 * moved(0.95, -s) + 0.7 * moved(0.65, -s) for s in SHIFTS], abs=CLOSE)
     assert upper == pytest.approx([0.2 + 0.7 * moved(0.75, s) + 0.1 * moved(0.05, s) for s in SHIFTS], abs=CLOSE)
 
@@ -108,7 +108,7 @@ def test_two_scores() -> None:
 @pytest.mark.parametrize("shift", [0.0, 0.5, 2.0])
 def test_uniform_scores_by_quadrature(shift) -> None:
     draws = 20_000
-    lower, upper = cdf_bounds_of_scores((np.arange(draws) + 0.5) / draws, 0.02, np.array([shift]))
+    lower, upper = dkw_bounds_of_scores((np.arange(draws) + 0.5) / draws, 0.02, np.array([shift]))
     # The corners at 1 - eps and eps are given to quad, so that it does not have to find them.
     below = quad(lambda t: moved(max(1 - t - 0.02, 0), -shift), 0, 1, points=[0.98])[0]
     above = quad(lambda t: moved(min(1 - t + 0.02, 1), shift), 0, 1, points=[0.02])[0]
@@ -148,21 +148,21 @@ def test_rounding_never_narrows_an_interval(mean, eps) -> None:
 
 def test_certified_at_a_radius_of_0_without_slack_is_the_mean() -> None:
     scores = SHAPES["u-shaped"]
-    lower, upper = cdf_bounds_of_scores(scores, 0.0, np.zeros(1))
+    lower, upper = dkw_bounds_of_scores(scores, 0.0, np.zeros(1))
     assert (lower[0], upper[0]) == pytest.approx((scores.mean(), scores.mean()), abs=CLOSE)
 
 
 @given(score_sets, slacks, st.floats(0, 6))
 def test_order_statistics_agree_with_the_formula_written_out(scores, eps, shift) -> None:
-    lower, upper = cdf_bounds_of_scores(scores, eps, np.array([shift]))
+    lower, upper = dkw_bounds_of_scores(scores, eps, np.array([shift]))
     assert (lower[0], upper[0]) == pytest.approx(written_out(scores, eps, shift), abs=1e-8)
 
 
 @pytest.mark.parametrize("name", list(SHAPES))
 @pytest.mark.parametrize("eps", [0.0, 0.006, 0.3])
 def test_histogram_contains_the_order_statistics_and_is_within_a_cell_of_them(name, eps) -> None:
-    lower, upper = cdf_bounds_of_scores(SHAPES[name], eps, SHIFTS)
-    coarse_lower, coarse_upper = (ends[0] for ends in cdf_bounds(histogram_of(SHAPES[name]), np.array([eps]), SHIFTS))
+    lower, upper = dkw_bounds_of_scores(SHAPES[name], eps, SHIFTS)
+    coarse_lower, coarse_upper = (ends[0] for ends in dkw_bounds(histogram_of(SHAPES[name]), np.array([eps]), SHIFTS))
     rounding = 1e-12
     assert np.all((lower - 1 / LEVELS - rounding <= coarse_lower) & (coarse_lower <= lower + rounding))
     assert np.all((upper - rounding <= coarse_upper) & (coarse_upper <= upper + 1 / LEVELS + rounding))
@@ -171,9 +171,9 @@ def test_histogram_contains_the_order_statistics_and_is_within_a_cell_of_them(na
 @given(score_sets, slacks)
 def test_histogram_is_as_tight_as_the_scores_it_may_have_come_from(scores, eps) -> None:
     cells = np.minimum(np.floor(scores * LEVELS), LEVELS - 1)
-    lower, upper = cdf_bounds(histogram_of(scores), np.array([eps]), SHIFTS)
-    assert lower[0] == pytest.approx(cdf_bounds_of_scores(cells / LEVELS, eps, SHIFTS)[0], abs=1e-12)
-    assert upper[0] == pytest.approx(cdf_bounds_of_scores((cells + 1) / LEVELS, eps, SHIFTS)[1], abs=1e-12)
+    lower, upper = dkw_bounds(histogram_of(scores), np.array([eps]), SHIFTS)
+    assert lower[0] == pytest.approx(dkw_bounds_of_scores(cells / LEVELS, eps, SHIFTS)[0], abs=1e-12)
+    assert upper[0] == pytest.approx(dkw_bounds_of_scores((cells + 1) / LEVELS, eps, SHIFTS)[1], abs=1e-12)
 
 
 def published_lower(scores: np.ndarray, thresholds: int) -> float:
@@ -186,8 +186,8 @@ def published_lower(scores: np.ndarray, thresholds: int) -> float:
 def test_published_estimate_exceeds_true_counts_where_the_gap_does_not_divide() -> None:
     # 25 draws, every third kept: nine thresholds; the i-th is taken for reached by 1 - i/9 where 1 - 3i/25 is true.
     scores = np.append(np.repeat(np.linspace(0.1, 0.8, 8), 3), 0.9)
-    lower, _ = cdf_bounds_of_scores(scores, 0.0, np.zeros(1))
-    coarse, _ = cdf_bounds(histogram_of(scores), np.zeros(1), np.zeros(1))
+    lower, _ = dkw_bounds_of_scores(scores, 0.0, np.zeros(1))
+    coarse, _ = dkw_bounds(histogram_of(scores), np.zeros(1), np.zeros(1))
     assert published_lower(scores, 10) > scores.mean() + 0.02
     assert coarse[0, 0] <= lower[0] <= scores.mean()
 
@@ -199,10 +199,10 @@ def test_published_estimate_is_a_true_count_where_the_gap_divides() -> None:
 
 def both(scores: np.ndarray, eps: float, shifts: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """CDF intervals from order statistics, from a histogram, and the Standard one."""
-    of_histogram = cdf_bounds(histogram_of(scores), np.array([eps]), shifts)
+    of_histogram = dkw_bounds(histogram_of(scores), np.array([eps]), shifts)
     standard = standard_bounds(np.array([scores.mean()]), np.array([eps]), shifts)
     rest = [(lower[0], upper[0]) for lower, upper in (of_histogram, standard)]
-    return [cdf_bounds_of_scores(scores, eps, shifts), *rest]
+    return [dkw_bounds_of_scores(scores, eps, shifts), *rest]
 
 
 @given(score_sets, slacks, st.lists(st.floats(0, 10), min_size=2, max_size=6))
@@ -264,9 +264,9 @@ def test_far_away_without_slack_nothing_outside_the_scores_can(scores) -> None:
 def test_examples_do_not_see_each_other() -> None:
     sets = [SHAPES["ten"], SHAPES["all-one"], SHAPES["saturated"]]
     eps = np.array([0.4, 0.3, 0.02])
-    together = cdf_bounds(histogram_of(*sets), eps, SHIFTS)
+    together = dkw_bounds(histogram_of(*sets), eps, SHIFTS)
     for row, scores in enumerate(sets):
-        alone = cdf_bounds(histogram_of(scores).astype(np.int32), eps[row : row + 1], SHIFTS)
+        alone = dkw_bounds(histogram_of(scores).astype(np.int32), eps[row : row + 1], SHIFTS)
         assert [ends[row].tolist() for ends in together] == [ends[0].tolist() for ends in alone]
 
 
@@ -283,13 +283,13 @@ def test_examples_do_not_see_each_other() -> None:
 )
 def test_refuses_what_is_no_histogram(histogram, words) -> None:
     with pytest.raises(ValueError, match=words):
-        cdf_bounds(histogram, np.full(2, 0.1), SHIFTS)
+        dkw_bounds(histogram, np.full(2, 0.1), SHIFTS)
 
 
 @pytest.mark.parametrize("scores", [[0.5, -0.1], [0.5, 1.1], [0.5, float("nan")], []])
 def test_refuses_what_are_no_scores(scores) -> None:
     with pytest.raises(ValueError, match="scores must be"):
-        cdf_bounds_of_scores(np.array(scores), 0.1, SHIFTS)
+        dkw_bounds_of_scores(np.array(scores), 0.1, SHIFTS)
 
 
 @pytest.mark.parametrize("mean", [-0.1, 1.1, float("inf")])
@@ -304,7 +304,7 @@ def test_where_nothing_is_known_nothing_is_certified_and_the_rest_of_the_batch_i
     histogram[0] = 0
     of_means = standard_bounds(np.array([float("nan"), known.mean()]), eps, SHIFTS)
     for (lower, upper), (sound_lower, sound_upper) in zip(
-        (cdf_bounds(histogram, eps, SHIFTS), of_means), both(known, 0.1, SHIFTS)[1:], strict=True
+        (dkw_bounds(histogram, eps, SHIFTS), of_means), both(known, 0.1, SHIFTS)[1:], strict=True
     ):
         assert (lower[0].tolist(), upper[0].tolist()) == ([0.0] * len(SHIFTS), [1.0] * len(SHIFTS))
         assert (lower[1].tolist(), upper[1].tolist()) == (sound_lower.tolist(), sound_upper.tolist())
@@ -319,4 +319,4 @@ def test_refuses_radii_that_are_none(shift) -> None:
 @pytest.mark.parametrize("eps", [-0.1, float("nan")])
 def test_refuses_a_slack_that_is_none(eps) -> None:
     with pytest.raises(ValueError, match="eps must be"):
-        cdf_bounds_of_scores(np.array([0.5]), eps, SHIFTS)
+        dkw_bounds_of_scores(np.array([0.5]), eps, SHIFTS)

@@ -5,7 +5,14 @@ import pytest
 from scipy.special import expit
 from scipy.stats import kstwo
 
-from workers.certification.confidence import LEVELS, cdf_bounds, cdf_bounds_of_scores, slack, standard_bounds
+from workers.certification.confidence import (
+    LEVELS,
+    cdf_bounds,
+    dkw_bounds,
+    dkw_bounds_of_scores,
+    slack,
+    standard_bounds,
+)
 
 SIGMA = 0.5
 ALPHA = 0.05
@@ -30,12 +37,14 @@ def intervals(bound: str, scores: np.ndarray, eps: float) -> tuple[np.ndarray, n
     if bound == "standard":
         return standard_bounds(scores.mean(1), margins, shifts)
     if bound == "scores":
-        ends = [cdf_bounds_of_scores(row, eps, shifts) for row in scores]
+        ends = [dkw_bounds_of_scores(row, eps, shifts) for row in scores]
         return np.array([lower for lower, _ in ends]), np.array([upper for _, upper in ends])
     histogram = np.zeros((len(scores), LEVELS), dtype=np.int32)
     cells = np.minimum(np.floor(scores * LEVELS).astype(int), LEVELS - 1)
     np.add.at(histogram, (np.arange(len(scores))[:, None], cells), 1)
-    return cdf_bounds(histogram, margins, shifts)
+    if bound == "cdf":
+        return cdf_bounds(histogram, ALPHA, shifts)
+    return dkw_bounds(histogram, margins, shifts)
 
 
 def coverage(bound: str, model: str, *, share_of_slack: float = 1.0) -> np.ndarray:
@@ -52,7 +61,7 @@ def coverage(bound: str, model: str, *, share_of_slack: float = 1.0) -> np.ndarr
 
 
 @pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize("bound", ["histogram", "scores", "standard"])
+@pytest.mark.parametrize("bound", ["cdf", "histogram", "scores", "standard"])
 def test_every_confidence_within_the_radius_is_inside_as_often_as_promised(bound, model) -> None:
     assert np.all(coverage(bound, model) >= 1 - ALPHA)
 

@@ -74,7 +74,7 @@ def result(
             if name in compared:
                 found = None if ceiling is None else part * ceiling
                 estimates[metric_name(name, radius=radius)] = number(found, None, at)
-        for bound, wide in (("cdf", 0.3), ("standard", 0.4)):
+        for bound, wide in (("cdf", 0.25), ("dkw", 0.3), ("standard", 0.4)):
             width = number(min(1.0, 0.02 + wide * radius), 0.01, round(0.96 * n))
             estimates[metric_name("interval_width", bound=bound, radius=radius)] = width
     for attack, reached in (attacked or {}).items():

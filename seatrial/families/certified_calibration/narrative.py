@@ -73,8 +73,8 @@ _FIGURES = {
     "worst case the certificates allow: accuracy against mean confidence in each bin. Below the diagonal the model "
     "claims more than it achieves. Bars are each bin's share of the examples.",
     "interval_width": "Mean width of the certified confidence intervals against the l_2 radius, from the scores' "
-    "distribution (CDF) and from their mean (Standard). At width 1 the confidence could be anything, as far as is "
-    "proven.",
+    "distribution (CDF; DKW: by a band of one width) and from their mean (Standard). At width 1 the confidence could "
+    "be anything, as far as is proven.",
 }
 
 _SOLVERS = {

@@ -15,11 +15,11 @@ from seatrial.families.shared.rules import LEAST
 AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
 """The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
 
-ConfidenceBound = Literal["cdf", "standard"]
+ConfidenceBound = Literal["cdf", "dkw", "standard"]
 Solver = Literal["exact", "admm", "dece", "brier"]
 
-BOUNDS: tuple[ConfidenceBound, ...] = ("cdf", "standard")
-"""Both are always computed; ``confidence_bound`` says which one the calibration bounds rest on."""
+BOUNDS: tuple[ConfidenceBound, ...] = ("cdf", "dkw", "standard")
+"""All are always computed; ``confidence_bound`` says which one the calibration bounds rest on."""
 
 ATTACKED_DRAWS = 1000
 """Draws of noise an attacked image's smoothed confidence is measured with, at most ``n``."""
@@ -64,7 +64,9 @@ class CertifiedCalibrationParams(FamilyParams):
         "for cut short; half of alpha is spent on the way, so the largest radius is a little smaller.",
     )
     confidence_bound: ConfidenceBound = Field(
-        default="cdf", description="`cdf`: from the distribution of scores (tighter); `standard`: from their mean."
+        default="cdf",
+        description="`cdf`: from the distribution of scores, by a band that is narrow in its tails (tightest); `dkw`: "
+        "from the distribution by a band of one width, as the paper; `standard`: from the mean of the scores.",
     )
     noise: Literal["shared", "independent"] = Field(
         default="shared",

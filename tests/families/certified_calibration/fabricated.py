@@ -8,7 +8,7 @@ from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCali
 from seatrial.statistics.exact import clopper_pearson_lower
 from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import abstains, certified_radius, predict
-from workers.certification.confidence import LEVELS, cdf_bounds, slack, standard_bounds
+from workers.certification.confidence import LEVELS, cdf_bounds, dkw_bounds, slack, standard_bounds
 from workers.families.certified_calibration.records import column_of
 
 CLASSES = 4
@@ -101,7 +101,11 @@ def _certify(params, rng, logit, draws) -> dict[str, np.ndarray]:
     }
     eps, shifts = slack(draws, params.alpha), np.array(params.radii) / params.sigma
     histogram = np.stack([np.bincount((one * LEVELS).astype(int), minlength=LEVELS) for one in scores])
-    ends = {"cdf": cdf_bounds(histogram, eps, shifts), "standard": standard_bounds(mean, eps, shifts)}
+    ends = {
+        "cdf": cdf_bounds(histogram, params.alpha, shifts),
+        "dkw": dkw_bounds(histogram, eps, shifts),
+        "standard": standard_bounds(mean, eps, shifts),
+    }
     for bound in BOUNDS:
         for side, values in zip(("lower", "upper"), ends[bound], strict=True):
             for radius, column in zip(params.radii, values.T, strict=True):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from seatrial.families.certified_calibration.params import BOUNDS
 from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, parameters
 from tests.families.in_memory import Context, Model
 from workers.attacks.ace import ETA_OMEGA, eta_omega
@@ -68,7 +69,7 @@ def test_an_attack_stays_within_its_radius(tables: Any) -> None:
 def test_no_attacked_confidence_leaves_its_certified_interval(tables: Any, name: str) -> None:
     certify, attack = tables["certify"], tables[name]
     slack = 5 * attack["standard_error"]
-    for bound in ("cdf", "standard"):
+    for bound in BOUNDS:
         lower, upper = (certify[column_of(side, bound, 0.1)] for side in ("lower", "upper"))
         known = attack["attacked"] == 1
         assert (attack["confidence"] >= lower - slack)[known].all()

@@ -13,6 +13,7 @@ from torchmetrics.functional.classification import binary_calibration_error
 
 from seatrial.contracts.estimates import Result
 from seatrial.families.certified_calibration.metrics import METRICS
+from seatrial.families.certified_calibration.params import BOUNDS
 from seatrial.families.shared.robust_accuracy import METRICS as ROBUST_ACCURACY
 from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.samples import Sample
@@ -172,7 +173,7 @@ def test_brier_scores_and_widths_are_what_loops_give(found, rows, radius) -> Non
     squares = [(1 - lower) ** 2 if right else upper**2 for lower, upper, _, right in reached]
     assert found[f"cbs[radius={radius:g}]"].value == pytest.approx(sum(squares) / len(squares))
     answered = [row for row in rows if row["certified_class"] != -1]
-    for bound in ("cdf", "standard"):
+    for bound in BOUNDS:
         ends = [[row[f"{side}[bound={bound},radius={radius:g}]"] for row in answered] for side in ("lower", "upper")]
         widths = [upper - lower for lower, upper in zip(*ends, strict=True)]
         estimate = found[f"interval_width[bound={bound},radius={radius:g}]"]

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from seatrial.contracts.estimates import Estimate
+from seatrial.families.certified_calibration.params import BOUNDS
 from seatrial.statistics.samples import Sample
 from tests.families.certified_calibration.fabricated import parameters, records
 from workers.families.certified_calibration import flags
@@ -137,8 +138,8 @@ def test_draws_that_all_came_out_alike_may_still_miss_a_rare_one(excess, is_flag
 
     def alter(done) -> None:
         lifted = np.asarray(done["certify"]["upper[bound=standard,radius=0.1]"]).clip(0, 0.9)
-        columns = {f"upper[bound={bound},radius=0.1]": pa.array(lifted) for bound in ("cdf", "standard")}
-        columns |= {f"lower[bound={bound},radius=0.1]": pa.array(0 * lifted) for bound in ("cdf", "standard")}
+        columns = {f"upper[bound={bound},radius=0.1]": pa.array(lifted) for bound in BOUNDS}
+        columns |= {f"lower[bound={bound},radius=0.1]": pa.array(0 * lifted) for bound in BOUNDS}
         done["certify"] = replaced(done["certify"], **columns)
         table = done["ace_raise_true"]
         attacked = np.asarray(table["attacked"])

@@ -25,7 +25,7 @@ def parameters(**changes: Any) -> CertifiedCalibrationParams:
         ({"radii": [-1.0]}, "radii", "greater than or equal to 0"),
         ({"bins": 0}, "bins", "greater than or equal to 1"),
         ({"sampling": "some"}, "sampling", "'fixed' or 'adaptive'"),
-        ({"confidence_bound": "hoeffding"}, "confidence_bound", "'cdf' or 'standard'"),
+        ({"confidence_bound": "hoeffding"}, "confidence_bound", "'cdf', 'dkw' or 'standard'"),
         ({"noise": "none"}, "noise", "'shared' or 'independent'"),
         ({"solvers": ["admm", "admm"]}, "solvers", "differ"),
         ({"ace_attacks": ["ace"]}, "ace_attacks", "ace_lower_true"),

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from seatrial.families.certified_calibration.params import BOUNDS
 from tests.families.certified_calibration.fabricated import parameters, samples
 from workers.families.certified_calibration import series
 from workers.families.certified_calibration.estimates import estimate_all
@@ -41,7 +42,7 @@ def test_curves_repeat_the_estimates(made, found) -> None:
             assert point[name] == (None if estimate.value is None else pytest.approx(estimate.value))
         assert point["n"] == found[f"cce[radius={point['radius']:g}]"].n
     for widths in made["interval_width"]:
-        for bound in ("cdf", "standard"):
+        for bound in BOUNDS:
             estimate = found[f"interval_width[bound={bound},radius={widths['radius']:g}]"]
             assert widths[bound] == pytest.approx(estimate.value)
 
@@ -68,7 +69,7 @@ def test_the_fine_curve_goes_on_to_the_largest_radius_reached() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("bound", ["cdf", "standard"])
+@pytest.mark.parametrize("bound", BOUNDS)
 def test_over_the_same_examples_the_bounds_never_fall_with_the_radius(seed, bound) -> None:
     params = parameters(radii=[0.0, 0.1, 0.2, 0.3, 0.4], bins=15, n=400, confidence_bound=bound)
     certify, _ = samples(params, n=60, seed=seed)

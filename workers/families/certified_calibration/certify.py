@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams, ConfidenceBound
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
-from workers.certification.confidence import cdf_bounds, slack, standard_bounds
+from workers.certification.confidence import Bounds, cdf_bounds, dkw_bounds, slack, standard_bounds
 from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import BATCH_SIZE, Smoother
@@ -120,18 +120,21 @@ class Certifier:
             "confidence": evidence.mean,
             "in_bfloat16": np.full(len(hits), self.context.autocast is not None),
         }
-        epsilon = slack(evidence.draws, evidence.score_alpha)
-        shifts = np.array(params.radii) / params.sigma
         for bound in BOUNDS:
-            lower, upper = (
-                cdf_bounds(evidence.histogram, epsilon, shifts)
-                if bound == "cdf"
-                else standard_bounds(evidence.mean, epsilon, shifts)
-            )
+            lower, upper = self._bounds(bound, evidence)
             for number, radius in enumerate(params.radii):
                 arrays[column_of("lower", bound, radius)] = lower[:, number]
                 arrays[column_of("upper", bound, radius)] = upper[:, number]
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+    def _bounds(self, bound: ConfidenceBound, evidence: Evidence) -> Bounds:
+        shifts = np.array(self.params.radii) / self.params.sigma
+        if bound == "cdf":
+            return cdf_bounds(evidence.histogram, evidence.score_alpha, shifts)
+        epsilon = slack(evidence.draws, evidence.score_alpha)
+        if bound == "dkw":
+            return dkw_bounds(evidence.histogram, epsilon, shifts)
+        return standard_bounds(evidence.mean, epsilon, shifts)
 
 
 def certificate_alpha(params: CertifiedCalibrationParams, examples: int) -> float:

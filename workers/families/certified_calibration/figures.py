@@ -167,7 +167,11 @@ def _reliability(axes: list[Axes], params: CertifiedCalibrationParams, result: R
 
 
 def _widths(axes: list[Axes], params: CertifiedCalibrationParams, result: Result) -> None:
-    styles = {"cdf": ("from the scores' distribution", BLUE, "-", "o"), "standard": ("from their mean", RED, "--", "s")}
+    styles = {
+        "cdf": ("from the scores' distribution", BLUE, "-", "o"),
+        "dkw": ("the same, band of one width (DKW)", GREEN, "-.", "^"),
+        "standard": ("from their mean", RED, "--", "s"),
+    }
     for bound in BOUNDS:
         points = _points(params, result, "interval_width", bound=bound)
         _band(axes[0], points, styles[bound][1])
