@@ -10,6 +10,9 @@ from seatrial.contracts.models import IMAGES, NAME, VERSION, Task
 
 DatasetFormat = Literal["npz", "image_folder", "parquet", "csv", "jsonl", "conllu"]
 
+GRID = 255 * 64
+"""Steps from 0 to 1 of the grid that certificates are made on, which 8-bit images lie on."""
+
 COLUMNS: dict[Task, tuple[str, ...]] = {
     "image-classification": ("image", "label"),
     "text-classification": ("text", "label"),

@@ -84,8 +84,9 @@ GLOSSARY: dict[str, str] = {
     "instead of the input itself: the prediction is the class most copies receive, the confidence its mean score. "
     "Neither can differ much between inputs that are close to each other, and how much is provable (Cohen et al. "
     "2019, arXiv:1902.02918). The class with the largest mean score may be another one, and is not the one certified.",
-    "certified radius": "The l_2 norm, on pixels from 0 to 1, up to which no perturbation whatsoever can change the "
-    "smoothed model's class for an example.",
+    "certified radius": "The l_2 norm, on pixels from 0 to 1, within which the smoothed model gives every 8-bit image "
+    "the class of the example. The noise is rounded to a grid that 8-bit images lie on, so that the guarantee holds "
+    "in floating point too (Voracek and Hein 2023).",
     "certified accuracy": "Fraction of all examples whose class is correct and proven to stay so within a radius: a "
     "lower bound of the accuracy under any attack of that norm. Abstentions count as wrong.",
     "average certified radius": "Mean certified radius over all examples, 0 where the class is wrong or the model "

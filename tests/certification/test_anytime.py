@@ -324,3 +324,27 @@ def test_a_look_back_and_impossible_hits_are_refused() -> None:
 def test_a_decision_at_what_is_no_probability_is_refused(probability) -> None:
     with pytest.raises(ValueError, match="probabilities must be in"):
         ConfidenceSequence(LOOKS, 1, [probability])
+
+
+def test_bounds_are_wider_by_the_distance_of_the_law_and_decide_by_it() -> None:
+    """What is certified is a probability under another law, which may be so much less than that of the draws."""
+    distance, hits = 0.01, np.array([[500, 950, 995]])
+    schedule = fixed_schedule(1000, ALPHA)
+    exact, wider = (ConfidenceSequence(schedule, 3, NEEDED, distance=off) for off in (0.0, distance))
+    for sequence in (exact, wider):
+        assert sequence.look(0, np.arange(3), hits[0]).all()
+    np.testing.assert_array_equal(wider.lower, exact.lower - distance)
+    np.testing.assert_array_equal(wider.upper, np.minimum(exact.upper + distance, 1))
+    # A class that all draws have is out of reach of a radius that they would just certify: nothing is left to draw for.
+    draws = 2000
+    best = clopper_pearson_lower(draws, draws, alpha=ALPHA / 2)
+    looks = geometric_schedule(draws, ALPHA, first=1000)
+    for off, is_settled in ((0.0, False), (1e-4, True)):
+        sequence = ConfidenceSequence(looks, 1, [best - 5e-5], distance=off)
+        assert sequence.look(0, [0], [looks.checkpoints[0]]).tolist() == [is_settled]
+
+
+@pytest.mark.parametrize("distance", [-1e-9, 1.1, math.nan])
+def test_a_distance_that_is_none_is_refused(distance: float) -> None:
+    with pytest.raises(ValueError, match="distance="):
+        ConfidenceSequence(fixed_schedule(10, ALPHA), 1, NEEDED, distance=distance)

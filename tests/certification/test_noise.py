@@ -1,12 +1,15 @@
 import hashlib
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kstest
+from scipy.stats import chisquare, kstest, norm
 
+from workers.certification.grid import GRID
 from workers.certification.noise import BLOCK, PIECE, Noise, block_of
 
 CPU = torch.device("cpu")
@@ -17,7 +20,9 @@ def seed_of(block: int, example_id: int | None) -> int:
     return int.from_bytes(hashlib.sha256(f"{block} {example_id}".encode()).digest()[:8], "big") >> 1
 
 
-def noise(sigma: float = 0.25, *, shared: bool = True, shape: tuple[int, int, int] = SHAPE) -> Noise:
+def noise(
+    sigma: float = 0.25, *, shared: bool = True, shape: tuple[int, int, int] = SHAPE, seed_of: Any = seed_of
+) -> Noise:
     return Noise(sigma, shape, CPU, seed_of, shared=shared)
 
 
@@ -25,12 +30,21 @@ WHOLE = noise().draws(0, 2 * BLOCK + 500)
 
 
 def test_draws_are_normal_with_standard_deviation_sigma() -> None:
-    draws = noise(0.25, shape=(1, 10, 10)).draws(0, 3 * BLOCK).flatten().double()
+    assert WHOLE.dtype == torch.int32
+    draws = noise(0.25, shape=(1, 10, 10)).draws(0, 3 * BLOCK).flatten().double() / GRID
+    # Steps are a 4000th of sigma: far below what 300,000 draws show.
     assert kstest(draws.numpy() / 0.25, "norm").pvalue > 1e-3
     assert abs(draws.mean().item()) < 4 * 0.25 / math.sqrt(len(draws))
     assert draws.std().item() == pytest.approx(0.25, rel=4 / math.sqrt(2 * len(draws)))
-    assert draws.dtype == torch.float64
-    assert WHOLE.dtype == torch.float32
+
+
+def test_steps_come_as_often_as_the_rounded_gaussian_says() -> None:
+    """With a sigma of 1.6 steps the law of the integers is seen one by one."""
+    sigma = 1e-4
+    draws = noise(sigma, shape=(1, 20, 20)).draws(0, BLOCK).flatten().numpy()
+    inside = np.diff(norm.cdf((np.arange(-6, 8) - 0.5) / (sigma * GRID)))
+    seen = np.array([*[(draws == step).sum() for step in range(-6, 7)], (abs(draws) > 6).sum()])
+    assert chisquare(seen, len(draws) * np.append(inside, 1 - inside.sum())).pvalue > 1e-3
 
 
 def test_pixels_and_draws_are_uncorrelated() -> None:
@@ -82,16 +96,16 @@ def test_independent_draws_differ_by_example_and_do_not_depend_on_who_came_befor
     assert torch.equal(independent.draws(0, 1500, 7), first)
     assert torch.equal(noise(shared=False).draws(0, 1500, 8), second)
     assert abs(torch.corrcoef(torch.stack([first.flatten(), second.flatten()]))[0, 1].item()) < 0.05
-    assert not (first == second).any()
+    assert (first == second).float().mean() < 0.001
 
 
 def test_all_bits_of_a_seed_count() -> None:
     high = Noise(1.0, SHAPE, CPU, lambda block, _: 5 + (block << 40), shared=True).draws(0, 2 * BLOCK)
-    assert not (high[:BLOCK] == high[BLOCK:]).any()
+    assert (high[:BLOCK] == high[BLOCK:]).float().mean() < 0.001
 
 
 def test_sigma_scales_the_same_draws() -> None:
-    assert torch.equal(noise(0.5).draws(0, 100), 2 * noise(0.25).draws(0, 100))
+    assert (noise(0.5).draws(0, 100) - 2 * noise(0.25).draws(0, 100)).abs().max() == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 64, 64), (3, 224, 224), (3, 512, 512), (3, 4096, 4096)])

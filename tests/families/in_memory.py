@@ -99,6 +99,7 @@ class Context(Books):
     done: Mapping[str, Records] = field(default_factory=dict)
     device: torch.device = field(default=torch.device("cpu"))
     autocast: torch.dtype | None = None
+    model_digest: str = "sha256:0"
     ticks: int = 0
     told: int = 0
     further: Mapping[str, Data] = field(default_factory=dict)

@@ -17,6 +17,9 @@ RADII = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 1.0)
 AT = 0.25
 """The radius of the headline, with sigma 0.25."""
 
+SOUND = {"grid": 16320, "distance": 1.2e-8, "rounded": 0, "furthest": 0.0}
+"""What is said of the noise since it lies on a grid."""
+
 
 def number(value: float | None, spread: float | None = 0.02, n: int = 1000) -> dict[str, Any]:
     """Return a number as it is stored; without a spread it has no interval."""
@@ -50,6 +53,7 @@ def result(
     n: int = 1000,
     flags: Any = (),
     errored: int = 0,
+    noise: dict[str, Any] | None = SOUND,
 ) -> dict[str, Any]:
     """Return a result with ``cce`` on a share of ``certified`` examples at radius ``AT``, and less at larger ones."""
     estimates: dict[str, Any] = {
@@ -82,7 +86,8 @@ def result(
             estimates[metric_name(name, attack=attack, radius=AT)] = number(value, spread, round(certified * n))
     return {
         "estimates": estimates,
-        "series": {"curves": [{"radius": radius} for radius in radii], "reliability": None, "worst_case": None},
+        "series": {"curves": [{"radius": radius} for radius in radii], "reliability": None, "worst_case": None}
+        | ({} if noise is None else {"noise": noise}),
         "flags": list(flags),
         "counts": {"n": n + errored, "errored": errored, "abstained": round(0.04 * n), "correct": round(0.9 * n)},
     }

@@ -234,6 +234,13 @@ def test_what_the_certificate_does_not_say_is_said() -> None:
     assert "7 of 1,007 examples gave no finite output" in said
 
 
+def test_what_was_certified_in_floating_point_is_not_called_sound() -> None:
+    assert "They hold for every 8-bit image within the radius" in findings()
+    earlier = findings(noise=None)
+    assert "8-bit" not in earlier
+    assert "added in floating point, by an earlier version" in earlier
+
+
 def test_undefined_numbers_are_said_to_be_undefined() -> None:
     said = findings(certified=0.0)
     assert "The certified calibration error at l_2 0.25 is undefined: no example is certified there." in said

@@ -125,7 +125,7 @@ class ConfidenceSequence:
         stopped_at: (batch,) the last look, -1 before the first.
     """
 
-    def __init__(self, schedule: Schedule, batch: int, probabilities: ArrayLike) -> None:
+    def __init__(self, schedule: Schedule, batch: int, probabilities: ArrayLike, *, distance: float = 0.0) -> None:
         """Start with no draws.
 
         Args:
@@ -133,14 +133,17 @@ class ConfidenceSequence:
             batch: Examples.
             probabilities: (k,) those at which something is decided, :func:`~workers.certification.bernoulli.
                 probability_needed` of the radii; 1/2, where it abstains, always is.
+            distance: How far, in total variation, the law of the draws may be from the one the probability is under;
+                every bound is wider by it.
 
         Raises:
-            ValueError: A probability is outside [0, 1].
+            ValueError: A probability or the distance is outside [0, 1].
         """
         self._schedule = schedule
+        self._distance = distance
         self._needed = np.union1d(np.asarray(probabilities, dtype=np.float64), 0.5)
-        if not bool(np.all((self._needed >= 0) & (self._needed <= 1))):
-            raise ValueError(f"probabilities must be in [0, 1], got {self._needed}")
+        if not bool(np.all((self._needed >= 0) & (self._needed <= 1))) or not 0 <= distance <= 1:
+            raise ValueError(f"probabilities must be in [0, 1], got {self._needed}, {distance=}")
         self.lower: Floats = np.zeros(batch)
         self.upper: Floats = np.ones(batch)
         self.stopped_at: Ints = np.full(batch, -1, dtype=np.int64)
@@ -164,15 +167,17 @@ class ConfidenceSequence:
             raise ValueError(f"look {index} is not after the last one of every example")
         counted, drawn = np.asarray(successes, dtype=np.int64), schedule.checkpoints[index]
         found = clopper_pearson_lower(counted, drawn, alpha=schedule.lower_alphas[index])
-        lower = np.maximum(self.lower[which], found)
+        lower = np.maximum(self.lower[which], found - self._distance)
         upper = self.upper[which]
         if schedule.upper_alphas[index] > 0:
-            upper = np.minimum(upper, clopper_pearson_upper(counted, drawn, alpha=schedule.upper_alphas[index]))
+            most = clopper_pearson_upper(counted, drawn, alpha=schedule.upper_alphas[index])
+            upper = np.minimum(upper, most + self._distance)
         # Where they cross, one of them is wrong: to widen the interval is always allowed.
         upper = np.maximum(upper, lower)
         # At the last look this is the bound itself, so that everything is decided there.
         best = clopper_pearson_lower(counted + (schedule.n - drawn), schedule.n, alpha=schedule.lower_alphas[-1])
-        is_decided = (lower[:, None] >= self._needed) | (np.minimum(upper, best)[:, None] < self._needed)
+        best = np.minimum(upper, best - self._distance)
+        is_decided = (lower[:, None] >= self._needed) | (best[:, None] < self._needed)
         settled = np.asarray(np.all(is_decided, axis=1))
         self.lower[which], self.upper[which] = lower, upper
         self.stopped_at[which] = index

@@ -13,7 +13,8 @@ t -> P(X > t), of which there are two, or a bound of the mean:
   (:mod:`workers.certification.band`), at alpha / 2: :func:`cdf_bounds`. Where scores are saturated a tenth of the draws
   gives less width than dkw does with all; at worst (half of the scores 0, half 1) it is 4.5 % wider at radius 0.
 
-Each holds at all radii at once, at one alpha.
+Each holds at all radii at once, at one alpha. All may be widened by how far the law of the draws is from that of the
+noise (:func:`workers.certification.grid.law_distance`).
 
 **From a histogram.** Cell j of a score is ``min(floor(score * LEVELS), LEVELS - 1)``: it holds [j, j + 1) / LEVELS, the
 last one 1 too. The bounds take the lower bound of the scores moved down to where their cell starts, and the

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -12,6 +11,10 @@ from seatrial.statistics.arrays import Floats, Ints
 from workers.certification.anytime import ConfidenceSequence, Schedule
 from workers.certification.noise import Noise
 from workers.certification.smoothing import Smoother
+
+PROBES = 32
+"""Copies of an image that are asked for once more, apart from each other. Of a model that gives one copy in ten another
+class when it sees them together, two images in three show it."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class Evidence:
         p_upper: Upper bound of it; no certificate rests on it.
         score_alpha: What an interval of the mean score, or a band around the scores' distribution, may err with.
         non_finite: bool, some output was not finite: nothing else means anything then.
+        batch_dependent: bool, noisy copies had other classes among copies of other images: nothing is certified, and
+            the bounds say so.
+        distance: How far the law of the draws may be from that of Gaussian noise on the grid, in total variation. The
+            bounds of the probability have it; bounds of scores must be given it.
     """
 
     candidates: Ints
@@ -39,6 +46,8 @@ class Evidence:
     p_upper: Floats
     score_alpha: Floats
     non_finite: NDArray[np.bool_]
+    batch_dependent: NDArray[np.bool_]
+    distance: float
 
 
 def gather_evidence(
@@ -55,9 +64,13 @@ def gather_evidence(
     """Select each image's class on ``n0`` draws, then draw until its decisions are settled (CERTIFY; Cohen et al.).
 
     Guarantee: with probability at least 1 - alpha of the schedule over the draws, ``p_lower`` is no more than the
-    probability with which the candidate is predicted under noise; likewise for what ``score_alpha`` is used for. It
-    holds because the class is selected on other draws than those that estimate. An image's evidence depends on nothing
-    but itself and its noise.
+    probability with which the candidate is predicted under Gaussian noise on the grid; likewise for what
+    ``score_alpha`` is used for. It holds because the class is selected on other draws than those that estimate, and
+    the model knows neither. An image's evidence depends on nothing but itself and its noise.
+
+    It takes a model that is a function of one image. One that also looks at the copies beside it could average their
+    noise away and be certified for what it cannot do alone; so some copies are asked for once more, at the end, with no
+    other copy of their image in the pass, and where more than a few then have another class, nothing is certified.
 
     Args:
         smoother: Passes noisy images through the model.
@@ -69,10 +82,10 @@ def gather_evidence(
         schedule: At how many draws to look, and what each look may err with.
         probabilities: (k,) probabilities of the candidate at which something is decided.
     """
-    candidates = smoother.select(images, selection, n0, example_ids).argmax(1).cpu().numpy()
-    on_device = torch.as_tensor(candidates, device=images.device)
+    selected = smoother.select(images, selection, n0, example_ids, keep=PROBES)
+    on_device = selected.counts.argmax(1)
     statistics = smoother.start(images)
-    sequence = ConfidenceSequence(schedule, len(images), probabilities)
+    sequence = ConfidenceSequence(schedule, len(images), probabilities, distance=estimation.distance)
     active = np.arange(len(images))
     done = 0
     for look, draws in enumerate(schedule.checkpoints):
@@ -84,15 +97,19 @@ def gather_evidence(
         active = active[~(settled | non_finite[active])]
         if len(active) == 0:
             break
+    apart = smoother.answers_apart(images, selection, selected.answers.shape[1], example_ids)
+    dependent = ((apart != selected.answers).sum(1) > smoother.allowed_ties).cpu().numpy()
     draws_taken = statistics.draws.cpu().numpy()
     return Evidence(
-        candidates=candidates,
+        candidates=on_device.cpu().numpy(),
         draws=draws_taken,
         counts=statistics.counts.cpu().numpy(),
         mean=statistics.total.cpu().numpy() / draws_taken,
         histogram=statistics.histogram.cpu().numpy(),
-        p_lower=sequence.lower,
-        p_upper=sequence.upper,
+        p_lower=np.where(dependent, 0.0, sequence.lower),
+        p_upper=np.where(dependent, 1.0, sequence.upper),
         score_alpha=np.array([schedule.score_alphas[look] for look in sequence.stopped_at]),
         non_finite=non_finite,
+        batch_dependent=dependent,
+        distance=estimation.distance,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from seatrial.statistics.arrays import Ints
 from workers.certification.confidence import LEVELS
-from workers.certification.noise import Noise
+from workers.certification.grid import GRID, to_grid
+from workers.certification.noise import BLOCK_VALUES, Noise
 from workers.models.memory import is_out_of_memory, run_with_oom_split
 
 Indices = Sequence[int] | Ints
@@ -27,6 +29,25 @@ A float64 holds every multiple up to 2^25: the sum of 33 million draws does not 
 """
 COUNTED_VALUES = 2**20
 """Logits held until they are counted, about: a GPU runs the dozen small kernels of counting for many images at once."""
+TIES, TIES_OF_HALF = 2, 8
+"""Of a few dozen copies, those whose two largest logits may be so close that another batch size swaps them.
+
+One in a million is so close in float32. In half precision one in a hundred may be, and nine of 32 are once in 10^10
+images.
+"""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the selection draws showed.
+
+    Attributes:
+        counts: (batch, classes) int64, how often each class had the largest logit, the first on ties.
+        answers: (batch, kept) int64, that class for the first draws.
+    """
+
+    counts: Tensor
+    answers: Tensor
 
 
 @dataclass
@@ -50,6 +71,9 @@ class DrawStatistics:
 
 class Smoother:
     """Passes noisy copies of images through a model, one image at a time.
+
+    Image and noise are added on the grid (:mod:`workers.certification.grid`): the model is given a function of an
+    integer, and an image that is off the grid is rounded to it.
 
     Guarantee: an image's numbers depend on nothing but itself, its noise, the kind of device and at which draws it was
     extended; not on the images beside it, nor on which of them are still being drawn for. Extensions that end at
@@ -81,23 +105,64 @@ class Smoother:
         self._fitting_batch: int | None = None
         self._takes_channels_last: bool | None = None
 
-    def select(self, images: Tensor, noise: Noise, draws: int, example_ids: Sequence[int]) -> Tensor:
-        """Return how often each class had the largest logit in the first draws (batch, classes) int64.
+    def select(
+        self, images: Tensor, noise: Noise, draws: int, example_ids: Sequence[int], *, keep: int = 0
+    ) -> Selection:
+        """Return which class had the largest logit in the first draws.
 
         Args:
-            images: (batch, channels, height, width), float32.
+            images: (batch, channels, height, width) in pixels.
             noise: Unrelated to what anything is then estimated with.
             draws: Draws from number 0 on, at least 1.
             example_ids: Ids of the images.
+            keep: How many draws to tell one by one, at most.
 
         Raises:
             ValueError: Images, ids and noise do not fit each other.
             torch.OutOfMemoryError: One noisy copy alone does not fit.
         """
+        kept = min(keep, draws)
         counts = torch.zeros(len(images), self._classes, dtype=torch.int64, device=images.device)
-        for examples, logits in self._outputs(images, range(len(images)), noise, 0, draws, example_ids):
-            _count(counts, examples, logits.argmax(2))
-        return counts
+        answers = torch.full((len(images), kept), -1, dtype=torch.int64, device=images.device)
+        for first, examples, logits in self._outputs(images, range(len(images)), noise, 0, draws, example_ids):
+            found = logits.argmax(2)
+            _count(counts, examples, found)
+            if first < kept:
+                answers[examples, first : first + found.shape[1]] = found[:, : kept - first]
+        return Selection(counts, answers)
+
+    def answers_apart(self, images: Tensor, noise: Noise, draws: int, example_ids: Sequence[int]) -> Tensor:
+        """Return the class with the largest logit in each of the first draws (batch, draws) int64, asked for apart.
+
+        A pass holds one copy of each image, so that nothing in it tells what an image is without noise. Whether the
+        answers are those of :meth:`select` shows whether the model is a function of one image; at most
+        ``allowed_ties`` of a few dozen differ if it is.
+
+        Args:
+            images: (batch, channels, height, width) in pixels.
+            noise: As given to :meth:`select`.
+            draws: Draws from number 0 on, a few dozen.
+            example_ids: Ids of the images.
+        """
+        steps, layout, held = to_grid(images), self._memory_format(images), max(1, BLOCK_VALUES // prod(noise.shape))
+        found = torch.empty(len(images), draws, dtype=torch.int64, device=images.device)
+        for low, high in _cut(0, draws, min(draws, held)):
+            for first, last in _cut(0, len(images), max(1, min(BATCH_SIZE["cpu"], held // (high - low)))):
+                # Independent noise is made example by example, and the one before is forgotten.
+                drawn = torch.stack([noise.draws(low, high, one) for one in example_ids[first:last]])
+                noisy = torch.empty((last - first, *noise.shape), device=images.device, memory_format=layout)
+                logits = torch.empty(last - first, self._classes, device=images.device)
+                for number in range(high - low):
+                    self._check_cancelled()
+                    self._add(steps[first:last], drawn[:, number], noisy)
+                    self._forward(noisy, logits)
+                    found[first:last, low + number] = logits.argmax(1)
+        return found
+
+    @property
+    def allowed_ties(self) -> int:
+        """Answers of a few dozen that may differ between two ways to ask for them."""
+        return TIES_OF_HALF if self._autocast is not None else TIES
 
     def start(self, images: Tensor) -> DrawStatistics:
         """Return the statistics of a batch of images before any draw."""
@@ -125,7 +190,7 @@ class Smoother:
 
         Args:
             statistics: Statistics of the batch; changed in place.
-            images: (batch, channels, height, width), float32.
+            images: (batch, channels, height, width) in pixels.
             candidates: (batch,) int64, the class whose scores are wanted; the same in every extension.
             indices: Positions in the batch of the examples to extend, each once.
             noise: The same in every extension.
@@ -140,15 +205,16 @@ class Smoother:
         chosen = torch.as_tensor(np.asarray(indices, dtype=np.int64), device=images.device)
         if len(np.unique(indices)) != len(indices) or bool((statistics.draws[chosen] != start).any()):
             raise ValueError(f"draws from {start} on do not continue these examples, each once")
-        for examples, logits in self._outputs(images, indices, noise, start, stop, example_ids):
+        for _, examples, logits in self._outputs(images, indices, noise, start, stop, example_ids):
             _add(statistics, examples, logits, candidates)
         statistics.draws[chosen] += stop - start
 
     def _outputs(
         self, images: Tensor, indices: Indices, noise: Noise, start: int, stop: int, example_ids: Sequence[int]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield positions of examples (n,) and their logits (n, draws, classes); these are overwritten by the next.
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield the first draw, positions of examples (n,) and their logits (n, draws, classes).
 
+        These are overwritten by the next.
         Block by block on the outside, so that shared noise is made once; pass by pass on the inside.
         """
         if tuple(images.shape[1:]) != noise.shape or len(example_ids) != len(images) or not 0 <= start < stop:
@@ -162,7 +228,7 @@ class Smoother:
         kind = "cpu" if images.device.type == "cpu" else "cuda"
         length = min(noise.block, stop - start)
         together = min(max(1, COUNTED_VALUES // (length * self._classes)), len(positions))
-        images, pass_size = images.detach(), min(BATCH_SIZE[kind], length)
+        steps, pass_size = to_grid(images), min(BATCH_SIZE[kind], length)
         if kind == "cpu":
             _keep_freed_memory()
         layout = self._memory_format(images)
@@ -176,9 +242,13 @@ class Smoother:
                     for low, high in _cut(first, last, BATCH_SIZE[kind]):
                         self._check_cancelled()
                         drawn = noise.draws(low, high, example_ids[position])
-                        torch.add(images[position], drawn, out=noisy[: high - low])
+                        self._add(steps[position], drawn, noisy[: high - low])
                         self._forward(noisy[: high - low], held[slot, low - first : high - first])
-                yield on_device[group : group + together], held[: len(members), : last - first]
+                yield first, on_device[group : group + together], held[: len(members), : last - first]
+
+    def _add(self, steps: Tensor, drawn: Tensor, out: Tensor) -> None:
+        """Write what the network is given, as :func:`~workers.certification.grid.to_pixels`, without a copy more."""
+        torch.add(steps, drawn, out=out).mul_(1 / GRID)
 
     def _forward(self, noisy: Tensor, out: Tensor) -> None:
         """Write logits (rows, classes) to ``out``, in pieces where memory runs out."""

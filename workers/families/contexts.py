@@ -118,6 +118,11 @@ class ImageContext(RunContext, Protocol):
         ...
 
     @property
+    def model_digest(self) -> str:
+        """Digest of the file of the model under audit."""
+        ...
+
+    @property
     def device(self) -> torch.device:
         """Where the classifier computes."""
         ...

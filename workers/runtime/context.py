@@ -57,6 +57,11 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         return self._resources.classifier(self._job.model)
 
     @property
+    def model_digest(self) -> str:
+        """Digest of the file of the model under audit."""
+        return self._job.model.digest
+
+    @property
     def dataset(self) -> ImageDataset:
         """The dataset the stage runs over."""
         # A digit can be an outlier among photographs: further datasets are brought to the model's channels and size.

@@ -78,3 +78,53 @@ def known_at(result: Result, at: float) -> Known:
 def asked(params: Mapping[str, Any], name: str) -> Any:
     """Return a parameter, or its default in a check that a version without it has stored."""
     return params.get(name, CertifiedCalibrationParams.model_fields[name].get_default(call_default_factory=True))
+
+
+def certainty(result: Result, params: Mapping[str, Any], known: Known) -> Iterator[str]:
+    """Say with what probability certificates hold, and whether each or all of them."""
+    alpha, n = float(asked(params, "alpha")), result.counts.get("n", 0) - result.counts.get("errored", 0)
+    if n <= 0:
+        return
+    if asked(params, "joint"):
+        yield (
+            f"All {2 * n:,} certificates, of classes and of confidences, hold at once, except with probability "
+            f"{alpha:g} at most."
+        )
+        return
+    # Its confidence leaves one bin's sum and enters another's, by 1 each at most.
+    moved = (
+        ""
+        if known.cce is None
+        else f"; a wrong one moves the ECE over {known.cce.n:,} by {min(2 / known.cce.n, 1):.2g} at most"
+    )
+    shared = " As all examples see the same noise, errors come together." if asked(params, "noise") == "shared" else ""
+    yield (
+        "Each certificate, one of an example's class and one of its confidence, is wrong with probability "
+        f"{alpha:g} at most. They need not all hold at once: of the {2 * n:,}, {2 * n * alpha:.3g} may be wrong on "
+        f"average{moved}.{shared}"
+    )
+
+
+def guarantee(result: Result, params: Mapping[str, Any], known: Known) -> Iterator[str]:
+    """Say what is guaranteed of what, and what is not."""
+    yield (
+        "The guarantees are those of the smoothed model: the class that most copies of an image with noise of sigma "
+        f"{float(asked(params, 'sigma')):g} are given, and the mean score of that class. Serve it like that, with as "
+        "many copies as certified it; the network alone, asked once and without noise, has no guarantee."
+    )
+    if noise := result.series.get("noise"):
+        yield (
+            "They hold for every 8-bit image within the radius, in floating point too: image and noise are added on a "
+            f"grid of 1/{noise['grid']:,} of the pixels' range, which 8-bit images lie on. An image in other numbers "
+            "must be rounded to that grid before it is served."
+        )
+    else:
+        yield (
+            "Image and noise were added in floating point, by an earlier version: a model made to deceive can read the "
+            "image off the last bits of the sum and be certified for more than holds (Voracek and Hein 2023). Audit it "
+            "again for a guarantee against that."
+        )
+    yield (
+        "Each says nothing about changes longer than its radius (a shift or a rotation of the image often is longer "
+        f"than {known.place}), nor about data unlike these."
+    )

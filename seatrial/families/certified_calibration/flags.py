@@ -13,6 +13,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         "evaluation mode, and report it if it is.",
     ),
     FlagSpec(
+        code="batch_dependent",
+        severities=("error",),
+        speaks_of=("*",),
+        meaning="Asked for the same noisy copies twice, once among other copies of the image and once among copies of "
+        "other images, the model gave different classes. It is no function of one image, and may average the noise of "
+        "a batch away: no certificate holds, and these examples are certified at no radius.",
+        remedy="Audit a model that computes every image by itself; freeze whatever it keeps between calls.",
+    ),
+    FlagSpec(
         code="radius_out_of_reach",
         severities=("warning",),
         speaks_of=("certified_*", "cce*", "cbs"),
@@ -93,6 +102,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         meaning="Draws ended once it was settled at which of the radii an example is certified: confidence intervals "
         "rest on fewer draws and are wider, and radii between those asked for are cut short. They are as valid.",
         remedy="For the tightest numbers use fixed sampling.",
+    ),
+    FlagSpec(
+        code="rounded_to_grid",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="Images have values between those of 8 bits. Certificates are made on a grid of 1/16,320, 64 times as "
+        "fine as 8 bits, and such images are rounded to it.",
+        remedy="Nothing, if the images are meant to be given in floats: round them to the grid where the model is "
+        "served, too. Otherwise upload them as uint8.",
     ),
     FlagSpec(
         code="reduced_precision",

@@ -41,8 +41,8 @@ METRICS = (
         qualifiers=("radius",),
         unit="1",
         better="higher",
-        description="Share of all examples whose class is right and certified not to change within the radius; "
-        "abstentions count as wrong.",
+        description="Share of all examples whose class is right and certified to be that of every 8-bit image within "
+        "the radius; abstentions count as wrong.",
         depends_on=_depends(),
         per_example=RECORDS + "certified_right",
     ),
@@ -72,7 +72,7 @@ METRICS = (
         unit="1",
         better="lower",
         description="Certified calibration error: the largest ECE their certified intervals leave possible on the "
-        "examples certified at the radius, solved exactly. No perturbation within the radius can cause more.",
+        "examples certified at the radius, solved exactly. No 8-bit images within the radius can cause more.",
         depends_on=_depends(is_binned=True, is_of_intervals=True),
     ),
     Metric(

@@ -14,6 +14,8 @@ from seatrial.families.certified_calibration.certificates_narrative import (
     Known,
     asked,
     attacked_radii,
+    certainty,
+    guarantee,
     headline_radius,
     known_at,
 )
@@ -279,16 +281,8 @@ def _findings(result: Result, params: Mapping[str, Any], known: Known) -> Iterat
             f"Nothing is certified for {format_percentage_estimate(abstained)} of the examples: under noise no class "
             "is shown to win more than half of the time."
         )
-    yield from _certainty(result, params, known)
-    yield (
-        "The guarantees are those of the smoothed model: the class that most copies of an image with noise of sigma "
-        f"{float(asked(params, 'sigma')):g} are given, and the mean score of that class. Serve it like that, with as "
-        "many copies as certified it; the network alone, asked once and without noise, has no guarantee."
-    )
-    yield (
-        "Each says nothing about changes longer than its radius (a shift or a rotation of the image often is longer "
-        f"than {known.place}), nor about data unlike these."
-    )
+    yield from certainty(result, params, known)
+    yield from guarantee(result, params, known)
     if errored := result.counts.get("errored", 0):
         yield (
             f"{errored:,} of {result.counts.get('n', errored):,} examples gave no finite output; they are in no "
@@ -373,28 +367,3 @@ def _comparisons(result: Result, known: Known) -> Iterator[str]:
             f"Of the exact {known.cce.value:.3f}, approximations find: {enumerate_words(told)}. None can find more "
             "than there is, and none guarantees anything."
         )
-
-
-def _certainty(result: Result, params: Mapping[str, Any], known: Known) -> Iterator[str]:
-    """Say with what probability certificates hold, and whether each or all of them."""
-    alpha, n = float(asked(params, "alpha")), result.counts.get("n", 0) - result.counts.get("errored", 0)
-    if n <= 0:
-        return
-    if asked(params, "joint"):
-        yield (
-            f"All {2 * n:,} certificates, of classes and of confidences, hold at once, except with probability "
-            f"{alpha:g} at most."
-        )
-        return
-    # Its confidence leaves one bin's sum and enters another's, by 1 each at most.
-    moved = (
-        ""
-        if known.cce is None
-        else f"; a wrong one moves the ECE over {known.cce.n:,} by {min(2 / known.cce.n, 1):.2g} at most"
-    )
-    shared = " As all examples see the same noise, errors come together." if asked(params, "noise") == "shared" else ""
-    yield (
-        "Each certificate, one of an example's class and one of its confidence, is wrong with probability "
-        f"{alpha:g} at most. They need not all hold at once: of the {2 * n:,}, {2 * n * alpha:.3g} may be wrong on "
-        f"average{moved}.{shared}"
-    )

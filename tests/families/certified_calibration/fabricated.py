@@ -53,6 +53,9 @@ def records(
         "label": rng.integers(0, CLASSES, n),
         "classes": np.full(n, CLASSES),
         "in_bfloat16": np.zeros(n, dtype=bool),
+        "batch_dependent": np.zeros(n, dtype=bool),
+        "rounding": np.zeros(n),
+        "noise_distance": np.full(n, 1e-8),
     }
     label = certify["label"]
     certify["candidate"] = np.where(correct, label, (label + 1) % CLASSES)

@@ -13,6 +13,7 @@ from tests.families.in_memory import Context, Model
 from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
+from workers.certification.procedure import PROBES
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import column_of
 from workers.families.contexts import Records
@@ -128,9 +129,9 @@ def test_no_draw_of_noise_serves_two_purposes(noise: str) -> None:
 
     params = parameters(n=200, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=16)
     audit(params.model_copy(update={"noise": noise}), Model(sure, 2), (IMAGES[:1], torch.zeros(1, dtype=torch.int64)))
-    # n0 and n draws, one without noise, those of the search at every step, and as many as n again.
+    # n0 and n draws, some of the n0 once more, one without noise, those of the search at every step, and n again.
     assert len(set(seen)) == 50 + 200 + 1 + 16 + 200
-    assert len(seen) == 50 + 200 + 1 + 4 * 16 + 200
+    assert len(seen) == 50 + 200 + PROBES + 1 + 4 * 16 + 200
 
 
 def test_the_standard_error_is_that_of_as_many_draws() -> None:

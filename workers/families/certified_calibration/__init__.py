@@ -14,14 +14,22 @@ The paper
     is reported here (:mod:`workers.certification.worst_calibration`).
 
 Threat model
-    Any perturbation of at most the radius in l_2, of any image, by somebody who knows everything, the noise's
-    distribution included (not its draws). Pixels may leave [0, 1].
+    Any perturbation of at most the radius in l_2 that ends at an 8-bit image, or another point of the grid of 1/16,320
+    that image and noise are added on, by somebody who knows everything, the noise's distribution included (not its
+    draws: these are made anew for every model file). Pixels may leave [0, 1].
 
 The guarantee
     What is certified is the *smoothed* model: the class most often predicted under Gaussian noise of standard deviation
     sigma, and the mean score of that class. A class certificate is wrong with probability at most alpha, an interval of
     a confidence likewise; all those of a sample at once only with ``joint`` (a union bound). CCE and CBS are exact for
     the intervals, so an attack inside the radius stays below them; if the intervals are loose, so are they.
+
+Who makes the model is not trusted
+    It may be made to be certified. What it sees is a function of an integer, so the arithmetic tells it nothing
+    (:mod:`workers.certification.grid`); it cannot have been made with the draws it is certified with; and copies asked
+    for apart show whether it looks at others of its batch. What is left: a model that keeps a state and counts calls,
+    which no architecture that is accepted can; a generator whose bits the model tells from random ones; and trying
+    seeds until one is lucky, against which the seed must be chosen by somebody else, or before the model.
 
 Limits
     The model as served without noise is not certified: serve it smoothed, or the numbers are about another model. CCE

@@ -11,6 +11,7 @@ from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
 from workers.certification.confidence import LEVELS
+from workers.certification.grid import GRID, noisy_copies, to_grid, within
 from workers.families.certified_calibration.certify import Certifier
 from workers.families.contexts import Batch, Columns, ImageContext
 
@@ -21,7 +22,7 @@ class CertifiedAttack:
     """One attack on the examples whose class is certified at ``attack_radius``; the class cannot change there.
 
     The search descends through the mean score of ``attack_draws`` draws, within [0, 1]; the confidence reported is that
-    of fresh draws at the best point found.
+    of fresh draws at the point of the certificates' grid next to the best found, no further from the image.
     """
 
     def __init__(self, name: str, params: CertifiedCalibrationParams, context: ImageContext) -> None:
@@ -52,10 +53,12 @@ class CertifiedAttack:
             ids = [batch.example_ids[row] for row in chosen]
             classes = torch.tensor([certificate_of[row]["candidate"] for row in chosen], device=batch.images.device)
             images, labels = batch.images[chosen], batch.labels[chosen]
-            found, non_finite = self._search(images, labels, classes)
+            best, non_finite = self._search(images, labels, classes)
+            found = within(images, best)
             confidence, error, unstable = self._measure(found, classes, ids)
             columns["confidence"][chosen], columns["standard_error"][chosen] = confidence, error
-            columns["distance"][chosen] = (found - images).flatten(1).double().norm(dim=1).cpu()
+            moved = (to_grid(found) - to_grid(images)).flatten(1).double() / GRID
+            columns["distance"][chosen] = moved.norm(dim=1).cpu()
             errored[chosen] |= non_finite.cpu() | unstable.cpu()
         return {"attacked": attacked, **columns}, errored, attacked
 
@@ -74,7 +77,7 @@ class CertifiedAttack:
             return self._context.classifier.logits(noisy)
 
         outcome = PGD("l2", epsilon=self._radius, step_size=2 * self._radius / steps, steps=steps).run(
-            [lambda at: smoothed_logits(logits, draws, at)],
+            [lambda at: smoothed_logits(logits, draws, at, noisy_copies)],
             images,
             eta_omega(self._eta, labels if self._omega == "true" else classes),
             check_cancelled=self._context.check_cancelled,

@@ -11,6 +11,7 @@ from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCali
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
 from workers.certification.confidence import Bounds, cdf_bounds, dkw_bounds, slack, standard_bounds
+from workers.certification.grid import rounding
 from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import BATCH_SIZE, Smoother
@@ -53,6 +54,7 @@ class Certifier:
         clean = forward(self.context.classifier.logits, batch.images)
         columns = self._columns(evidence)
         columns["clean_prediction"] = clean.argmax(1).cpu()
+        columns["rounding"] = rounding(batch.images)
         return columns, torch.from_numpy(evidence.non_finite) | ~clean.isfinite().all(1).cpu()
 
     @cached_property
@@ -82,8 +84,10 @@ class Certifier:
         """
 
         def seed_of(block: int, example_id: int | None) -> int:
-            # No example has id -1: what all share is nobody's.
-            return self.context.seed(f"{purpose} noise {block}", -1 if example_id is None else example_id)
+            # With the model's digest, no model can have been made for the draws it is certified with: other weights,
+            # other draws. No example has id -1: what all share is nobody's.
+            drawn_for = f"{purpose} noise {block} for {self.context.model_digest}"
+            return self.context.seed(drawn_for, -1 if example_id is None else example_id)
 
         _, *shape = images.shape
         return Noise(
@@ -110,7 +114,9 @@ class Certifier:
             "classes": np.full(len(hits), self.context.classifier.classes),
             "candidate": evidence.candidates,
             "certified_class": np.where(abstained, ABSTAIN, evidence.candidates),
-            "predicted_class": predict(evidence.counts, alpha=evidence.score_alpha),
+            "predicted_class": np.where(
+                evidence.batch_dependent, ABSTAIN, predict(evidence.counts, alpha=evidence.score_alpha)
+            ),
             "abstained": abstained,
             "draws": evidence.draws,
             "hits": hits,
@@ -119,9 +125,13 @@ class Certifier:
             "radius": certified_radius(evidence.p_lower, params.sigma),
             "confidence": evidence.mean,
             "in_bfloat16": np.full(len(hits), self.context.autocast is not None),
+            "batch_dependent": evidence.batch_dependent,
+            "noise_distance": np.full(len(hits), evidence.distance),
         }
         for bound in BOUNDS:
             lower, upper = self._bounds(bound, evidence)
+            # Of what is no function of one image, nothing is certified.
+            lower[evidence.batch_dependent], upper[evidence.batch_dependent] = 0.0, 1.0
             for number, radius in enumerate(params.radii):
                 arrays[column_of("lower", bound, radius)] = lower[:, number]
                 arrays[column_of("upper", bound, radius)] = upper[:, number]
@@ -130,8 +140,8 @@ class Certifier:
     def _bounds(self, bound: ConfidenceBound, evidence: Evidence) -> Bounds:
         shifts = np.array(self.params.radii) / self.params.sigma
         if bound == "cdf":
-            return cdf_bounds(evidence.histogram, evidence.score_alpha, shifts)
-        epsilon = slack(evidence.draws, evidence.score_alpha)
+            return cdf_bounds(evidence.histogram, evidence.score_alpha, shifts, distance=evidence.distance)
+        epsilon = slack(evidence.draws, evidence.score_alpha) + evidence.distance
         if bound == "dkw":
             return dkw_bounds(evidence.histogram, epsilon, shifts)
         return standard_bounds(evidence.mean, epsilon, shifts)

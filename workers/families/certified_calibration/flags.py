@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from seatrial.contracts.datasets import GRID
 from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.families.certified_calibration.params import ATTACKED_DRAWS, BOUNDS, CertifiedCalibrationParams
 from seatrial.statistics.exact import mcnemar
@@ -42,6 +43,7 @@ def doubt(
         return radius_out_of_reach(params, certify)
     found = [
         *attack_beyond_certificate(params, certify, attacks),
+        *batch_dependent(certify),
         *radius_out_of_reach(params, certify),
         *too_few_certified(params, certify, estimates),
         *not_trained_for_noise(params, certify),
@@ -51,6 +53,7 @@ def doubt(
         *per_example_alpha(params, certify),
         *shared_noise(params),
         *adaptive_intervals(params, certify),
+        *rounded_to_grid(certify),
         *reduced_precision(certify),
     ]
     return sorted(found, key=lambda flag: ("error", "warning", "info").index(flag.severity))
@@ -98,6 +101,23 @@ def attack_beyond_certificate(
             "should be able to: the certificates or the arithmetic are wrong, for instance because the model does not "
             "give the same output for the same input. Do not rely on any certified number of this check; see that the "
             "model is deterministic and in evaluation mode, and report it if it is.",
+        )
+    ]
+
+
+def batch_dependent(certify: Sample) -> list[Flag]:
+    """Flag a model whose answer for an image depends on what else is asked for."""
+    found = int(certify.floats("batch_dependent").sum())
+    if found == 0:
+        return []
+    return [
+        Flag(
+            code="batch_dependent",
+            severity="error",
+            message=f"On {found} of {certify.valid} examples the model gave noisy copies other classes among copies of "
+            "the same image than among copies of other images, or than it had given before. What it computes is no "
+            "function of one image: it may average the noise of a batch away, and no certificate holds. These examples "
+            "count as certified at no radius; do not rely on the others either.",
         )
     ]
 
@@ -294,6 +314,24 @@ def adaptive_intervals(params: CertifiedCalibrationParams, certify: Sample) -> l
             "intervals rest on these fewer draws and are wider, so cce and cbs are larger than fixed sampling would "
             "give, and certified radii are cut short between those asked for. They are as valid. For the tightest "
             "numbers use fixed sampling.",
+        )
+    ]
+
+
+def rounded_to_grid(certify: Sample) -> list[Flag]:
+    """Note that what is certified are images moved a little: certificates are made on a grid."""
+    moved = certify.floats("rounding")
+    if not moved.any():
+        return []
+    return [
+        Flag(
+            code="rounded_to_grid",
+            severity="info",
+            message=f"{np.count_nonzero(moved)} of {certify.valid} images have values off the grid of 1/{GRID:,} that "
+            "certificates are made on (8-bit images lie on it) and were rounded to it: they moved by an l_2 distance "
+            f"of at most {moved.max():.2g}. Class and confidence are certified for the rounded image, against every "
+            "8-bit image within the radius of it and everything else on the grid. Round to the grid where the model is "
+            "served, too.",
         )
     ]
 

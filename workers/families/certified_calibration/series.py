@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from seatrial.contracts.datasets import GRID
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
 from seatrial.statistics.calibration import bin_edges, ece
 from seatrial.statistics.estimating import diagram
@@ -39,7 +40,7 @@ def make_series(params: CertifiedCalibrationParams, certify: Sample, attacks: Ma
         ``curves`` (at the radii asked for) and ``fine_curve`` (at many); ``fixed_subset``: how the errors grow with the
         radius over the same examples; ``reliability``: the diagrams without an attack and of the worst case, at one
         radius (``chosen`` says why that one), over the examples certified there; ``worst_case``: each of these
-        examples in it; ``interval_width``; ``sampling``.
+        examples in it; ``interval_width``; ``sampling``; ``noise``: the grid it was rounded to.
     """
     shown = shown_radius(params, certify, attacks)
     series = {
@@ -48,6 +49,7 @@ def make_series(params: CertifiedCalibrationParams, certify: Sample, attacks: Ma
         "fixed_subset": fixed_subset(params, certify),
         "interval_width": [_widths(certify, radius) for radius in params.radii],
         "sampling": _sampling(params, certify),
+        "noise": _noise(certify),
         "reliability": None,
         "worst_case": None,
     }
@@ -165,6 +167,16 @@ def _sampling(params: CertifiedCalibrationParams, certify: Sample) -> dict[str, 
         values, examples = np.unique(draws, return_counts=True)
         found["histogram"] = {"draws": values.tolist(), "examples": examples.tolist()}
     return found
+
+
+def _noise(certify: Sample) -> dict[str, Any]:
+    moved, distance = certify.floats("rounding"), certify.floats("noise_distance")
+    return {
+        "grid": GRID,
+        "distance": float(distance.max()) if len(distance) else None,
+        "rounded": int(np.count_nonzero(moved)),
+        "furthest": float(moved.max()) if len(moved) else None,
+    }
 
 
 def _brier(certified: Certified) -> float | None:
