@@ -4,25 +4,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from app.console import architectures
 from app.console.forms import REST
+from app.console.values import read_number
 from app.web.problems import InvalidRequestError
 
 # Fields whose names on the page are not those in the manifest, by the beginning of their pointers.
 _PLACES = {
-    "/manifest/architecture/kind": "architecture",
-    "/manifest/architecture/depth": "depth",
-    "/manifest/architecture/width": "width",
-    "/manifest/architecture/layers": "layers",
-    "/manifest/architecture/": "endpoint",
     "/manifest/input/mean": "mean",
     "/manifest/input/std": "std",
     "/manifest/input": "shape",
     "/file": "file",
 }
 _FIELDS = ("name", "version", "task", "architecture", "labels", "clean_accuracy", "split", "columns")
-
-ARCHITECTURE_FIELDS = {"resnet_cifar": ("depth",), "wide_resnet": ("depth", "width")}
-"""What an architecture is told by besides its name, one number to a field."""
 
 
 def field_of(pointer: str) -> str:
@@ -31,6 +25,8 @@ def field_of(pointer: str) -> str:
     >>> field_of("/manifest/labels/3"), field_of("/manifest/input/shape"), field_of("/manifest/architecture/url")
     ('labels', 'shape', 'endpoint')
     """
+    if inside := architectures.ARCHITECTURES.field_of(pointer):
+        return inside
     for place, name in _PLACES.items():
         if pointer.startswith(place):
             return name
@@ -47,18 +43,8 @@ def model_manifest(fields: Mapping[str, str]) -> str:
     '{"name": "m", "version": "1", "task": "image-classification", "architecture": {"kind": "lenet"}}'
     """
     said = {name: value.strip() for name, value in fields.items()}
-    kind = said.get("architecture", "")
-    architecture: dict[str, Any] = {"kind": kind}
-    architecture |= {name: _number(said.get(name, "")) for name in ARCHITECTURE_FIELDS.get(kind, ())}
-    if kind == "layers":
-        architecture["layers"] = _json(said.get("layers", ""), "/manifest/architecture/layers")
-    if kind == "endpoint":
-        told = _json(said.get("endpoint", ""), "/manifest/architecture/")
-        if not isinstance(told, dict):
-            raise InvalidRequestError("Give a JSON object.", pointer="/manifest/architecture/")
-        architecture |= told
     manifest: dict[str, Any] = {name: said.get(name, "") for name in ("name", "version", "task")}
-    manifest["architecture"] = architecture
+    manifest["architecture"] = architectures.ARCHITECTURES.read(said.get("architecture", ""), said)
     if said.get("shape"):
         manifest["input"] = {
             "shape": _numbers(said["shape"]),
@@ -68,7 +54,7 @@ def model_manifest(fields: Mapping[str, str]) -> str:
     if labels := _lines(fields.get("labels", "")):
         manifest["labels"] = labels
     if said.get("clean_accuracy"):
-        manifest["clean_accuracy"] = _number(said["clean_accuracy"])
+        manifest["clean_accuracy"] = read_number(said["clean_accuracy"])
     return json.dumps(manifest)
 
 
@@ -100,21 +86,4 @@ def _lines(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[int | float | str]:
-    return [_number(part) for part in text.replace(",", " ").split()]
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _json(text: str, pointer: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        told = str(error) if text else "Nothing was given"
-        raise InvalidRequestError(f"This is not JSON: {told}.", pointer=pointer) from error
+    return [read_number(part) for part in text.replace(",", " ").split()]

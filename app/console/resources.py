@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse
 
+from app.console import architectures
 from app.console.forms import Form
 from app.console.manifests import dataset_manifest, field_of, model_manifest
 from app.console.pages import page
@@ -29,15 +30,6 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 PER_PAGE = 50
 TASKS = [(task, task.replace("-", " ")) for task in get_args(Task)]
-ARCHITECTURES = [
-    ("huggingface", "Hugging Face folder"),
-    ("layers", "plain CNN, layer by layer"),
-    ("resnet_cifar", "CIFAR ResNet"),
-    ("preact_resnet18", "PreActResNet-18"),
-    ("wide_resnet", "WideResNet"),
-    ("lenet", "LeNet"),
-    ("endpoint", "HTTP endpoint, no file"),
-]
 SHOWN_LABELS = 4
 LABEL_CHARS = 200
 SPLITS = [(split, split) for split in ("test", "validation", "train")]
@@ -73,7 +65,14 @@ class Line:
 @router.get("/models")
 def list_models(request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "") -> Response:
     """List models, newest first, over a form to upload one."""
-    return _models(request, viewer, services, Form({"mean": "0", "std": "1"}), cursor=cursor, done=done)
+    return _models(
+        request,
+        viewer,
+        services,
+        Form({"architecture": "huggingface", "mean": "0", "std": "1"}),
+        cursor=cursor,
+        done=done,
+    )
 
 
 @router.post("/models")
@@ -94,7 +93,7 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
             max_bytes=services.settings.max_model_bytes,
             compose=compose,
         ) as upload:
-            if upload.is_manifest and upload.manifest.architecture.kind != "endpoint":
+            if upload.is_manifest and upload.manifest.architecture.kind != architectures.ENDPOINT:
                 raise InvalidRequestError("Choose the file with the weights.", pointer="/file")
             await store_model(request, services, viewer.project_id, upload)
     except (ProblemError, InspectionError) as error:
@@ -119,7 +118,12 @@ def _models(
             session, viewer.project_id, name=None, task=None, state=None, before=before, limit=PER_PAGE + 1
         )
         rows = [_model_line(row) for row in found]
-    context: dict[str, Any] = {"form": form, "tasks": TASKS, "architectures": ARCHITECTURES, "is_stored": bool(done)}
+    context: dict[str, Any] = {
+        "form": form,
+        "tasks": TASKS,
+        "architectures": architectures.ARCHITECTURES,
+        "is_stored": bool(done),
+    }
     return page(
         request, "models.html", title="Models", status=status, **context, **_paged(rows, "/models", is_first=not cursor)
     )

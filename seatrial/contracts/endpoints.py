@@ -54,7 +54,7 @@ DEFAULT_PORTS = {"https": 443, "http": 80}
 class EndpointArchitecture(Request):
     """A model of texts asked over HTTP (POST, JSON); only for families that need no gradients."""
 
-    kind: Literal["endpoint"] = Field(description="An HTTP endpoint.")
+    kind: Literal["endpoint"] = Field(title="HTTP endpoint, no file", description="An HTTP endpoint.")
     url: str = Field(
         min_length=8,
         max_length=2000,

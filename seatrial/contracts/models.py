@@ -49,13 +49,14 @@ LayerPart = Annotated[str, Field(max_length=20)] | int | Real
 class LayersArchitecture(Request):
     """A plain CNN written as a list of layers; weights are keyed as in ``torch.nn.Sequential`` (`0.weight`, ...)."""
 
-    kind: Literal["layers"] = Field(description="A plain sequence of layers.")
+    kind: Literal["layers"] = Field(title="Plain CNN, layer by layer", description="A plain sequence of layers.")
     layers: list[Annotated[list[LayerPart], Field(max_length=6)]] = Field(
         min_length=1,
         max_length=200,
         description='Each layer is a name and its numbers: `["conv", in, out, kernel, stride?, padding?]`, `["relu"]`, '
         '`["flatten"]`, `["linear", in, out]`, `["max_pool", kernel, stride?, padding?]`, `["avg_pool", ...]`, '
         '`["batch_norm", channels]`, `["dropout", p?]`.',
+        examples=[[["conv", 1, 16, 4, 2, 1], ["relu"], ["flatten"], ["linear", 3136, 10]]],
     )
 
     @field_validator("layers")
@@ -127,7 +128,8 @@ class HuggingFaceArchitecture(Request):
     """A Hugging Face folder: its own config.json names the architecture."""
 
     kind: Literal["huggingface"] = Field(
-        description="A folder with config.json, safetensors and a preprocessor or tokenizer."
+        title="Hugging Face folder",
+        description="A folder with config.json, safetensors and a preprocessor or tokenizer.",
     )
 
 
