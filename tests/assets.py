@@ -86,11 +86,12 @@ def weights(scale: float = 1.0) -> bytes:
     return save_safetensors(state)
 
 
-def npz(count: int = 300, first: int = 1000) -> bytes:
-    """Return held-out digits as .npz bytes."""
+def npz(count: int = 300, first: int = 1000, scale: np.float32 | None = None) -> bytes:
+    """Return held-out digits as .npz bytes; the pixels times ``scale``."""
     images, labels = digits()
     buffer = io.BytesIO()
-    np.savez(buffer, images=images[first : first + count], labels=labels[first : first + count])
+    chosen = images[first : first + count]
+    np.savez(buffer, images=chosen if scale is None else chosen * scale, labels=labels[first : first + count])
     return buffer.getvalue()
 
 

@@ -8,6 +8,7 @@ from app.cli.remote import with_client
 from app.cli.showing import echo_line
 from app.cli.uploads import read_object
 from seatrial.client import Client
+from seatrial.contracts.datasets import GRID
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -29,6 +30,8 @@ def add_dataset(client: Client, file: Path, manifest: Path) -> None:
     dataset = client.add_dataset(file, read_object(manifest))
     echo_line(dataset.id)
     echo_line(f"{dataset.name} {dataset.version}: {dataset.facts.examples} examples", err=True)
+    if dataset.facts.on_grid is False:
+        echo_line(f"Pixels lie between those of 8 bits: certificates are of images rounded to 1/{GRID:,}.", err=True)
 
 
 @datasets.command("list")

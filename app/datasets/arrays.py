@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.datasets.labels import LabelCounter, agree_on_names
-from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.contracts.datasets import GRID, REPRESENTED, DatasetFacts, DatasetManifest
 from seatrial.ingest.archives import drain, walk_archive
 from seatrial.ingest.inspection.errors import ContentError, MalformedFileError, UploadTooLargeError
 from seatrial.ingest.inspection.image_layout import (
@@ -31,6 +31,8 @@ from seatrial.store.settings import Settings
 MAX_NAMES_BYTES = 16 * 2**20
 # float32 arithmetic such as (x * 255) / 255 overshoots 1 by some 1e-7.
 RANGE_TOLERANCE = 1e-6
+PIECE = 2**16
+"""Values that are compared with the grid together: beside a chunk of them there is little room."""
 
 
 @dataclass
@@ -61,9 +63,16 @@ def inspect_arrays(path: Path, manifest: DatasetManifest, limits: Settings) -> D
     names = agree_on_names(arrays.names, manifest)
     counter = LabelCounter(names)
     readers: dict[str, Callable[[NDArray[Any], int], None]] = {labels: lambda chunk, _: counter.add(chunk)}
+    on_grid = True
     if arrays.headers[images].dtype.kind == "f":
         size = prod(shape) if not arrays.headers[images].fortran_order else None
-        readers[images] = lambda chunk, start: _check_floats(chunk, start, images, size)
+
+        def look(chunk: NDArray[Any], start: int) -> None:
+            nonlocal on_grid
+            _check_floats(chunk, start, images, size)
+            on_grid = on_grid and _is_on_grid(chunk)
+
+        readers[images] = look
     _read_values(path, limits, arrays.headers, readers)
     return DatasetFacts(
         format="npz",
@@ -72,6 +81,7 @@ def inspect_arrays(path: Path, manifest: DatasetManifest, limits: Settings) -> D
         shape=list(shape),
         label_counts=counter.counts,
         labels=names,
+        on_grid=on_grid,
     )
 
 
@@ -167,6 +177,14 @@ def _read_values(
                     reader(chunk, start)
                     start += len(chunk)
             drain(stream)
+
+
+def _is_on_grid(values: NDArray[Any]) -> bool:
+    for start in range(0, len(values), PIECE):
+        steps = values[start : start + PIECE].astype(np.float64) * GRID
+        if not (np.abs(steps - np.rint(steps)) <= REPRESENTED).all():
+            return False
+    return True
 
 
 def _check_floats(values: NDArray[Any], start: int, name: str, per_image: int | None) -> None:

@@ -54,6 +54,7 @@ def inspect_image_folder(path: Path, manifest: DatasetManifest, limits: Settings
         shape=summary.shape,
         label_counts=counter.counts,
         labels=index.names,
+        on_grid=True,
     )
 
 

@@ -115,6 +115,7 @@ def _read_rows(
         shape=summary.shape,
         label_counts=counter.counts,
         labels=names,
+        on_grid=True,
     )
 
 

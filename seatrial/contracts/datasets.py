@@ -13,6 +13,9 @@ DatasetFormat = Literal["npz", "image_folder", "parquet", "csv", "jsonl", "conll
 GRID = 255 * 64
 """Steps from 0 to 1 of the grid that certificates are made on, which 8-bit images lie on."""
 
+REPRESENTED = 2.0**-9
+"""Distance from the grid, in steps, that is float32's: it has a point of [0, 1] to 2^-11 of a step."""
+
 COLUMNS: dict[Task, tuple[str, ...]] = {
     "image-classification": ("image", "label"),
     "text-classification": ("text", "label"),
@@ -86,6 +89,11 @@ class DatasetFacts(DatasetFactsSummary):
         description="Examples per label number; of multi-label and tagged texts, occurrences."
     )
     labels: list[str] | None = Field(default=None, description="Class names, where the file or manifest has them.")
+    on_grid: bool | None = Field(
+        default=None,
+        description="Whether all images lie on the grid of 1/16,320 of the pixels' range, as 8-bit images do. "
+        "Certificates are of images rounded to it. Null for texts.",
+    )
 
 
 class _DatasetBase(Read):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -65,6 +66,8 @@ def test_upload_submit_status_cancel_report(run, server: Server, tmp_path: Path)
         "model.json": json.dumps(assets.model_manifest()).encode(),
         "data.npz": assets.npz(60),
         "data.json": json.dumps(assets.dataset_manifest()).encode(),
+        "floats.npz": assets.npz(60, scale=np.float32(0.0039)),
+        "floats.json": json.dumps(assets.dataset_manifest("floats")).encode(),
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -73,6 +76,8 @@ def test_upload_submit_status_cancel_report(run, server: Server, tmp_path: Path)
     )
     assert added.exit_code == 0, added.output
     model = added.stdout.strip()
+    floats = run("datasets", "add", tmp_path / "floats.npz", "--manifest", tmp_path / "floats.json", *there)
+    assert "certificates are of images rounded to 1/16,320" in floats.stderr
     data = run("datasets", "add", tmp_path / "data.npz", "--manifest", tmp_path / "data.json", *there).stdout.strip()
     assert model in run("models", "list", *there).output
     assert data in run("datasets", "list", *there).output

@@ -46,6 +46,9 @@ def _floats(**at: float) -> np.ndarray:
     return images
 
 
+BYTES = np.arange(20 * 48, dtype=np.uint8).reshape(20, 3, 4, 4)
+
+
 def test_npz_facts(tmp_path: Path) -> None:
     facts = _inspect(tmp_path, images_npz(class_names=np.array(list("abcd"))))
     assert facts == DatasetFacts(
@@ -55,7 +58,24 @@ def test_npz_facts(tmp_path: Path) -> None:
         shape=[3, 4, 4],
         label_counts={"0": 5, "1": 5, "2": 5, "3": 5},
         labels=list("abcd"),
+        on_grid=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("images", "on_grid"),
+    [
+        (BYTES, True),
+        (BYTES / np.float32(255), True),
+        (BYTES / 255.0, True),
+        # Half precision cannot hold multiples of 1 / 255.
+        ((BYTES / 255.0).astype(np.float16), False),
+        (_floats(other=0.5 + 0.4 / 16320), False),
+        (_floats(finer=0.5 + 1 / 16320), True),
+    ],
+)
+def test_floats_off_the_grid_of_certificates_are_said(tmp_path: Path, images: np.ndarray, on_grid: bool) -> None:
+    assert _inspect(tmp_path, images_npz(images=images)).on_grid is on_grid
 
 
 @pytest.mark.parametrize(
@@ -183,6 +203,7 @@ def test_image_folder_facts(tmp_path: Path, pack: Any) -> None:
         shape=[3, 4, 4],
         label_counts={"0": 3, "1": 3},
         labels=["cat", "dog"],
+        on_grid=True,
     )
     below = {f"pets/test/{name}": data for name, data in FOLDER.items()}
     assert _inspect(tmp_path, pack(below)) == facts

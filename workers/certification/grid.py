@@ -19,12 +19,10 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.datasets import GRID as GRID
+from seatrial.contracts.datasets import REPRESENTED
 
 LARGEST = 2**30
 """Steps an image may hold, so that those of the noise can be added in 32 bits."""
-
-REPRESENTED = 2.0**-9
-"""Distance from the grid, in steps, that is float32's: it has a point of [0, 1] to 2^-11 of a step."""
 
 
 def to_grid(images: Tensor) -> Tensor:
