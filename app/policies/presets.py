@@ -66,6 +66,7 @@ _GAP = (
     "`transductive_attack`, which is told its `defences`, with `transfer_autoattack` or `transfer_pgd` and an attack "
     "that knows the defence in `attacks` (default)"
 )
+_ABSTAINS = "`transductive_attack` of a defence that may refuse to answer"
 
 
 def _radius(radius: float) -> str:
@@ -201,8 +202,31 @@ DEMANDS = (
         "any `low_level_attack`" + _BASELINE,
         _WHY_ACCURACY,
     ),
+    Demand(
+        "transductive_attack.rejection_rate[defence=*,attack=clean]",
+        "max",
+        (0.2, 0.1, 0.05),
+        _ABSTAINS,
+        "A convention: a defence can refuse its way to any error, so what nobody attacked is owed an answer. "
+        "URejectron on MNIST refuses none of it at a threshold of 0.5.",
+    ),
+    Demand(
+        "transductive_attack.clean_rejection_rate[defence=*,attack=*]",
+        "max",
+        (0.2, 0.1, 0.05),
+        _ABSTAINS,
+        "The same of the unperturbed examples beside attacked ones, which Chen et al., eq. 1, measure: one attacked "
+        "example must not take the answers from the others.",
+    ),
+    Demand(
+        "transductive_attack.rejection_rate[defence=*,attack=brightness]",
+        "max",
+        (0.5, 0.2, 0.1),
+        _ABSTAINS + ", and `brightness` in `corruptions`, which by default is not there",
+        "Chen et al., Figure 1 (c): URejectron refuses every image that is a little brighter. 0.5 is half of them.",
+    ),
 )
-"""In the order they are judged."""
+"""In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""
 
 
 @cache

@@ -151,7 +151,10 @@ GLOSSARY: dict[str, str] = {
     "same examples: what an evaluation without adaptive attacks would overstate.",
     "gain over static": "Lowest robustness of the defended model under any attack minus that of the static model, on "
     "the same examples: what the defence is worth.",
-    "rejection": "Declining to answer. A rejected example counts as misclassified, attacked or not.",
+    "rejection": "Declining to answer. What nobody attacked is owed an answer: rejected, it counts as misclassified. "
+    "An attacked example may be rejected; it counts as withstood only if its unattacked copy is classified correctly.",
+    "selective error": "Fraction of the examples that a defence does answer which it answers wrongly. It says nothing "
+    "without the fraction it rejects, attacked and not.",
     "TENT": "Adapts scale and shift of the normalisation layers to make predictions more confident (Wang et al. 2021, "
     "arXiv:2006.10726). Not designed against attackers; included for comparison.",
     "DENT": "As TENT, but for each input separately, starting from the trained weights each time and with predictions "

@@ -121,9 +121,9 @@ def test_the_steps_grow_with_the_models_under_the_minimum_only(method: str) -> N
     assert [record.attacked.tolist() for record in found] == attacked
     # One pass with a gradient per step and model; under the minimum per step, of which there are 6, 12 and 18.
     assert passes[True] == {"fpa": 6 * 3, "gmsa_avg": 6 + 6 * 2 + 6 * 3, "gmsa_min": 6 + 12 + 18}[method]
-    # Clean and last iterate of every model, three judges; under the minimum of several, every other iterate too.
+    # Clean and last iterate of every model, three judges and F^(0) beside each; under the minimum, all others too.
     extra = 12 * 2 + 18 * 3 if method == "gmsa_min" else 0
-    assert passes[False] == 2 * sum(len(models) for models in attacked) + 3 + extra
+    assert passes[False] == 2 * sum(len(models) for models in attacked) + 6 + extra
 
 
 def test_without_iterations_it_is_the_transfer_attack_bit_for_bit() -> None:
@@ -279,6 +279,7 @@ def scripted(accuracies: Sequence[int], losses: Sequence[float] = (), clean: int
             correct=torch.arange(4) < right,
             losses=torch.full((4,), loss, dtype=torch.float64),
             non_finite=torch.zeros(4, dtype=torch.bool),
+            adapted=torch.ones(4, dtype=torch.bool),
         )
 
     first = [] if clean is None else [record(clean, 0.0, CLEAN)]
@@ -382,8 +383,8 @@ def test_cancelling_stops_it_between_any_two_passes() -> None:
         except Cancelled:
             passes += 1
     assert same(found, whole)
-    # Clean, 2 iterates and the judge; then two models: clean, 3 iterates, 2 steps back through one or both, the judge.
-    assert 4 + 2 + 6 + 2 + 1 <= passes <= 4 + 2 + 6 + 4 + 1
+    # Clean, 2 iterates, two judges; then two models: clean, 3 iterates, 2 steps back through one or both, two judges.
+    assert 5 + 2 + 6 + 2 + 2 <= passes <= 5 + 2 + 6 + 4 + 2
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from tests.servers import eventually
 pytestmark = pytest.mark.slow
 
 STATES = sorted(Path(__file__).parent.glob("*.tar.xz"))
+DEARER = {"asked.transductive_attack", "defences"}
+"""Checks whose estimate has grown: attacks go through what refuses as well, and look at every induced model twice."""
 REPORTS = {
     "json": "application/json",
     "markdown": "text/markdown",
@@ -185,8 +187,10 @@ def test_judging_again_gives_the_verdict_stored(state: State) -> None:
             body = {"policy": before["policy"]["name"], "baseline": before["baseline"]}
             now = state.ask("POST", f"/v1/audits/{audit['id']}/judge", json=body)
             assert now["verdict"] == before["verdict"], name
-            assert len(now["rules"]) == len(before["rules"])
-            for rule, stored in zip(now["rules"], before["rules"], strict=True):
+            # Shipped policies may ask for more by now, of what these audits did not measure.
+            kept, added = now["rules"][: len(before["rules"])], now["rules"][len(before["rules"]) :]
+            assert {rule["outcome"] for rule in added} <= {"skipped"}
+            for rule, stored in zip(kept, before["rules"], strict=True):
                 # Sentences may be put better, and an end of an interval found by another search for the same root:
                 # 2.3e-13 apart at most since there is one search.
                 said = {key: value for key, value in stored.items() if key != "reason"}
@@ -219,7 +223,11 @@ def test_what_was_asked_can_be_asked_again(state: State) -> None:
         checks = [check["params"] for check in state.audits[name]["checks"]]
         wanted = ("model", "dataset", "seed", "samples", "batch_size", "shards", "max_error_rate")
         body = {"checks": checks, **{field: spec[field] for field in wanted}}
-        assert_kept(state.ask("POST", "/v1/audits/estimate", json=body), before, f"/{name}")
+        now = state.ask("POST", "/v1/audits/estimate", json=body)
+        if name in DEARER:
+            assert all(now[passes] >= before[passes] for passes in ("forward_passes", "backward_passes"))
+        else:
+            assert_kept(now, before, f"/{name}")
 
 
 def test_a_key_still_opens(state: State) -> None:

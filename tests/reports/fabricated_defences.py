@@ -5,9 +5,11 @@ from typing import Any
 from seatrial.contracts.estimates import metric_name
 from seatrial.families.transductive_attack.params import (
     ADAPTIVE,
+    CORRUPTIONS,
     MODEL_SPACE,
     NEEDS_TRAINING,
     TRANSFERS,
+    UNBOUNDED,
     TransductiveAttackParams,
 )
 from seatrial.store.artifacts import ArtifactStore
@@ -56,6 +58,7 @@ def result(
     n: int = 1000,
     stds: float | None = None,
     rejects: float | None = None,
+    errs: float = 0.25,
     iterations: int = 10,
     clean_sent: float = 0.0,
     flags: Any = (),
@@ -77,7 +80,8 @@ def result(
             estimates[metric_name("robustness_std", defence=name, attack=attack)] = std
             if kept is not None and attack in MODEL_SPACE:
                 curves.append(curve(name, attack, kept, n, iterations, clean_sent))
-        played = {attack: kept for attack, kept in games.items() if kept is not None}
+        within = {attack: kept for attack, kept in games.items() if attack not in (*UNBOUNDED, *CORRUPTIONS)}
+        played = {attack: kept for attack, kept in within.items() if kept is not None}
         sent = next((played[attack] for attack in TRANSFERS if attack in played), None)
         knowing = min((kept for attack, kept in played.items() if attack in ADAPTIVE), default=None)
         extra = None if sent is None or knowing is None else sent - knowing
@@ -86,7 +90,12 @@ def result(
         estimates[metric_name("gain_over_static", defence=name)] = number(gain, spread, n, "paired")
         if rejects is not None:
             for attack in ("clean", *games):
-                estimates[metric_name("rejection_rate", defence=name, attack=attack)] = share(rejects, n)
+                kept = round(n * (1 - rejects))
+                named = {"defence": name, "attack": attack}
+                estimates[metric_name("rejection_rate", **named)] = share(rejects, n)
+                estimates[metric_name("selective_error", **named)] = share(errs if kept else None, kept)
+                if attack != "clean":
+                    estimates[metric_name("clean_rejection_rate", **named)] = share(rejects / 4, n)
     return {
         "estimates": estimates,
         "series": {"robustness": [], "compared": [], "iterations": curves, "rejection": [], "followed": list(followed)},

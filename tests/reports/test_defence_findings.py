@@ -65,9 +65,38 @@ def test_repeats_are_told_with_their_spread() -> None:
 
 def test_rejections_are_told() -> None:
     said = findings({"urejectron": TADV}, rejects=0.12)
-    assert "Of the examples URejectron rejects 12% unattacked, 12% under transferred AutoAttack" in said
-    assert "those count as answered wrongly" in said
-    assert "rejects" not in findings({"urejectron": TADV}, rejects=0.0)
+    assert (
+        "URejectron rejects 12% [9%, 15%] of the examples unattacked, and answers 25% [22%, 28%] of the other 880 "
+        "wrongly."
+    ) in said
+    assert (
+        "of the examples under FPA, and answers 25% [22%, 28%] of the other 880 wrongly; of the unperturbed copies "
+        "beside them it rejects 3% [0%, 6%]."
+    ) in said
+    assert "Rejecting everything keeps nothing." in said
+    assert "rejects" not in findings({"tadv": TADV})
+
+
+def test_a_defence_that_rejects_all_that_is_attacked_has_no_error_on_what_it_answers() -> None:
+    said = findings({"urejectron": TADV}, rejects=1.0)
+    assert "rejects 100% [97%, 100%] of the examples under FPA, so there is no error on what it answers" in said
+    assert "wrongly" not in said
+
+
+def test_the_headline_of_a_defence_that_may_reject_has_the_pair() -> None:
+    headline = told({"urejectron": TADV}, rejects=0.12).headline
+    assert "adaptive attack (there it rejects 12% of the examples and answers 25% of the others wrongly)" in headline
+    assert "of the examples rightly answered or rejected" in headline
+
+
+def test_rows_that_are_no_attack_within_the_radius_are_told_beside_and_decide_nothing() -> None:
+    rows = {**TADV, "transfer_cw": 0.0, "brightness": 0.1}
+    asked = {"attacks": [*TADV, "transfer_cw"], "corruptions": ["brightness"]}
+    answer, plain = told({"tadv": rows}, asked=asked), told({"tadv": TADV})
+    said = " ".join(answer.findings)
+    assert "TADV keeps 0% [0%, 3%] under transferred Carlini-Wagner, l_2. That attack has no radius" in said
+    assert "TADV keeps 10% [7%, 13%] under brightness (no attack): nobody attacked." in said
+    assert answer.headline == plain.headline
 
 
 def test_what_is_followed_where_code_and_paper_differ_is_said() -> None:

@@ -20,12 +20,13 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from workers.attacks.answers import ask
+from workers.attacks.answers import Answered, ask
 from workers.attacks.gradients import Combine, IndexedModel, Loss, joined
 from workers.attacks.losses import cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
-from workers.models.adapted import Adapted
+from workers.attacks.rejectors import has_gradient, with_margin
+from workers.models.adapted import Adapted, Rejecting
 
 Method = Literal["fpa", "gmsa_avg", "gmsa_min"]
 
@@ -119,10 +120,12 @@ class Iteration:
     Attributes:
         perturbed: (n, ...) V^(i); the images themselves where the clean batch was evaluated.
         attacked: (k,) int64, the j of the F^(j) it was made against; empty for the clean batch.
-        correct: (n,) bool, F^(i+1), the model it induced, classifies the perturbed image right, with finite outputs,
-            and does not reject it.
-        losses: (n,) float64, cross-entropy of F^(i+1) there; inf where its output is not finite.
+        correct: (n,) bool, F^(i+1), the model it induced, classifies the perturbed image right or refuses it, with
+            finite outputs: the attacker has gained nothing.
+        losses: (n,) float64, cross-entropy of F^(i+1) there, 0 where it refuses; inf where its output is not finite.
         non_finite: (n,) bool, some output of an attacked or of the induced model was not finite.
+        adapted: (n,) bool, there is something of the defence to attack: the logits of F^(i+1) are others than those of
+            F^(0); of one that may refuse, what it refuses by has a gradient there, and is attacked.
     """
 
     perturbed: Tensor
@@ -130,6 +133,7 @@ class Iteration:
     correct: Tensor
     losses: Tensor
     non_finite: Tensor
+    adapted: Tensor
 
     @property
     def number(self) -> int:
@@ -138,7 +142,7 @@ class Iteration:
 
     @property
     def accuracy(self) -> float:
-        """Share of the batch that the induced model classifies right."""
+        """Share of the batch that the induced model does not answer wrongly."""
         return float(self.correct.double().mean())
 
     @property
@@ -157,6 +161,8 @@ class ModelSpaceAttack:
     Attributes:
         method: Which of the models found so far are attacked, and how.
         perturb: The attack on given models.
+        evade: The attack on models some of which may refuse, given as :func:`with_margin` has them: their last logit
+            is how far they are from answering. Only these are attacked then. None: all are, as if they always answered.
         iterations: T; the defence is simulated T + 1 times.
         variant: ``official``: the attack with the least accuracy of the induced model, the first on ties, as the
             authors' code has it. ``paper``: with the greatest loss.
@@ -178,6 +184,7 @@ class ModelSpaceAttack:
     start_at: Literal["above_one", "one", "clean"] = "above_one"
     stop_at_first_success: bool = False
     batch_size: int = 128
+    evade: Perturb | None = None
 
     def __post_init__(self) -> None:
         if self.iterations < 0 or self.batch_size < 1:
@@ -221,7 +228,7 @@ class ModelSpaceAttack:
             never = torch.zeros(len(images), dtype=torch.bool, device=images.device)
             attacked = torch.empty(0, dtype=torch.int64)
             records.append(
-                self._evaluate(induce(images, CLEAN), Found(images, never), attacked, labels, check_cancelled)
+                self._evaluate(base, induce(images, CLEAN), Found(images, never), attacked, labels, check_cancelled)
             )
             yield records[-1]
         models: dict[int, Adapted] = {}
@@ -235,7 +242,8 @@ class ModelSpaceAttack:
                     models[j] = base if j == 0 else induce(attacks[j - 1].perturbed, j - 1)
             found = self._perturbed([models[j] for j in wanted], images, labels, generators(i), check_cancelled)
             models[i + 1] = induce(found.images, i)
-            records.append(self._evaluate(models[i + 1], found, torch.tensor(wanted), labels, check_cancelled))
+            attacked = torch.tensor(wanted)
+            records.append(self._evaluate(base, models[i + 1], found, attacked, labels, check_cancelled))
             yield records[-1]
 
     def is_finished(self, done: Sequence[Iteration]) -> bool:
@@ -283,10 +291,15 @@ class ModelSpaceAttack:
         """Return the whole batch perturbed against the models, on the device of the images."""
         device = models[0].device
         pieces = []
+        perturb, as_attacked = self.perturb, _from_index
+        refusing = [model for model in models if isinstance(model, Rejecting)]
+        if self.evade is not None and refusing:
+            # One that always answers, as a static F^(0), does not say what goes unnoticed.
+            models, perturb, as_attacked = refusing, self.evade, with_margin
         for first in range(0, len(images), self.batch_size):
             part = slice(first, first + self.batch_size)
-            found = self.perturb(
-                [_from_index(model, first) for model in models],
+            found = perturb(
+                [as_attacked(model, first) for model in models],
                 "max" if self.method == "gmsa_min" else "sum",
                 images[part].to(device),
                 labels[part].to(device),
@@ -297,17 +310,33 @@ class ModelSpaceAttack:
         return Found(torch.cat([piece.images for piece in pieces]), torch.cat([piece.non_finite for piece in pieces]))
 
     def _evaluate(
-        self, model: Adapted, found: Found, attacked: Tensor, labels: Tensor, check_cancelled: Callable[[], None]
+        self,
+        base: Adapted,
+        model: Adapted,
+        found: Found,
+        attacked: Tensor,
+        labels: Tensor,
+        check_cancelled: Callable[[], None],
     ) -> Iteration:
-        """Return the iteration that made ``found`` against ``attacked`` and induced ``model``."""
+        """Return the iteration that made ``found`` against ``attacked`` and induced ``model``; ``base`` is F^(0)."""
         answered = ask(model, found.images, batch_size=self.batch_size, check_cancelled=check_cancelled)
-        non_finite = answered.non_finite
+        non_finite, rejected = answered.non_finite, answered.rejected
+        before = ask(base, found.images, batch_size=self.batch_size, check_cancelled=check_cancelled)
+        if not isinstance(model, Rejecting):
+            adapted = _differs(answered, before)
+        elif self.evade is None:
+            adapted = torch.zeros_like(non_finite)
+        else:
+            # Other logits are no excuse: what an attack is refused by has to be attacked.
+            adapted = has_gradient(model, found.images, self.batch_size, check_cancelled)
+        losses = cross_entropy(answered.logits.double(), labels).masked_fill(rejected, 0.0)
         return Iteration(
             perturbed=found.images,
             attacked=attacked,
-            correct=answered.is_right(labels),
-            losses=cross_entropy(answered.logits.double(), labels).where(~non_finite, torch.inf),
+            correct=answered.is_right(labels) | (rejected & ~non_finite),
+            losses=losses.where(~non_finite, torch.inf),
             non_finite=found.non_finite | non_finite,
+            adapted=adapted,
         )
 
 
@@ -328,3 +357,9 @@ def lengthened(pgd: PGD, combine: Combine, models: int) -> PGD:
 def _from_index(model: Adapted, first: int) -> IndexedModel:
     """Return the model for the part of its batch that starts at row ``first``."""
     return IndexedModel(lambda images, indices: model.logits(images, indices + first))
+
+
+def _differs(found: Answered, before: Answered) -> Tensor:
+    """Return where (n,) two models answer differently by more than rounding."""
+    same = torch.isclose(found.logits, before.logits.to(found.logits), rtol=1e-5, atol=1e-6, equal_nan=True)
+    return ~same.all(1)

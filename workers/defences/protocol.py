@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from workers.models.adapted import Adapted as Adapted
+from workers.models.adapted import Margined as Margined
 from workers.models.adapted import Rejecting as Rejecting
 from workers.models.image_classifier import ImageClassifier
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seatrial.families.shared.defence_presets import UREJECTRON as PRESETS
 from seatrial.families.shared.defence_presets import URejectronParams
 from seatrial.statistics.arrays import Floats
+from workers.attacks.rejectors import log_odds
 from workers.defences.copies import Frozen, seeded
 from workers.defences.fresh import (
     AdaptedModel,
@@ -114,7 +115,7 @@ class URejectron(OneRound):
 
 
 class RejectingModel(Frozen):
-    """The base beside a discriminator; implements :class:`workers.defences.protocol.Rejecting`.
+    """The base beside a discriminator; implements :class:`workers.models.adapted.Margined`.
 
     Args:
         base: It answers; nobody may change it afterwards.
@@ -134,6 +135,11 @@ class RejectingModel(Frozen):
     def rejection_scores(self, images: Tensor) -> Tensor:
         """Return h_1 (b,): how probable the discriminator holds it that each image is a test point."""
         return self._discriminator.logits(images).softmax(1)[:, 1]
+
+    def rejection_margins(self, images: Tensor) -> Tensor:
+        """Return the log-odds (b,) of h_1 less those of the threshold; where h_1 is 0 or 1 they still differ."""
+        logits = self._discriminator.logits(images)
+        return logits[:, 1] - logits[:, 0] - log_odds(self._threshold)
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of the discriminator's weights, on the CPU; the base is not in it."""

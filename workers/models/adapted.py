@@ -52,3 +52,12 @@ class Rejecting(Adapted, Protocol):
     def rejection_scores(self, images: Tensor) -> Tensor:
         """Return (b,) in [0, 1], on ``device``; differentiable with respect to ``images`` (b, ...) in [0, 1]."""
         ...
+
+
+@runtime_checkable
+class Margined(Rejecting, Protocol):
+    """One that also says how far it is from answering on a scale that does not saturate, for attacks to go by."""
+
+    def rejection_margins(self, images: Tensor) -> Tensor:
+        """Return (b,) in log-odds, above 0 where it refuses; differentiable with respect to ``images``."""
+        ...

@@ -84,3 +84,12 @@ def passes_to_begin(name: str, preset: str, changes: Settings, training: int) ->
         return 0
     of = _counted(name, preset, changes)
     return training * (1 + of["adversarial_passes"] * of["attack_steps"])
+
+
+def passes_to_reject(name: str, preset: str, changes: Settings) -> int:
+    """Return the passes that an attack through what decides on refusing takes beside one through the model.
+
+    >>> passes_to_reject("dent", "small", {}), passes_to_reject("urejectron", "cifar10", {})
+    (0, 10)
+    """
+    return _weight(name, preset, changes) if name == "urejectron" else 0

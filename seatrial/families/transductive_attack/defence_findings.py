@@ -15,6 +15,7 @@ from seatrial.families.transductive_attack.defences_narrative import (
     missing,
     place_of,
 )
+from seatrial.families.transductive_attack.params import CORRUPTIONS
 from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
@@ -52,12 +53,17 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
             f"{start} is right on {format_percentage_estimate(defence.clean)} of {defence.clean.n:,} examples, "
             f"unattacked."
         )
+    if defence.abstains:
+        yield from _pair(defence, start)
     if defence.failed:
         yield f"{start} has no numbers {missing(defence)}."
     if lowest is not None:
         kept = [f"{_briefly(estimate)} under {value_words('attack', one)}" for one, estimate in defence.under.items()]
         strongest = f" The strongest was {value_words('attack', lowest[0])}." if len(kept) > 1 else ""
-        yield f"{start} keeps {enumerate_words(kept)}.{strongest}"
+        meaning = HOLDS if defence.abstains else ""
+        yield f"{start} keeps {enumerate_words(kept)}.{strongest}{meaning}"
+    for row, estimate in defence.beside.items():
+        yield _beside(defence, start, row, estimate)
     if defence.name == REFERENCE:
         return
     if extra is not None:
@@ -76,13 +82,35 @@ def defence_findings(result: Result, params: Mapping[str, Any], defence: Defende
             f"a standard deviation of {format_percentage_points(widest.value)} at most, under "
             f"{value_words('attack', attack)}."
         )
-    refused = {one: share for one, share in defence.rejected.items() if number_of(share) > 0}
-    if refused:
-        shares = [
-            format_percentage(share.value) + (" unattacked" if one == CLEAN else f" under {value_words('attack', one)}")
-            for one, share in refused.items()
-        ]
-        yield f"Of the examples {name} rejects {enumerate_words(shares)}; those count as answered wrongly."
+
+
+HOLDS = (
+    " It may reject: an attacked example is kept if it is answered rightly or rejected, and its unattacked copy is "
+    "answered rightly by the same adapted model. Rejecting everything keeps nothing."
+)
+
+
+def _pair(defence: Defended, start: str) -> Iterator[str]:
+    """Say what a defence that may reject answers wrongly and what it rejects: neither means anything alone."""
+    for row, rejected in defence.rejected.items():
+        where = "unattacked" if row == CLEAN else f"under {value_words('attack', row)}"
+        error = defence.selective.get(row)
+        if error is not None:
+            answers = f", and answers {_briefly(error)} of the other {error.n:,} wrongly"
+        else:
+            answers = ", so there is no error on what it answers" if number_of(rejected) == 1 else ""
+        copies = defence.clean_rejected.get(row)
+        beside = "" if copies is None else f"; of the unperturbed copies beside them it rejects {_briefly(copies)}"
+        yield f"{start} rejects {_briefly(rejected)} of the examples {where}{answers}{beside}."
+
+
+def _beside(defence: Defended, start: str, row: str, estimate: Estimate) -> str:
+    """Say what a defence keeps in a row that no comparison within the radius is made of."""
+    told = f"{start} keeps {_briefly(estimate)} under {value_words('attack', row)}"
+    if row in CORRUPTIONS:
+        rejecting = ", where a rejection counts as a wrong answer" if defence.abstains else ""
+        return f"{told}{rejecting}: nobody attacked."
+    return f"{told}. That attack has no radius; it is no part of what is compared."
 
 
 def _selection(result: Result, defence: Defended) -> Iterator[str]:

@@ -7,7 +7,14 @@ from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name, split_name
 from seatrial.families.shared.estimates_in_words import defined, number_of
-from seatrial.families.transductive_attack.params import ADAPTIVE, MODEL_SPACE, TRANSFERS, TransductiveAttackParams
+from seatrial.families.transductive_attack.params import (
+    ADAPTIVE,
+    CORRUPTIONS,
+    MODEL_SPACE,
+    TRANSFERS,
+    UNBOUNDED,
+    TransductiveAttackParams,
+)
 from seatrial.reporting.numbers import format_percentage_points, format_radius
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
@@ -22,7 +29,10 @@ ALONE = ("defence_autoattack", *TRANSFERS)
 """What an evaluation that simulates no defence would have gone by, the first that was run."""
 
 OF_ONE = frozenset(
-    {"adaptive_weaker_than_transfer", "clean_accuracy_lost", "defence_failed", "overestimated", "worse_than_static"}
+    {
+        *("adaptive_weaker_than_transfer", "clean_accuracy_lost", "defence_failed", "nearly_all_refused"),
+        *("overestimated", "refuses_harmless", "worse_than_static"),
+    }
 )
 """Flags about single defences, whose messages name them."""
 
@@ -44,7 +54,10 @@ class Defended:
         gain: Lowest robustness less that of the static model.
         seeming: What it seems to add to the static model under the attack of ``ALONE``, and that attack.
         spread: Standard deviation of the robustness over repeats, by attack.
-        rejected: Share of examples it rejects, by attack.
+        rejected: Share of examples it rejects, by attack, corruption and ``clean``.
+        selective: Share of wrong answers among those it gives, likewise, where it gives any.
+        clean_rejected: Share of the unperturbed copies it rejects, by attack and corruption.
+        beside: Robustness in rows that are no attack within the radius: corruptions, and attacks without one.
     """
 
     name: str
@@ -57,6 +70,14 @@ class Defended:
     seeming: tuple[str, float] | None
     spread: dict[str, Estimate]
     rejected: dict[str, Estimate]
+    selective: dict[str, Estimate]
+    clean_rejected: dict[str, Estimate]
+    beside: dict[str, Estimate]
+
+    @property
+    def abstains(self) -> bool:
+        """Whether it may reject, so that what it answers and what it rejects are its primary numbers."""
+        return bool(self.rejected)
 
     @property
     def told(self) -> str:
@@ -94,6 +115,7 @@ def known_defences(result: Result, params: Mapping[str, Any]) -> list[Defended]:
     qualifiers = [split_name(name)[1] for name in result.estimates]
     names = [*named_defences(params), *(one["defence"] for one in qualifiers if "defence" in one)]
     attacks = [
+        *(params.get("corruptions") or []),
         *(params.get("attacks") or []),
         *(one["attack"] for one in qualifiers if one.get("attack", CLEAN) != CLEAN),
     ]
@@ -164,9 +186,11 @@ def _known(result: Result, name: str, attacks: list[str]) -> Defended:
         return {attack: estimate for attack, estimate in found.items() if estimate is not None}
 
     clean = defined(result, metric_name("clean_accuracy", defence=name))
-    under = {attack: estimate for attack, estimate in by_attack("robustness").items() if attack != CLEAN}
+    rows = {attack: estimate for attack, estimate in by_attack("robustness").items() if attack != CLEAN}
+    beside: dict[str, Estimate] = {row: one for row, one in rows.items() if row in (*CORRUPTIONS, *UNBOUNDED)}
+    under = {attack: estimate for attack, estimate in rows.items() if attack not in beside}
     static = defined(result, "static_robustness")
-    without = [attack for attack in attacks if attack not in under]
+    without = [attack for attack in attacks if attack not in rows]
     unplayed = [attack for attack in without if _is_unplayed(result, name, attack)]
     alone = next((attack for attack in ALONE if attack in under), None)
     return Defended(
@@ -180,6 +204,9 @@ def _known(result: Result, name: str, attacks: list[str]) -> Defended:
         seeming=None if alone is None or static is None else (alone, number_of(under[alone]) - number_of(static)),
         spread=by_attack("robustness_std"),
         rejected=by_attack("rejection_rate"),
+        selective=by_attack("selective_error"),
+        clean_rejected=by_attack("clean_rejection_rate"),
+        beside=beside,
     )
 
 

@@ -2,11 +2,14 @@
 
 from seatrial.contracts.family import FlagSpec
 
+PAIR = ("selective_error", "rejection_rate", "clean_rejection_rate")
+"""What is published of defences that may refuse."""
+
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="defence_failed",
         severities=("error",),
-        speaks_of=("robustness", "clean_accuracy", "overestimate", "gain_over_static"),
+        speaks_of=("robustness", "clean_accuracy", "overestimate", "gain_over_static", *PAIR),
         meaning="Games of a defence have no numbers. What rests on them alone is null; where other repeats went "
         "through those count, which may flatter a defence that fails when it is hard pressed.",
         remedy="Fix the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
@@ -29,16 +32,17 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="no_adaptive_attack",
         severities=("warning",),
-        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
         meaning="No number is about an attacker who knows the defence: carried over from the static model, attacks "
-        "meet another model than they were made for.",
-        remedy="Ask for fpa, gmsa_avg and gmsa_min, or see to it that they can finish; do not rely on any robustness "
-        "here before.",
+        "meet another model than they were made for; or every model the attacker simulated answered as the first one, "
+        "so that there was nothing of the defence to attack.",
+        remedy="Ask for fpa, gmsa_avg and gmsa_min, or see to it that they can finish; of a defence that refuses, ask "
+        "for iterations and give rejection_scores a gradient. Do not rely on any robustness here before.",
     ),
     FlagSpec(
         code="defence_not_simulated",
         severities=("warning",),
-        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
         meaning="The only attack that knows the defence is defence_autoattack, which takes the batch apart while it "
         "runs and is known to overestimate.",
         remedy="Ask for fpa, gmsa_avg and gmsa_min.",
@@ -46,10 +50,29 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="adaptive_weaker_than_transfer",
         severities=("error",),
-        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
         meaning="Attacks that know the defence demonstrably do less than one that does not. Who knows a defence can do "
         "all that others can: the attack was too weak, and its numbers say nothing of such an attacker.",
         remedy="Raise steps and iterations, see that step_size times steps exceeds epsilon, and submit again.",
+    ),
+    FlagSpec(
+        code="refuses_harmless",
+        severities=("warning",),
+        speaks_of=PAIR,
+        meaning="A defence demonstrably refuses more than a twentieth of examples nobody attacked: as they are, beside "
+        "attacked ones, or harmlessly changed. Errors on what it answers are bought with answers it owes.",
+        remedy="Raise its threshold, and judge selective_error together with rejection_rate[attack=clean] and "
+        "clean_rejection_rate.",
+    ),
+    FlagSpec(
+        code="nearly_all_refused",
+        severities=("warning", "info"),
+        speaks_of=("selective_error", "robustness", "gain_over_static"),
+        meaning="Under an attack a defence refused nearly every example: of what it answers there is hardly an error "
+        "to be measured. A warning where that is so under every attack that simulates it: none was able to go "
+        "unnoticed, and nothing is known of one that is.",
+        remedy="Raise steps and iterations, ask for fpa, gmsa_avg and gmsa_min, and see that what refuses has a "
+        "gradient an attack can follow.",
     ),
     FlagSpec(
         code="clean_accuracy_lost",

@@ -1,11 +1,73 @@
 """What ``transductive_attack`` publishes."""
 
-from seatrial.contracts.family import SIGNED_SHARE, Metric, all_but, only, value
+from seatrial.contracts.family import SIGNED_SHARE, Dependence, Metric, Qualifiers, all_but, only, value
+from seatrial.families.transductive_attack.params import CORRUPTIONS, UNBOUNDED
 
 RECORDS = "seatrial.families.transductive_attack.records:"
 
 
+OTHER_ROWS = ("repeats", "round_timeout_s", "corruptions", "brightness", "cw_steps", "cw_learning_rate")
+"""Parameters of repeats, and of rows that are no part of comparisons within the radius."""
+
+OF_GAMES = (*OTHER_ROWS, "initial_model", "state")
+"""Parameters that change no attack on the static model within the radius."""
+
+OF_ATTACKS = (
+    *OF_GAMES,
+    "attacks",
+    "norm",
+    "epsilon",
+    "step_size",
+    "steps",
+    "iterations",
+    "autoattack_queries",
+)
+"""Parameters that change nothing where nobody attacks."""
+
+
+def of_a_row(qualifiers: Qualifiers) -> Dependence:
+    """Return what a number of one defence under one attack, a corruption, or neither depends on."""
+    row = qualifiers["attack"]
+    if row == "clean":
+        return all_but(*OF_ATTACKS)
+    if row in CORRUPTIONS:
+        return all_but(*(name for name in OF_ATTACKS if name != row))
+    if row in UNBOUNDED:
+        return all_but(*(name for name in OF_ATTACKS if not name.startswith("cw_")))
+    return all_but(*OTHER_ROWS, "attacks")
+
+
 METRICS = (
+    Metric(
+        name="selective_error",
+        qualifiers=("defence", "attack"),
+        unit="1",
+        better="lower",
+        description="Of the examples a defence that may refuse does answer, the share it answers wrongly: the error on "
+        "what was kept (Chen et al., eq. 1, over the kept as in the authors' code). Undefined where it answers none.",
+        depends_on=of_a_row,
+        per_example=RECORDS + "SELECTIVE_ERROR",
+    ),
+    Metric(
+        name="rejection_rate",
+        qualifiers=("defence", "attack"),
+        unit="1",
+        better="neither",
+        description="Share of examples a defence that may refuse does not answer. Under an attack that may be right; "
+        "unattacked (`attack=clean`) or harmlessly changed (`attack=brightness`) it is the price of the defence.",
+        depends_on=of_a_row,
+        per_example=RECORDS + "REJECTED",
+    ),
+    Metric(
+        name="clean_rejection_rate",
+        qualifiers=("defence", "attack"),
+        unit="1",
+        better="lower",
+        description="Share of the unperturbed copies that a defence refuses once it has adapted to a round under "
+        "attack: rej_U(S) of Chen et al., eq. 1.",
+        depends_on=of_a_row,
+        per_example=RECORDS + "CLEAN_REJECTED",
+    ),
     Metric(
         name="static_accuracy",
         unit="1",
@@ -20,9 +82,7 @@ METRICS = (
         better="higher",
         description="Robust accuracy of the static model under AutoAttack, or PGD where that was not asked for: what a "
         "defence has to improve on.",
-        depends_on=all_but(
-            "repeats", "round_timeout_s", "defences", "iterations", "order", "state", "training_dataset"
-        ),
+        depends_on=all_but(*OF_GAMES, "defences", "iterations", "order", "training_dataset"),
         per_example=RECORDS + "static_robust",
     ),
     Metric(
@@ -31,18 +91,7 @@ METRICS = (
         unit="1",
         better="higher",
         description="Accuracy of the defended model on unperturbed examples.",
-        depends_on=all_but(
-            "repeats",
-            "round_timeout_s",
-            "attacks",
-            "norm",
-            "epsilon",
-            "step_size",
-            "steps",
-            "iterations",
-            "state",
-            "autoattack_queries",
-        ),
+        depends_on=all_but(*OF_ATTACKS),
         per_example=RECORDS + "CLEAN",
     ),
     Metric(
@@ -51,8 +100,9 @@ METRICS = (
         unit="1",
         better="higher",
         description="Share of examples the defended model answers rightly, perturbed by an attack; the mean over "
-        "repeats.",
-        depends_on=all_but("repeats", "round_timeout_s", "attacks"),
+        "repeats. Of a defence that may refuse, of those whose perturbed copy it answers rightly or refuses and whose "
+        "unperturbed copy it answers rightly: refusing everything is no robustness.",
+        depends_on=of_a_row,
         per_example=RECORDS + "ATTACKED",
     ),
     Metric(
@@ -61,7 +111,7 @@ METRICS = (
         unit="1",
         better="neither",
         description="Standard deviation (n - 1) of the robustness over repeats; published for two and more.",
-        depends_on=all_but("repeats", "round_timeout_s", "attacks"),
+        depends_on=of_a_row,
     ),
     Metric(
         name="overestimate",
@@ -70,7 +120,7 @@ METRICS = (
         better="lower",
         description="Robustness under attacks made on the static model (AutoAttack, else PGD) less the lowest under an "
         "attack that knows the defence, on the same examples: what an evaluation without such attacks makes up.",
-        depends_on=all_but("repeats", "round_timeout_s"),
+        depends_on=all_but(*OTHER_ROWS),
         range=SIGNED_SHARE,
     ),
     Metric(
@@ -80,16 +130,7 @@ METRICS = (
         better="higher",
         description="Lowest robustness of the defended model under any attack less that of the static model, on the "
         "same examples: what the defence is worth.",
-        depends_on=all_but("repeats", "round_timeout_s"),
+        depends_on=all_but(*OTHER_ROWS),
         range=SIGNED_SHARE,
-    ),
-    Metric(
-        name="rejection_rate",
-        qualifiers=("defence", "attack"),
-        unit="1",
-        better="neither",
-        description="Share of examples a defence that may reject did reject; they count as answered wrongly.",
-        depends_on=all_but("repeats", "round_timeout_s", "attacks"),
-        per_example=RECORDS + "REJECTED",
     ),
 )

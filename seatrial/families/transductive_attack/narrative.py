@@ -14,6 +14,7 @@ from seatrial.families.shared.estimates_in_words import at_least, at_most, defin
 from seatrial.families.shared.figures import describe
 from seatrial.families.transductive_attack.defence_findings import defence_findings, limit_findings, static_findings
 from seatrial.families.transductive_attack.defences_narrative import (
+    CLEAN,
     REFERENCE,
     Defended,
     asked,
@@ -25,7 +26,7 @@ from seatrial.families.transductive_attack.defences_narrative import (
     place_of,
     plain,
 )
-from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS
+from seatrial.families.transductive_attack.params import ADAPTIVE, CORRUPTIONS, TRANSFERS
 from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
@@ -49,7 +50,7 @@ other temperatures."""
 ENOUGH = 50
 """Examples on which a defence is judged at least: on fewer, the 95% interval of a share may be 30 points wide."""
 
-LIMITS = frozenset({"clean_accuracy_lost", "overestimated", "worse_than_static"})
+LIMITS = frozenset({"clean_accuracy_lost", "overestimated", "refuses_harmless", "worse_than_static"})
 """Flags that say what was found: no doubt about the numbers, and no plain yes."""
 
 WEAK_STATIC = frozenset({"autoattack_weaker_than_pgd", "square_improves", "zero_gradients"})
@@ -67,7 +68,7 @@ _FIGURES = {
     "rejection": "Share of wrong answers among the examples a defence accepts, against the share it rejects, as its "
     "threshold moves. A useful defence falls steeply: it rejects what it would answer wrongly. Where the defence sees "
     "perturbed examples beside as many clean ones, both shares are over the two together; those of the tables are over "
-    "the perturbed alone, and count a rejected example as answered wrongly.",
+    "the perturbed alone.",
 }
 
 
@@ -108,7 +109,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
         *(["PGD"] if set(attacks) - {"transfer_autoattack", "defence_autoattack"} else []),
         *(["FPA"] if "fpa" in attacks else []),
         *(["GMSA"] if {"gmsa_avg", "gmsa_min"} & {*attacks} else []),
-        *(["rejection"] if "urejectron" in defences else []),
+        *(["rejection", "selective error"] if "urejectron" in defences else []),
         *(DEFENCES[name] for name in defences if name in DEFENCES),
     ]
 
@@ -279,14 +280,24 @@ def _proof(defence: Defended, limits: list[Flag]) -> tuple[Standing, str]:
         )
     if "clean_accuracy_lost" in codes:
         buts.append("it costs clean accuracy")
+    if "refuses_harmless" in codes:
+        buts.append(_refusing(defence))
     if "worse_than_static" in codes:
         buts.append("a flag says that it does harm")
     if buts:
         return "partly", f"In part: {_sentence(defence)}, but {enumerate_words(buts)}."
+    kept = "rightly answered or rejected" if defence.abstains else "right"
     return "real", (
         f"Yes, against the attacks tried: {_sentence(defence)}. At worst it keeps {format_percentage(lowest[1].value)} "
-        f"of the examples right, of {format_percentage(clean.value)} unattacked."
+        f"of the examples {kept}, of {format_percentage(clean.value)} unattacked."
     )
+
+
+def _refusing(defence: Defended) -> str:
+    """Return what a defence rejects at most of what nobody attacked."""
+    harmless = [share for row, share in defence.rejected.items() if row == CLEAN or row in CORRUPTIONS]
+    most = max((number_of(share) for share in [*harmless, *defence.clean_rejected.values()]), default=0.0)
+    return f"it rejects up to {format_percentage(most)} of examples nobody attacked"
 
 
 def _sentence(defence: Defended) -> str:
@@ -299,6 +310,7 @@ def _sentence(defence: Defended) -> str:
     if gain is None:
         return f"{defence.told} keeps {format_percentage_estimate(lowest[1])} under {how}"
     is_loss = gain.high is not None and gain.high <= 0
+    how += _pair(defence, lowest[0])
     if is_loss:
         told = f"{defence.told} takes {change(_turned(gain))} from what the static model keeps, under {how}"
     else:
@@ -310,6 +322,15 @@ def _sentence(defence: Defended) -> str:
         done = f"takes {plain(-seeming[1])}" if seeming[1] < 0 else f"adds {plain(seeming[1])}"
         return f"{told}; under {alone} alone it {done}"
     return f"{told}; {plain(seeming[1])} under {alone} alone"
+
+
+def _pair(defence: Defended, attack: str) -> str:
+    """Return what a defence that may reject does under an attack: what it rejects, and its error on the others."""
+    rejected, error = defence.rejected.get(attack), defence.selective.get(attack)
+    if rejected is None:
+        return ""
+    others = "" if error is None else f" and answers {format_percentage(error.value)} of the others wrongly"
+    return f" (there it rejects {format_percentage(rejected.value)} of the examples{others})"
 
 
 def _turned(gain: Estimate) -> Estimate:

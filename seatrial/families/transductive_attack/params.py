@@ -10,15 +10,35 @@ from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared import defence_params
-from seatrial.families.shared.defence_costs import RUNS, is_module, passes_to_adapt, passes_to_begin
+from seatrial.families.shared.defence_costs import (
+    RUNS,
+    is_module,
+    passes_to_adapt,
+    passes_to_begin,
+    passes_to_reject,
+)
 from seatrial.families.shared.defence_params import DefenceParams
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
 from seatrial.families.shared.rules import fits_its_norm
 
-AttackName = Literal["transfer_autoattack", "transfer_pgd", "defence_autoattack", "fpa", "gmsa_avg", "gmsa_min"]
+AttackName = Literal[
+    "transfer_autoattack",
+    "transfer_pgd",
+    "transfer_confidence",
+    "transfer_cw",
+    "defence_autoattack",
+    "fpa",
+    "gmsa_avg",
+    "gmsa_min",
+]
+CorruptionName = Literal["brightness"]
 
-TRANSFERS: tuple[AttackName, ...] = ("transfer_autoattack", "transfer_pgd")
-"""Made on the static model, whatever the defence."""
+TRANSFERS: tuple[AttackName, ...] = ("transfer_autoattack", "transfer_pgd", "transfer_confidence")
+"""Made on the static model, whatever the defence, within the radius."""
+UNBOUNDED: tuple[AttackName, ...] = ("transfer_cw",)
+"""They look for the smallest perturbation, whatever the radius: no part of any comparison within it."""
+CORRUPTIONS: tuple[CorruptionName, ...] = ("brightness",)
+"""Nobody's attacks: what they change, a model has to answer."""
 MODEL_SPACE: tuple[AttackName, ...] = ("fpa", "gmsa_avg", "gmsa_min")
 """They simulate the defence."""
 ADAPTIVE: tuple[AttackName, ...] = (*MODEL_SPACE, "defence_autoattack")
@@ -45,15 +65,28 @@ class TransductiveAttackParams(FamilyParams):
     attacks: list[AttackName] = Field(
         default=["transfer_autoattack", "transfer_pgd", "fpa", "gmsa_avg", "gmsa_min"],
         min_length=1,
-        max_length=6,
-        description="`transfer_`: made on the static model; `defence_autoattack`: on the defence where it can be "
-        "differentiated; `fpa`, `gmsa_avg`, `gmsa_min`: simulating it.",
+        max_length=8,
+        description="`transfer_`: made on the static model (`confidence`: the 14 runs of PGD that DENT's authors are "
+        "answered with; `cw`: Carlini and Wagner's least l_2 perturbation, whatever the radius); `defence_autoattack`: "
+        "on the defence where it can be differentiated; `fpa`, `gmsa_avg`, `gmsa_min`: simulating it.",
+    )
+    corruptions: list[CorruptionName] = Field(
+        default=[],
+        max_length=1,
+        description="Harmless changes that are nobody's attack: `brightness`, as in Hendrycks and Dietterich. A "
+        "defence that refuses these refuses what it should answer.",
     )
     norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation, on pixels in [0, 1].")
     epsilon: Real = Field(default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.")
     step_size: Real = Field(default=1 / 255, ge=LEAST / 16, le=2.5e6, description="Length of a step of PGD.")
     steps: int = Field(default=40, ge=1, le=10_000, description="Steps of PGD against one model.")
     iterations: int = Field(default=9, ge=0, le=100, description="T: the defence is simulated T + 1 times an attack.")
+    initial_model: Literal["official", "induced"] = Field(
+        default="official",
+        description="F^(0) of attacks that simulate a one-round defence. `official`: as in the authors' code, of "
+        "`dann` and `urejectron` the static model, of others the model that the unperturbed points induce; "
+        "`induced`: of all the latter.",
+    )
     order: Literal["natural", "adversarial"] = Field(
         default="natural", description="`adversarial`: examples come sorted by label within windows of two batches."
     )
@@ -64,6 +97,13 @@ class TransductiveAttackParams(FamilyParams):
     repeats: int = Field(default=1, ge=1, le=20, description="Games with other private randomness, each a number.")
     autoattack_queries: int = Field(
         default=5000, ge=0, le=100_000, description="Of its Square attack; 0 leaves it out."
+    )
+    cw_steps: int = Field(default=100, ge=1, le=10_000, description="Steps of `transfer_cw`.")
+    cw_learning_rate: Real = Field(
+        default=0.01, ge=1e-6, le=100, description="Of `transfer_cw`'s Adam, in the space of arctanh."
+    )
+    brightness: Real = Field(
+        default=0.05, ge=0, le=1, description="Added to the value (HSV) by `brightness`; 0.05 is severity 1."
     )
     round_timeout_s: Real = Field(
         default=3600.0, ge=1, le=86_400, description="Seconds an iteration or a round may take; beyond, a game fails."
@@ -77,6 +117,7 @@ class TransductiveAttackParams(FamilyParams):
 
     _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
     _attacks_differ = field_validator("attacks")(all_different)
+    _corruptions_differ = field_validator("corruptions")(all_different)
 
     @field_validator("defences")
     @classmethod
@@ -107,33 +148,44 @@ class TransductiveAttackParams(FamilyParams):
         """
         ball = {"norm": self.norm, "epsilon": self.epsilon}
         auto = RobustAccuracyParams.model_validate({**ball, "queries": self.autoattack_queries}).passes(samples)
-        forward, backward = 3 * samples, 0
+        # Each attack's images are answered once more, and brightening them takes none.
+        forward, backward = (3 + len(self.attacks)) * samples, 0
         if "transfer_autoattack" in self.attacks:
             forward, backward = forward + auto.forward, backward + auto.backward
-        if "transfer_pgd" in self.attacks:
-            backward += samples * self.steps
+        backward += samples * sum(self._steps_on_static(attack) for attack in self.attacks)
         training = sizes.get("training_dataset", 0)
         for defence in self.defences:
             settings = (defence.name, defence.preset, defence.settings)
             adapting = passes_to_adapt(*settings, samples, training)
             beginning = passes_to_begin(*settings, training)
-            games = (beginning + adapting) * (1 + sum(attack not in MODEL_SPACE for attack in self.attacks))
-            forward += self.repeats * 2 * samples * (1 + len(self.attacks))
+            rows = 1 + len(self.corruptions) + len(self.attacks)
+            games = (beginning + adapting) * (rows - sum(attack in MODEL_SPACE for attack in self.attacks))
+            # Answers to the perturbed points and, of a defence that refuses, to the clean ones.
+            forward += self.repeats * 3 * samples * rows
+            rejecting = passes_to_reject(*settings)
             for attack in self.attacks:
                 if attack in MODEL_SPACE:
                     # To clean points, T + 1 times to attacked ones, to those chosen, and the defender's own.
                     games += beginning + (self.iterations + 4) * adapting
                     runs = RUNS.get(defence.name, 1)
-                    games += runs * self._passes_of_attack(attack, samples)
+                    games += runs * self._passes_of_attack(attack, samples) * (1 + rejecting)
                     # Where a run begins and ends, on each model, and for the least of them a look at all.
                     looks = 2 + (self.steps if attack == "gmsa_min" else 0)
-                    forward += self.repeats * runs * samples * looks * sum(range(1, self.iterations + 2))
+                    models = sum(range(1, self.iterations + 2))
+                    forward += self.repeats * runs * samples * looks * models * (1 + rejecting)
+                    # Each induced model beside the first.
+                    forward += self.repeats * 2 * samples * (self.iterations + 2)
                 elif attack == "defence_autoattack" and is_module(defence.name, defence.settings):
                     forward, games = forward + self.repeats * auto.forward, games + auto.backward
                     # It adapts anew at every pass.
                     games += (auto.forward + auto.backward) * adapting // samples
             backward += self.repeats * games
         return Passes(forward, backward)
+
+    def _steps_on_static(self, attack: AttackName) -> int:
+        """Return the steps of an attack on the static model that are not AutoAttack's."""
+        own = {"transfer_pgd": self.steps, "transfer_confidence": RUNS["dent"] * (self.steps + 2)}
+        return (own | {"transfer_cw": self.cw_steps}).get(attack, 0)
 
     def _passes_of_attack(self, attack: AttackName, samples: int) -> int:
         """Return the passes of the iterations of one attack in model space, each one run."""
@@ -152,7 +204,7 @@ class TransductiveAttackParams(FamilyParams):
 
 
 def game_of(defence: str, attack: str, repeat: int) -> str:
-    """Return the name of the stage in which a defence answers an attack; ``clean`` is no attack.
+    """Return the name of the stage in which a defence answers an attack, a corruption, or ``clean``, which is neither.
 
     >>> game_of("dent", "gmsa_min", 0)
     'dent.gmsa_min.0'

@@ -12,7 +12,10 @@ CLASSES = 10
 RATES = {
     "clean": 0.95,
     "transfer_autoattack": 0.7,
+    "brightness": 0.9,
     "transfer_pgd": 0.65,
+    "transfer_confidence": 0.62,
+    "transfer_cw": 0.3,
     "defence_autoattack": 0.6,
     "fpa": 0.5,
     "gmsa_avg": 0.45,
@@ -42,6 +45,7 @@ def records(
     luck: float = 0.3,
     fallback: float = 0.0,
     rejecting: frozenset[str] = frozenset({"urejectron"}),
+    adapted: bool = True,
 ) -> dict[str, pa.Table]:
     """Return the records of every stage; rows of games are shuffled.
 
@@ -56,6 +60,7 @@ def records(
         luck: Share of an answer's variance that is drawn anew in each repeat.
         fallback: Share of examples that were sent the clean batch.
         rejecting: Defences that reject what the model finds hard.
+        adapted: Whether what attacks simulated had something of the defence to attack.
     """
     rng = np.random.default_rng(seed)
     ids, label = 1000 + np.arange(n), rng.integers(0, CLASSES, n)
@@ -63,7 +68,7 @@ def records(
     given = RATES | (rates or {})
     done = {"static": _static(params, ids, label, difficulty, static, _missing(errored, "static", n))}
     for defence in (one.name for one in params.defences):
-        for attack in ("clean", *params.attacks):
+        for attack in ("clean", *params.corruptions, *params.attacks):
             for repeat in range(params.repeats):
                 stage = game_of(defence, attack, repeat)
                 # Of its own, so that a game is the same whatever became of the others.
@@ -79,6 +84,8 @@ def records(
                     fallback=fallback,
                     rejects=defence in rejecting,
                     has_twins=attack != "clean",
+                    is_attack=attack in params.attacks,
+                    adapted=adapted,
                     missing=_missing(errored, stage, n),
                     failed=(failed or {}).get(stage),
                 )
@@ -110,6 +117,7 @@ def _static(params, ids, label, difficulty, rates, missing) -> pa.Table:
         "correct": flags[0],
         "robust_autoattack": flags[1] if "transfer_autoattack" in params.attacks else nothing,
         "robust_pgd": flags[2] if "transfer_pgd" in params.attacks else nothing,
+        "robust_confidence": flags[2] if "transfer_confidence" in params.attacks else nothing,
         "broken_by": pa.nulls(len(ids), pa.string()),
         "image_autoattack": pa.array([b"image"] * len(ids), pa.large_binary()),
         "image_pgd": pa.nulls(len(ids), pa.large_binary()),
@@ -133,7 +141,9 @@ def _signs(params, n, missing) -> dict[str, pa.Array]:
     return {name: pa.array(values, mask=missing) for name, values in sound.items()}
 
 
-def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, has_twins, missing, failed) -> pa.Table:
+def _game(
+    rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, has_twins, is_attack, adapted, missing, failed
+) -> pa.Table:
     n = len(ids)
     correct = difficulty < rate
     prediction = np.where(correct, label, (label + 1) % CLASSES)
@@ -144,18 +154,25 @@ def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, h
     if iterations is not None and failed is None:
         scores = [(rate + 0.3 * rng.random(iterations + 1)).clip(0, 1).tolist() for _ in range(n)]
         selected = np.where(rng.random(n) < fallback, -1, [int(np.argmin(one)) for one in scores])
+    twins = _twins(label, difficulty, has_scores=rejects and has_twins)
+    robust = correct & ~rejected
+    if rejects and is_attack:
+        clean_right = (twins["clean_prediction"].to_numpy() == label) & ~twins["clean_rejected"].to_numpy(False)
+        robust = (correct | rejected) & clean_right
     return pa.table(
         {
             "example_id": pa.array(ids),
             "label": pa.array(label),
             "errored": pa.array(missing),
+            "robust": pa.array(robust, mask=lost),
             "correct": pa.array(correct & ~rejected, mask=lost),
             "prediction": pa.array(prediction, mask=lost),
             "rejected": pa.array(np.broadcast_to(rejected, n).copy(), mask=lost),
             "rejection_score": pa.array(score) if rejects else pa.nulls(n, pa.float64()),
             "selected": pa.nulls(n, pa.int64()) if selected is None else pa.array(selected),
             "scores": pa.nulls(n, pa.list_(pa.float64())) if scores is None else pa.array(scores),
-            **_twins(label, difficulty, has_scores=rejects and has_twins),
+            **twins,
+            "adapted": pa.nulls(n, pa.bool_()) if selected is None else pa.array(np.full(n, adapted)),
             "clean_score": pa.nulls(n, pa.float64()),
             "failed": pa.array([failed] * n, pa.string()),
         }
@@ -165,8 +182,13 @@ def _game(rng, ids, label, difficulty, rate, *, iterations, fallback, rejects, h
 def _twins(label, difficulty, *, has_scores: bool) -> dict[str, pa.Array]:
     """What a defence that sees the clean points too says of them: it rejects few and answers most rightly."""
     if not has_scores:
-        return {"clean_prediction": pa.nulls(len(label), pa.int64()), "clean_rejection_score": pa.nulls(len(label))}
+        return {
+            "clean_prediction": pa.nulls(len(label), pa.int64()),
+            "clean_rejected": pa.nulls(len(label), pa.bool_()),
+            "clean_rejection_score": pa.nulls(len(label)),
+        }
     return {
+        "clean_rejected": pa.array(difficulty / 2 > 0.48),
         "clean_prediction": pa.array(np.where(difficulty < 0.9, label, (label + 1) % CLASSES)),
         "clean_rejection_score": pa.array(difficulty / 2),
     }

@@ -41,7 +41,8 @@ def means(*answers: dict) -> list[float]:
 
 
 def test_every_estimate_is_a_metric_of_the_contract_with_its_qualifiers_in_order() -> None:
-    params = parameters(defences=["dent", "urejectron"], repeats=2, attacks=[*ATTACKS, "defence_autoattack"])
+    attacks = [*ATTACKS, "defence_autoattack", "transfer_confidence", "transfer_cw"]
+    params = parameters(defences=["dent", "urejectron"], repeats=2, attacks=attacks, corruptions=["brightness"])
     found = estimate_all(params, records(params))
     known = {metric.name: metric.qualifiers for metric in METRICS}
     told = {}
@@ -310,7 +311,8 @@ def test_counts_give_every_rate_again() -> None:
             of = f"[defence={defence},attack={attack}]"
             name = f"clean_accuracy[defence={defence}]" if attack == "clean" else f"robustness{of}"
             played = counts[f"n{of}"] * counts[f"repeats{of}"]
-            assert found[name].value == pytest.approx(counts[f"correct{of}"] / played)
+            hits = "robust" if defence == "urejectron" and attack != "clean" else "correct"
+            assert found[name].value == pytest.approx(counts[hits + of] / played)
     assert counts["errored[defence=dent,attack=fpa]"] == 2
     assert (counts["failed[defence=dent,attack=gmsa_min]"], counts["repeats[defence=dent,attack=gmsa_min]"]) == (1, 2)
     rejected = counts["rejected[defence=urejectron,attack=clean]"] / 360

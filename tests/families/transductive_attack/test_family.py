@@ -12,6 +12,7 @@ from seatrial.families.transductive_attack.params import TransductiveAttackParam
 from tests.defences import builders
 from tests.families.in_memory import Context, run_check
 from workers.attacks.carlini_wagner import RaiseWrongConfidence
+from workers.attacks.evasion import RaiseAnsweredLoss
 from workers.attacks.model_space import ModelSpaceAttack, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.defences import registry
@@ -92,14 +93,16 @@ def test_urejectron_is_given_clean_points_and_perturbed_ones(monkeypatch: pytest
     monkeypatch.setattr(URejectron, "adapt", watched)
     rejecting = {"name": "urejectron", "changes": {"epochs": 1}}
     params = parameters(rejecting, attacks=["transfer_pgd", "fpa"], iterations=0, training_dataset="dat_1")
-    done = check(params, data_of={"training_dataset": (builders.images(0, 60), builders.labels(0, 60))})[1]
-    unperturbed, transferred, first, simulated, sent = given
+    result, done = check(params, data_of={"training_dataset": (builders.images(0, 60), builders.labels(0, 60))})
+    unperturbed, transferred, simulated, sent = given
     assert torch.equal(unperturbed, POINTS)
-    assert torch.equal(first, POINTS)
     for batch in (transferred, simulated, sent):
         assert torch.equal(batch[:40], POINTS)
         assert 0 < (batch[40:] - POINTS).abs().max() <= 0.15 + 1e-6
     assert torch.equal(simulated, sent)
+    # Without an iteration on what it became, the attack is the one carried over.
+    torch.testing.assert_close(simulated, transferred, rtol=0, atol=1e-6)
+    assert "no_adaptive_attack" in {flag.code for flag in result.flags}
     rows = done[game_of("urejectron", "fpa", 0)].to_pylist()
     base = builders.base().logits(POINTS).argmax(1)
     assert [row["clean_prediction"] for row in rows] == base.tolist()
@@ -278,9 +281,12 @@ def test_games_are_played_as_the_parameters_say(monkeypatch: pytest.MonkeyPatch)
     dent, rmc = (game_seen(monkeypatch, params, f"{name}.gmsa_min.0") for name in ("dent", "rmc"))
     search = PGD("linf", 0.15, 0.05, 4, random_start=True)
     # DENT is attacked by fourteen runs, and what is sent has to beat the clean batch; RMC until it is wrong.
-    assert dent["attack"] == ModelSpaceAttack("gmsa_min", RaiseWrongConfidence(search), 2, start_at="clean")
+    evade = RaiseAnsweredLoss(search)
+    assert dent["attack"] == ModelSpaceAttack(
+        "gmsa_min", RaiseWrongConfidence(search), 2, start_at="clean", evade=evade
+    )
     assert rmc["attack"] == ModelSpaceAttack(
-        "gmsa_min", RaiseCrossEntropy(search), 2, start_at="one", stop_at_first_success=True
+        "gmsa_min", RaiseCrossEntropy(search), 2, start_at="one", stop_at_first_success=True, evade=evade
     )
     assert (dent["leaks"], dent["sorts"], dent["on_module"]) == (False, False, None)
     turned = params.model_copy(update={"order": "adversarial", "state": "leaking"})

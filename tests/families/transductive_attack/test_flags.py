@@ -259,7 +259,7 @@ def test_how_often_the_clean_batch_was_sent_is_noted_attack_by_attack() -> None:
 def test_numbers_that_vary_more_with_the_defender_than_with_the_examples_are_noted() -> None:
     def alter(done) -> None:
         everyone = pa.array(np.ones(120, dtype=bool))
-        done[game_of("dent", "fpa", 1)] = replaced(done[game_of("dent", "fpa", 1)], correct=everyone)
+        done[game_of("dent", "fpa", 1)] = replaced(done[game_of("dent", "fpa", 1)], robust=everyone)
 
     (flag,) = doubts(parameters(repeats=3), change=alter)
     assert flag.code == "varies_between_repeats"

@@ -220,8 +220,8 @@ def test_a_round_s_attack_begins_on_the_model_the_defence_shows(leaks: bool) -> 
 
     defence = Showing()
     play(game(defence, attack(iterations=0), leaks=leaks), POINTS[:12])
-    # The clean points, the random start and each step; of either round.
-    assert len(asked) == 2 * (SEARCH.steps + 2)
+    # The clean points, the random start, each step, and beside what was induced; of either round.
+    assert len(asked) == 2 * (SEARCH.steps + 3)
     assert set(asked[: len(asked) // 2]) == {0.0}
     (second,) = set(asked[len(asked) // 2 :])
     # The simulation adapts from there too; the defender, last of all, does where its state is seen.

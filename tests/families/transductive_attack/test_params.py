@@ -122,6 +122,8 @@ POINTS, LABELS = builders.points(20), builders.labels(1200, 20)
     ("defence", "attack"),
     [
         ({"name": "identity"}, "transfer_pgd"),
+        ({"name": "identity"}, "transfer_confidence"),
+        ({"name": "identity"}, "transfer_cw"),
         ({"name": "tent"}, "gmsa_avg"),
         ({"name": "tent"}, "gmsa_min"),
         ({"name": "dent", "changes": {"steps": 2}}, "fpa"),
@@ -139,7 +141,13 @@ def test_no_more_passes_are_taken_than_were_estimated(defence: dict[str, Any], a
 
     base.module.register_forward_hook(note)
     params = parameters(
-        defences=[defence], attacks=[attack], training_dataset="dat_1", iterations=1, steps=3, step_size=0.05
+        defences=[defence],
+        attacks=[attack],
+        training_dataset="dat_1",
+        iterations=1,
+        steps=3,
+        step_size=0.05,
+        cw_steps=5,
     )
     learnt = (builders.images(0, 30), builders.labels(0, 30))
     run_check(FAMILY, params, base, (POINTS, LABELS), data_of={"training_dataset": learnt})
@@ -189,6 +197,26 @@ def test_the_presets_counted_with_a_resnet_are_those_that_train_one(name: str, p
     cheap, dear = (defence_costs.passes_to_adapt(name, preset, other, 100, 1000) for other in others)
     assert dear == defence_costs.RESNET18 * cheap
     assert defence_costs.passes_to_adapt(name, preset, {}, 100, 1000) == (dear if is_resnet else cheap)
+
+
+def test_an_attack_through_what_refuses_is_counted_with_it() -> None:
+    def cost(network: str) -> int:
+        defence = {"name": "urejectron", "changes": {"network": network, "epochs": 1}}
+        asked = {"defences": [defence], "attacks": ["fpa"], "iterations": 0, "steps": 50, "training_dataset": "dat_1"}
+        return parameters(**asked).passes(100, {"training_dataset": 10}).backward
+
+    # 50 steps of 100 examples, through the model once and through a discriminator that counts as 1 or 10; the rest is
+    # training it, of which the estimate has 4 for the game and 1 without an attack.
+    small, large = (cost(network) - 5 * 210 * weight for network, weight in (("small", 1), ("resnet18", 10)))
+    assert (small, large) == (5000 * 2, 5000 * 11)
+
+
+def test_a_corruption_costs_a_game_of_each_defence() -> None:
+    asked = {"defences": [{"name": "dann"}], "attacks": ["transfer_pgd"], "training_dataset": "dat_1"}
+    plain, bright = (parameters(**asked, corruptions=some) for some in ([], ["brightness"]))
+    sizes = {"training_dataset": 1000}
+    once = defence_costs.passes_to_adapt("dann", "small", {}, 100, 1000)
+    assert bright.passes(100, sizes).backward == plain.passes(100, sizes).backward + once
 
 
 def test_games_have_names_of_their_own() -> None:

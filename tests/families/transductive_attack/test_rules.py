@@ -56,5 +56,12 @@ def test_falling_back_to_the_clean_points_is_told_of_whom_it_can_happen_to() -> 
     assert "clean points" not in says(followed(parameters("dent", iterations=0)), "attacks")
 
 
+def test_what_attacks_begin_with_is_told_where_there_is_a_choice() -> None:
+    assert "on dann, urejectron begin with the static" in says(followed(parameters("dann", "urejectron")), "attacks")
+    induced = followed(parameters("dann", "tadv", initial_model="induced"))
+    assert "on dann begin with what the unperturbed points induce" in says(induced, "attacks")
+    assert "begin with" not in says(followed(parameters("rmc", "tadv")), "attacks")
+
+
 def test_nothing_is_said_of_attacks_that_were_not_asked_for() -> None:
     assert followed(parameters("identity", attacks=["transfer_pgd"])) == []

@@ -47,9 +47,9 @@ def estimate_all(params: TransductiveAttackParams, done: Mapping[str, Records]) 
 
 def defence_estimates(games: Games, defence: str) -> Estimates:
     """Return what one defence keeps without an attack and under each, and what that is worth."""
-    clean = games.outcomes(defence, CLEAN)
-    found = {metric_name("clean_accuracy", defence=defence): rate(clean)}
-    for attack in games.attacks:
+    found = abstaining(games, defence) if games.is_rejecting(defence) else {}
+    found[metric_name("clean_accuracy", defence=defence)] = rate(games.outcomes(defence, CLEAN))
+    for attack in games.rows[1:]:
         outcomes = games.outcomes(defence, attack)
         named = {"defence": defence, "attack": attack}
         found[metric_name("robustness", **named)] = rate(outcomes)
@@ -57,12 +57,41 @@ def defence_estimates(games: Games, defence: str) -> Estimates:
             found[metric_name("robustness_std", **named)] = spread(outcomes)
     found[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
     found[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
-    if games.is_rejecting(defence):
-        for attack in (CLEAN, *games.attacks):
-            rejected = games.outcomes(defence, attack, "rejected")
-            name = metric_name("rejection_rate", defence=defence, attack=attack)
-            found[name] = rate(rejected)
     return found
+
+
+def abstaining(games: Games, defence: str) -> Estimates:
+    """Return the primary numbers of a defence that may refuse: the error on what it answers, and what it refuses."""
+    found = {}
+    for attack in games.rows:
+        named = {"defence": defence, "attack": attack}
+        found[metric_name("selective_error", **named)] = selective_error(games.pair(defence, attack))
+        found[metric_name("rejection_rate", **named)] = rate(games.outcomes(defence, attack, "rejected"))
+        if attack != CLEAN:
+            refused = games.outcomes(defence, attack, "clean_rejected")
+            found[metric_name("clean_rejection_rate", **named)] = rate(refused)
+    return found
+
+
+def selective_error(pair: tuple[Outcomes, Outcomes] | None) -> Estimate:
+    """Return wrong answers over answers, with its Clopper-Pearson interval; None where nothing was answered.
+
+    Guarantee: given how many examples were answered, each end is wrong with probability at most 2.5 % for one repeat,
+    or several that agree on every example. Over several the value is the ratio of the means; of the whole numbers of
+    wrong answers and of answers around these the farthest ends count: an example's shares vary no more than a hit or
+    miss with their means. ``n`` are the examples answered in a repeat. Failure: as :func:`rate`.
+    """
+    if pair is None:
+        return estimate(None, None, 0)
+    wrong, kept = pair
+    answered = kept.whole_hits
+    if answered[1] == 0:
+        return estimate(None, None, 0)
+    value = float(wrong.hits.sum() / kept.hits.sum())
+    sizes = [size for size in answered if size]
+    low = min(clopper_pearson(min(wrong.whole_hits[0], size), size)[0] for size in sizes)
+    high = max(clopper_pearson(min(wrong.whole_hits[1], size), size)[1] for size in sizes)
+    return Estimate(value=value, low=low, high=high, n=sizes[0], method="clopper-pearson")
 
 
 def rate(outcomes: Outcomes | None) -> Estimate:
@@ -102,8 +131,10 @@ def paired(gap: Gap | None, *, turned: bool = False) -> Estimate:
 def count(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict[str, int]:
     """Return the whole numbers behind every rate.
 
-    Of a game, ``n`` examples errored in none of the ``repeats`` that did not fail; ``correct`` and ``rejected`` are
-    over all of these, so a rate is ``correct / (n * repeats)``.
+    Of a game, ``n`` examples errored in none of the ``repeats`` that did not fail; the others are over all of these, so
+    a rate is ``correct / (n * repeats)``. ``correct`` were answered rightly. Of a defence that may refuse, ``robust``
+    hold, ``rejected`` were not answered, ``wrong`` were answered wrongly, and of the unperturbed copies beside them
+    ``clean_rejected`` were not answered.
     """
     games = Games(params, done)
     correct = games.static("correct")
@@ -118,19 +149,22 @@ def count(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict
             counts[metric_name("static_robust", attack=attack)] = int(robust.hits.sum())
     for defence in games.defences:
         is_rejecting = games.is_rejecting(defence)
-        for attack in (CLEAN, *games.attacks):
+        for attack in games.rows:
             counts |= _count(games, defence, attack, is_rejecting=is_rejecting)
     return counts
 
 
 def _count(games: Games, defence: str, attack: str, *, is_rejecting: bool) -> dict[str, int]:
-    outcomes = games.outcomes(defence, attack)
+    outcomes = games.outcomes(defence, attack, "correct")
     counts = {"failed": len(games.failures(defence, attack)), "n": 0, "errored": 0, "repeats": 0, "correct": 0}
     if outcomes is not None:
         counts["n"], counts["repeats"] = len(outcomes), len(outcomes.hits)
         counts["errored"] = max(games.sizes(defence, attack)) - len(outcomes)
         counts["correct"] = int(outcomes.hits.sum())
     if is_rejecting:
-        rejected = games.outcomes(defence, attack, "rejected")
-        counts["rejected"] = 0 if rejected is None else int(rejected.hits.sum())
+        pair = games.pair(defence, attack)
+        counts["wrong"] = 0 if pair is None else int(pair[0].hits.sum())
+        for column in ("robust", "rejected", *(() if attack == CLEAN else ("clean_rejected",))):
+            hits = games.outcomes(defence, attack, column)
+            counts[column] = 0 if hits is None else int(hits.hits.sum())
     return {metric_name(name, defence=defence, attack=attack): number for name, number in counts.items()}

@@ -12,12 +12,16 @@ from torch import Tensor
 from seatrial.contracts.estimates import Result
 from seatrial.families.shared.defence_params import DefenceParams
 from seatrial.families.transductive_attack.params import (
+    CORRUPTIONS,
     MODEL_SPACE,
     AttackName,
+    CorruptionName,
     TransductiveAttackParams,
     game_of,
 )
+from seatrial.families.transductive_attack.records import ROBUST, holds
 from workers.attacks.carlini_wagner import RaiseWrongConfidence
+from workers.attacks.evasion import RaiseAnsweredLoss
 from workers.attacks.model_space import ModelSpaceAttack, Perturb, RaiseCrossEntropy
 from workers.defences.protocol import Checking, Defence, DefenceError, Training
 from workers.errors import PreflightError
@@ -27,7 +31,7 @@ from workers.families.transductive_attack.estimates import count, estimate_all
 from workers.families.transductive_attack.figures import draw
 from workers.families.transductive_attack.flags import doubt
 from workers.families.transductive_attack.games import Answers, Game, GameState, OverdueError
-from workers.families.transductive_attack.rules import build, followed, is_playable, start_at
+from workers.families.transductive_attack.rules import build, followed, is_playable, start_at, starts_static
 from workers.families.transductive_attack.series import make_series
 from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_search
 from workers.models.image_classifier import ImageClassifier
@@ -43,7 +47,13 @@ class Match:
     """A game's name, taken apart."""
 
     defence: DefenceParams
-    attack: AttackName | Literal["clean"]
+    attack: AttackName | CorruptionName | Literal["clean"]
+
+    @property
+    def is_attack(self) -> bool:
+        """Whether somebody chose what is sent."""
+        return self.attack != CLEAN and self.attack not in CORRUPTIONS
+
     repeat: int
 
 
@@ -122,7 +132,7 @@ def matches(params: TransductiveAttackParams) -> list[Match]:
         Match(defence, attack, repeat)
         for defence in params.defences
         for repeat in range(params.repeats)
-        for attack in (CLEAN, *params.attacks)
+        for attack in (CLEAN, *params.corruptions, *params.attacks)
         if is_playable(attack, traits[defence.name])
     ]
 
@@ -167,7 +177,7 @@ def play(params: TransductiveAttackParams, match: Match, context: ResumableImage
     """
     batch = context.together()
     images, labels, ids, clean = batch.images, batch.labels.cpu(), batch.example_ids, None
-    if match.attack.startswith("transfer_"):
+    if match.attack.startswith("transfer_") or match.attack in CORRUPTIONS:
         images, clean = _transferred(context, match.attack.removeprefix("transfer_"), batch), batch.images
     training = _training(params, context)
     deadline = Deadline(params.round_timeout_s, context.check_cancelled)
@@ -196,7 +206,7 @@ def play(params: TransductiveAttackParams, match: Match, context: ResumableImage
         deadline.begin()
     if failed is None and bool(answers.non_finite.any()):
         failed = f"{int(answers.non_finite.sum())} of {len(labels)} answers are not finite"
-    return _to_records(batch, answers, failed, is_attack=match.attack in MODEL_SPACE)
+    return _to_records(batch, answers, failed, match)
 
 
 def _game(
@@ -227,6 +237,7 @@ def _game(
         on_module=make_autoattack(params) if match.attack == "defence_autoattack" else None,
         leaks=params.state == "leaking",
         sorts=params.order == "adversarial",
+        starts_static=starts_static(match.defence.name, params),
         first_round=first // defence.batch_size,
     )
 
@@ -241,6 +252,7 @@ def _attack(params: TransductiveAttackParams, match: Match, defence: Defence) ->
         perturb,
         params.iterations,
         start_at=start_at(match.defence.name, defence.traits),
+        evade=RaiseAnsweredLoss(search),
         stop_at_first_success=not defence.traits.is_one_round and defence.batch_size == 1,
     )
 
@@ -259,10 +271,11 @@ def _transferred(context: RunContext, attack: str, batch: Batch) -> Tensor:
     return images.to(batch.images.device)
 
 
-def _to_records(batch: Batch, answers: Answers, failed: str | None, *, is_attack: bool) -> pa.Table:
+def _to_records(batch: Batch, answers: Answers, failed: str | None, match: Match) -> pa.Table:
     n = len(batch.example_ids)
     lost, reasons = torch.full((n,), failed is not None), pa.array([failed] * n, pa.string())
-    unchosen = lost | torch.tensor(not is_attack)
+    unchosen = lost | torch.tensor(match.attack not in MODEL_SPACE)
+    unasked = lost | (answers.clean_prediction < 0)
     scores = [[value for value in row if value == value] for row in answers.scores.tolist()]
 
     def column(values: Tensor, missing: Tensor) -> pa.Array:
@@ -277,16 +290,33 @@ def _to_records(batch: Batch, answers: Answers, failed: str | None, *, is_attack
             "prediction": column(answers.prediction, lost),
             "rejected": column(answers.rejected, lost),
             "rejection_score": column(answers.rejection_score, ~answers.rejection_score.isfinite()),
-            "clean_prediction": column(answers.clean_prediction, lost | (answers.clean_prediction < 0)),
+            ROBUST: column(_robust(batch, answers, is_attack=match.is_attack), lost),
+            "clean_prediction": column(answers.clean_prediction, unasked),
+            "clean_rejected": column(answers.clean_rejected, unasked | ~answers.clean_rejection_score.isfinite()),
             "clean_rejection_score": column(
                 answers.clean_rejection_score, lost | ~answers.clean_rejection_score.isfinite()
             ),
+            "adapted": column(answers.adapted, unchosen),
             "selected": column(answers.selected, unchosen),
             "scores": pa.array(scores, pa.list_(pa.float64()), mask=unchosen.numpy()),
             "clean_score": column(answers.clean_score, lost | ~answers.clean_score.isfinite()),
             "failed": reasons,
         }
     )
+
+
+def _robust(batch: Batch, answers: Answers, *, is_attack: bool) -> Tensor:
+    """Return which examples (n,) hold; what refuses harmless examples owes them an answer."""
+    if not is_attack:
+        return answers.correct
+    label = batch.labels.cpu()
+    kept = holds(
+        (answers.prediction == label).numpy(),
+        answers.rejected.numpy(),
+        (answers.clean_prediction == label).numpy(),
+        answers.clean_rejected.numpy(),
+    )
+    return torch.from_numpy(kept).where(answers.rejection_score.isfinite(), answers.correct)
 
 
 FAMILY: Family[TransductiveAttackParams, ResumableImageContext] = TransductiveAttack()

@@ -15,8 +15,11 @@ from workers.figures.drawing import draw_figure
 
 ATTACKS = {
     CLEAN: ("no attack", "#8c8c8c", "X"),
+    "brightness": ("brightness", "#b5a642", "*"),
     "transfer_autoattack": ("AutoAttack, transferred", "#8fb8d6", "s"),
     "transfer_pgd": ("PGD, transferred", "#2e6f9e", "D"),
+    "transfer_confidence": ("14 runs of PGD, transferred", "#1d4566", "d"),
+    "transfer_cw": ("Carlini-Wagner l_2, transferred", "#4fa3a5", "p"),
     "defence_autoattack": ("AutoAttack on the defence", "#7a9a3a", "P"),
     "fpa": ("FPA", "#d99a2b", "^"),
     "gmsa_avg": ("GMSA-AVG", "#c8553d", "v"),
@@ -28,7 +31,7 @@ COLOURS = ("#2e6f9e", "#c8553d", "#7a9a3a", "#8a5fa8", "#d99a2b", "#222222", "#4
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Of defences, in the order asked for; at most eight."""
 
-STATIC_LABELS = {"transfer_autoattack": "AutoAttack", "transfer_pgd": "PGD"}
+STATIC_LABELS = {"transfer_autoattack": "AutoAttack", "transfer_pgd": "PGD", "transfer_confidence": "PGD of 14 runs"}
 
 HEIGHT = 3.9
 """Inches."""
@@ -42,7 +45,7 @@ def draw(params: TransductiveAttackParams, result: Result) -> dict[str, str]:
     """Return SVG text by figure name; a figure whose numbers the result lacks is left out."""
     drawn: dict[str, str] = {}
     defences = [one.name for one in params.defences]
-    attacks = [CLEAN, *params.attacks]
+    attacks = [CLEAN, *params.corruptions, *params.attacks]
     if any(_kept(result, defence, attack) for defence in defences for attack in attacks):
         width = min(WIDEST, max(6.2, 1.8 + len(defences) * (0.5 + 0.2 * len(attacks))))
         drawn["robustness"] = draw_figure(
@@ -76,7 +79,7 @@ def draw(params: TransductiveAttackParams, result: Result) -> dict[str, str]:
 
 
 def _robustness(ax: Axes, params: TransductiveAttackParams, result: Result) -> None:
-    defences, attacks = [one.name for one in params.defences], [CLEAN, *params.attacks]
+    defences, attacks = [one.name for one in params.defences], [CLEAN, *params.corruptions, *params.attacks]
     static = result.estimates.get("static_robustness")
     if static is not None and static.value is not None:
         by = next((label for attack, label in STATIC_LABELS.items() if attack in params.attacks), "")

@@ -16,6 +16,8 @@ from seatrial.families.transductive_attack.params import (
 from workers.families import robust_accuracy
 from workers.families.contexts import Records
 from workers.families.transductive_attack.names import called, listed
+from workers.families.transductive_attack.refusals import nearly_all_refused, refuses_harmless
+from workers.families.transductive_attack.rules import starts_static
 from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
 from workers.families.transductive_attack.static import make_autoattack
 
@@ -59,6 +61,8 @@ def doubt(
         *worse_than_static(games, estimates),
         *no_adaptive_attack(games),
         *adaptive_weaker_than_transfer(games, estimates),
+        *refuses_harmless(games, estimates),
+        *nearly_all_refused(games, estimates),
         *clean_accuracy_lost(games),
         *autoattack_weaker_than_pgd(games),
         *autoattack_doubted(params, done),
@@ -76,7 +80,7 @@ def defence_failed(games: Games) -> list[Flag]:
     found = []
     for defence in games.defences:
         alike: dict[str, dict[str, list[int]]] = {}
-        for attack in (CLEAN, *games.attacks):
+        for attack in games.rows:
             for repeat, reason in games.failures(defence, attack).items():
                 alike.setdefault(reason, {}).setdefault(attack, []).append(repeat)
         for reason, failed in alike.items():
@@ -137,9 +141,10 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
     unsimulated: list[str] = []
     for defence in games.defences:
         known = [attack for attack in games.attacks if attack in ADAPTIVE and games.outcomes(defence, attack)]
-        if defence == UNADAPTED or set(known) & set(MODEL_SPACE):
+        simulated = set(known) & set(MODEL_SPACE)
+        if defence == UNADAPTED or (simulated and not _is_unmoved(games, defence, simulated)):
             continue
-        (unsimulated if known else unknown).append(defence)
+        (unsimulated if known and not simulated else unknown).append(defence)
     found = []
     if unknown:
         alike: dict[tuple[str, str], list[str]] = {}
@@ -165,9 +170,24 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
     return found
 
 
+def _is_unmoved(games: Games, defence: str, attacks: Iterable[str]) -> bool:
+    """Tell whether every model that attacks simulated answers as the first one, with nothing else to attack."""
+    if games.params.iterations == 0 and games.is_rejecting(defence) and starts_static(defence, games.params):
+        # The first model never refuses, and no other is attacked.
+        return True
+    adapted = [games.outcomes(defence, attack, "adapted") for attack in attacks]
+    return all(outcomes is not None and len(outcomes) and not outcomes.hits.any() for outcomes in adapted)
+
+
 def _why_unknown(games: Games, defence: str) -> tuple[str, str]:
-    """Return why no attack that knows a defence has numbers, and what to do."""
+    """Return why no attack that knows a defence has numbers, or none of its own, and what to do."""
     asked = [attack for attack in games.attacks if attack in ADAPTIVE]
+    if any(games.outcomes(defence, attack) for attack in asked if attack in MODEL_SPACE):
+        return (
+            "every model the attacks simulated answers as the one they began with, so they are a transfer over again",
+            "Where it refuses examples, ask for iterations and give rejection_scores a gradient; where it never "
+            "adapts, it is no defence.",
+        )
     played = [attack for attack in asked if games.sizes(defence, attack)]
     if not asked:
         return "no attack that knows the defence was asked for", ASK

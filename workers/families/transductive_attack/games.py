@@ -40,9 +40,11 @@ class Answers:
         non_finite: (n,) bool, the answer was not finite.
         rejected: (n,) bool, the defender refused to answer.
         rejection_score: (n,) float64, NaN where the defence never rejects.
-        clean_prediction: (n,) int64 class answered to the clean twin, rejected or not, where a round has a clean half;
-            -1 where it has none.
+        clean_prediction: (n,) int64 class answered to the clean twin, rejected or not, where a round has a clean half
+            or the defence may refuse; -1 where nobody asked.
+        clean_rejected: (n,) bool, the defender refused to answer that twin.
         clean_rejection_score: (n,) float64 of that twin, likewise; else NaN.
+        adapted: (n,) bool, in some iteration there was something of the defence to attack: see :class:`Iteration`.
         selected: (n,) int64 iteration whose images were sent, or ``CLEAN``.
         scores: (n, attacks) float64 accuracy of each model that the example's round induced, NaN where there was none.
         clean_score: (n,) float64 that of the model the clean round induced, where an attack has to get below it.
@@ -54,7 +56,9 @@ class Answers:
     rejected: Tensor
     rejection_score: Tensor
     clean_prediction: Tensor
+    clean_rejected: Tensor
     clean_rejection_score: Tensor
+    adapted: Tensor
     selected: Tensor
     scores: Tensor
     clean_score: Tensor
@@ -72,7 +76,9 @@ class Answers:
             rejected=never.clone(),
             rejection_score=nothing.clone(),
             clean_prediction=nobody.clone(),
+            clean_rejected=never.clone(),
             clean_rejection_score=nothing.clone(),
+            adapted=never.clone(),
             selected=torch.full((examples,), CLEAN, dtype=torch.int64),
             scores=torch.full((examples, attacks), torch.nan, dtype=torch.float64),
             clean_score=nothing.clone(),
@@ -146,6 +152,7 @@ class Game:
         on_module: AutoAttack on a defence without memory itself, adapting at every pass; None for another attack.
         leaks: Whether the attacker begins a round from the defender's state.
         sorts: Whether examples come sorted by label within windows of two rounds.
+        starts_static: Whether an attack on a one-round defence begins with the static model as F^(0).
         first_round: Number of the first round played here, for defences without memory whose rounds are cut into
             shards: what is drawn in a round depends on its number in the whole game.
     """
@@ -160,6 +167,7 @@ class Game:
     on_module: AutoAttack | None = None
     leaks: bool = False
     sorts: bool = False
+    starts_static: bool = False
     first_round: int = 0
 
     def play(
@@ -198,6 +206,7 @@ class Game:
                 self._note_attack(now, at)
                 self._follow(now, self._given(sent, twins))
             elif self.on_module is not None:
+                twins = points
                 sent = self._break_module(points, truth, [example_ids[int(row)] for row in at])
             self._answer(now, at, sent, truth, twins)
             now.round, now.done, now.models = now.round + 1, [], {}
@@ -252,8 +261,13 @@ class Game:
             yield now
 
     def _first(self, before: State, points: Tensor, induce: Callable[[Tensor, int], Adapted]) -> Adapted:
-        """Return F^(0): what stands before the round; of a defence made for its points, what the clean ones give."""
+        """Return F^(0): what stands before the round; of a defence made for its points, what the clean ones give.
+
+        Where it is the static model instead, as in the authors' code of DANN, that counts in every iteration of GMSA.
+        """
         if self.defence.traits.is_one_round:
+            if self.starts_static:
+                return Frozen(self.base)
             return induce(points, CLEAN)
         self.defence.restore(before)
         return self.defence.answering(self.base) if isinstance(self.defence, Remembering) else Frozen(self.base)
@@ -262,6 +276,7 @@ class Game:
         attack = self.attack
         assert attack is not None  # noqa: S101
         now.answers.selected[at] = attack.selected(now.done)
+        now.answers.adapted[at] = torch.stack([one.adapted.cpu() for one in now.done]).any(0)
         for iteration in now.done:
             if iteration.number == CLEAN:
                 now.answers.clean_score[at] = iteration.accuracy
@@ -308,10 +323,13 @@ class Game:
         answers.rejected[at] = answered.rejected
         if answered.rejection_scores is not None:
             answers.rejection_score[at] = answered.rejection_scores
-        if given is not sent and twins is not None:
+        if twins is not None and (given is not sent or answered.rejection_scores is not None):
+            # A defence that refuses owes the unperturbed copies an answer, whether it adapts to these too or not.
             of_twins = ask(adapted, twins.cpu(), check_cancelled=self.check_cancelled)
-            answers.clean_prediction[at] = of_twins.logits.argmax(1)
+            answers.clean_prediction[at] = of_twins.logits.argmax(1).where(~of_twins.non_finite, -1)
+            answers.clean_rejected[at] = of_twins.rejected
             if of_twins.rejection_scores is not None:
+                answers.non_finite[at] |= of_twins.non_finite
                 answers.clean_rejection_score[at] = of_twins.rejection_scores
         if self.defence.traits.is_stateful:
             self.defence.end_round(given, self.seed("defender end", self._number(now)))

@@ -15,9 +15,19 @@ StartAt = Literal["above_one", "one", "clean"]
 
 OFFICIAL = "official"
 
+STATIC_START = ("dann", "urejectron")
+"""Defences whose F^(0) is the static model: of DANN in the official code; of URejectron, which is not attacked there,
+by Algorithm 2. That of TADV is one of its own networks."""
+
 SELECTION = (
     "As in the authors' code, an attack that simulates a defence sends the iteration whose induced model is right "
     "least often; the paper's text goes by the greatest loss."
+)
+
+INITIAL = (
+    " Attacks on {names} begin with the static model, as that code's on DANN do (initial_model official).",
+    " Attacks on {names} begin with what the unperturbed points induce (initial_model induced); that code's on DANN "
+    "begin with the static model.",
 )
 
 
@@ -47,6 +57,11 @@ def start_at(name: str, traits: Traits) -> StartAt:
     return "one" if name == "rmc" else "clean"
 
 
+def starts_static(name: str, params: TransductiveAttackParams) -> bool:
+    """Tell whether attacks on a one-round defence begin with the static model, so with what is carried over."""
+    return name in STATIC_START and params.initial_model == OFFICIAL
+
+
 def followed(params: TransductiveAttackParams) -> list[dict[str, Any]]:
     """Return what results follow where code and paper differ: of attacks that simulate, then of each defence.
 
@@ -56,7 +71,9 @@ def followed(params: TransductiveAttackParams) -> list[dict[str, Any]]:
     """
     rows = []
     if any(attack in MODEL_SPACE for attack in params.attacks):
-        rows.append({"of": "attacks", "variant": OFFICIAL, "says": SELECTION + _falling_back(params)})
+        rows.append(
+            {"of": "attacks", "variant": OFFICIAL, "says": SELECTION + _falling_back(params) + _initial(params)}
+        )
     for defence in params.defences:
         plugin = find_plugin(defence.name)
         preset = getattr(plugin.presets[defence.preset], "variant", OFFICIAL)
@@ -75,3 +92,9 @@ def _falling_back(params: TransductiveAttackParams) -> str:
     if not told:
         return ""
     return f" On {', '.join(told)} the clean points are sent where no iteration is better, as in that code alone."
+
+
+def _initial(params: TransductiveAttackParams) -> str:
+    """Say what attacks begin with where there is a choice."""
+    names = [one.name for one in params.defences if one.name in STATIC_START]
+    return INITIAL[params.initial_model != OFFICIAL].format(names=", ".join(names)) if names else ""

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from seatrial.families.transductive_attack.params import ADAPTIVE, TRANSFERS, TransductiveAttackParams, game_of
-from seatrial.families.transductive_attack.records import STATIC_ATTACKS
+from seatrial.families.transductive_attack.params import (
+    ADAPTIVE,
+    TRANSFERS,
+    UNBOUNDED,
+    TransductiveAttackParams,
+    game_of,
+)
+from seatrial.families.transductive_attack.records import ROBUST, STATIC_ATTACKS, is_wrong_answer
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.intervals import Interval
 from seatrial.statistics.proportions import score_interval
@@ -58,12 +65,22 @@ class Outcomes:
 
 
 class Games:
-    """The records of all stages; columns are read when asked for, so that nobody copies the images beside them."""
+    """The records of all stages; columns are read when asked for, so that nobody copies the images beside them.
+
+    Attributes:
+        params: Of the check.
+        defences: Their names.
+        attacks: Those asked for.
+        within: Those of them that keep within the radius: what comparisons are between.
+        rows: What a defence is asked under: ``CLEAN``, corruptions, attacks.
+    """
 
     def __init__(self, params: TransductiveAttackParams, done: Mapping[str, pa.Table]) -> None:
         self.params = params
         self.defences = [defence.name for defence in params.defences]
         self.attacks: list[str] = list(params.attacks)
+        self.within: list[str] = [attack for attack in self.attacks if attack not in UNBOUNDED]
+        self.rows: list[str] = [CLEAN, *params.corruptions, *self.attacks]
         self._done = done
 
     def failures(self, defence: str, attack: str) -> dict[int, str]:
@@ -77,9 +94,25 @@ class Games:
         played = self._played(defence, attack)
         return {repeat: _read(table, wanted) for repeat, table in played.items() if _reason(table) is None}
 
-    def outcomes(self, defence: str, attack: str, column: str = "correct") -> Outcomes | None:
-        """Return a column of flags of the examples that errored in no repeat; None where every repeat failed."""
-        return _outcomes(list(self.samples(defence, attack, [column]).values()), column)
+    def outcomes(self, defence: str, attack: str, column: str = ROBUST) -> Outcomes | None:
+        """Return a column of flags of the examples that errored in no repeat; None where every repeat failed.
+
+        None as well where not every example has the flag, as of a defence that refuses nothing.
+        """
+        tables = [table for table in self._played(defence, attack).values() if _reason(table) is None]
+        if column == ROBUST and any(column not in table.column_names for table in tables):
+            column = "correct"
+        if any(column not in table.column_names or table[column].null_count > _errored(table) for table in tables):
+            return None
+        return _outcomes([_read(table, [column]) for table in tables], column)
+
+    def pair(self, defence: str, attack: str) -> tuple[Outcomes, Outcomes] | None:
+        """Return which answers are wrong, and which examples were answered at all; None where every repeat failed."""
+        correct, rejected = (self.outcomes(defence, attack, column) for column in ("correct", "rejected"))
+        if correct is None or rejected is None:
+            return None
+        wrong = is_wrong_answer(correct.hits, rejected.hits)
+        return Outcomes(correct.example_ids, wrong), Outcomes(correct.example_ids, ~rejected.hits)
 
     def static(self, column: str) -> Outcomes | None:
         """Return a column of the static model, as of one repeat; None where that was not asked for."""
@@ -104,7 +137,7 @@ class Games:
         """Tell whether a defence gave a rejection score in any game that has numbers."""
         return any(
             np.isfinite(sample.floats("rejection_score")).any()
-            for attack in (CLEAN, *self.attacks)
+            for attack in self.rows
             for sample in self.samples(defence, attack, ["rejection_score"]).values()
         )
 
@@ -141,7 +174,7 @@ class Gap:
 
 def overestimate(games: Games, defence: str) -> Gap | None:
     """Return how far the lowest attack that knows a defence gets below those that do not; None where one is lacking."""
-    asked = _asked(games, defence, games.attacks)
+    asked = _asked(games, defence, games.within)
     baseline: str | None = next((attack for attack in TRANSFERS if attack in asked), None)
     if baseline is None:
         return None
@@ -152,7 +185,7 @@ def overestimate(games: Games, defence: str) -> Gap | None:
 def loss_to_static(games: Games, defence: str) -> Gap | None:
     """Return how far a defence under its worst attack lies below the static model: the gain, with its sign turned."""
     static = games.static_robust()
-    return None if static is None else gap_to_lowest(*static, _asked(games, defence, games.attacks))
+    return None if static is None else gap_to_lowest(*static, _asked(games, defence, games.within))
 
 
 def gap_to_lowest(name: str, reference: Outcomes, others: Mapping[str, Outcomes]) -> Gap | None:
@@ -234,6 +267,10 @@ def _common(outcomes: Sequence[Outcomes]) -> Ints:
 
 def _read(table: pa.Table, columns: Iterable[str]) -> Sample:
     return Sample(table.select(["example_id", "errored", *columns]))
+
+
+def _errored(table: pa.Table) -> int:
+    return int(pc.sum(table["errored"]).as_py() or 0)
 
 
 def _reason(table: pa.Table) -> str | None:

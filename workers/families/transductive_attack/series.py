@@ -10,21 +10,21 @@ from seatrial.statistics.arrays import Floats
 from seatrial.statistics.samples import Sample
 from workers.defences.urejectron import THRESHOLDS, accepted_errors, errors_among_accepted, rejection_rates
 from workers.families.contexts import Records
-from workers.families.transductive_attack.sample import CLEAN, Games, Gap, Outcomes, loss_to_static, overestimate
+from workers.families.transductive_attack.sample import Games, Gap, Outcomes, loss_to_static, overestimate
 
 
 def make_series(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict[str, Any]:
     """Return every series of the family.
 
     Returns:
-        ``robustness``: each defence under each attack, ``clean`` first, and every repeat of it. ``compared``: which
-        attacks ``overestimate`` and ``gain_over_static`` are between, for each defence. ``iterations``: of each attack
-        that simulates a defence, how its iterations did and which were sent. ``rejection``: of each game of a defence
-        that may reject, errors and rejection rates at 100 thresholds.
+        ``robustness``: each defence under each attack, ``clean`` and corruptions first, and every repeat.
+        ``compared``: which attacks ``overestimate`` and ``gain_over_static`` are between, for each defence.
+        ``iterations``: of each attack that simulates a defence, how its iterations did and which were sent.
+        ``rejection``: of each game of a defence that may reject, errors and rejection rates at 100 thresholds.
     """
     games = Games(params, done)
     defences = games.defences
-    attacks = (CLEAN, *games.attacks)
+    attacks = games.rows
     simulating = [attack for attack in games.attacks if attack in MODEL_SPACE]
     iterated = [iterations(games, defence, attack) for defence in defences for attack in simulating]
     rejecting = [defence for defence in defences if games.is_rejecting(defence)]

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from seatrial.families.shared.robust_accuracy import ATTACKS
-from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.families.transductive_attack.params import CORRUPTIONS, TransductiveAttackParams
 from workers.attacks.autoattack.ensemble import AutoAttack
-from workers.attacks.gradients import IndexedModel
-from workers.attacks.model_space import RaiseCrossEntropy
+from workers.attacks.carlini_wagner import LeastPerturbation, RaiseWrongConfidence
+from workers.attacks.corruptions import brighten
+from workers.attacks.gradients import IndexedModel, Model
+from workers.attacks.model_space import Perturb, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
 from workers.families import robust_accuracy
@@ -25,6 +27,10 @@ SIGNS = {
     "classes": pa.int64(),
 }
 """Columns of signs that AutoAttack is weak on the static model."""
+
+
+PERTURBED = ("autoattack", "pgd", "confidence", "cw", *CORRUPTIONS)
+"""What the stage leaves images of, with whether the static model is right on them."""
 
 
 def make_search(params: TransductiveAttackParams) -> PGD:
@@ -56,9 +62,9 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
         columns["broken_by"] = robust_accuracy.to_names(found.broken_by, ensemble, errored=errored)
         columns["image_autoattack"] = to_bytes(found.images)
         columns |= {name: pa.array(signs[name].numpy(), kind) for name, kind in SIGNS.items()}
-    if "transfer_pgd" in params.attacks:
+    for attack, perturb in _perturbing(params).items():
         # As the first iteration of every model space attack: with T = 0 these are transfers, to the bit.
-        sent = RaiseCrossEntropy(make_search(params))(
+        sent = perturb(
             [IndexedModel(lambda images, indices: model(images))],
             "sum",
             batch.images,
@@ -66,23 +72,49 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
             generators=context.generators("start 0", batch.example_ids),
             check_cancelled=context.check_cancelled,
         )
+        columns |= _column(attack, sent.images, model, batch.labels)
         errored |= sent.non_finite
-        wrong = is_wrong(forward(model, sent.images), batch.labels)
-        columns["robust_pgd"] = pa.array((~wrong).cpu().numpy())
-        columns["image_pgd"] = to_bytes(sent.images)
+    if "transfer_cw" in params.attacks:
+        least = LeastPerturbation(params.cw_steps, params.cw_learning_rate)
+        sent = least.run(model, batch.images, batch.labels, check_cancelled=context.check_cancelled)
+        columns |= _column("cw", sent.images, model, batch.labels)
+        errored |= sent.non_finite
+    for name in params.corruptions:
+        columns |= _column(name, corrupt(params, name, batch.images), model, batch.labels)
     rows = {
         "example_id": pa.array(batch.example_ids, pa.int64()),
         "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
         "errored": pa.array(errored.cpu().numpy(), pa.bool_()),
         "correct": pa.array((~is_wrong(clean, batch.labels)).cpu().numpy()),
-        "robust_autoattack": pa.array(missing, pa.bool_()),
-        "robust_pgd": pa.array(missing, pa.bool_()),
+        **{f"robust_{name}": pa.array(missing, pa.bool_()) for name in PERTURBED},
         "broken_by": pa.array(missing, pa.string()),
-        "image_autoattack": pa.array(missing, pa.large_binary()),
-        "image_pgd": pa.array(missing, pa.large_binary()),
+        **{f"image_{name}": pa.array(missing, pa.large_binary()) for name in PERTURBED},
         **{name: pa.array(missing, kind) for name, kind in SIGNS.items()},
     }
     return pa.table(rows | columns)
+
+
+def corrupt(params: TransductiveAttackParams, name: str, images: Tensor) -> Tensor:
+    """Return images (n, ...) harmlessly changed.
+
+    Raises:
+        ValueError: There is no such corruption.
+    """
+    if name != "brightness":
+        raise ValueError(f"no such corruption: {name}")
+    return brighten(images, params.brightness)
+
+
+def _perturbing(params: TransductiveAttackParams) -> dict[str, Perturb]:
+    """Return the attacks on the static model within the radius that are PGD's, by the end of their name."""
+    search = make_search(params)
+    known: dict[str, Perturb] = {"pgd": RaiseCrossEntropy(search), "confidence": RaiseWrongConfidence(search)}
+    return {name: perturb for name, perturb in known.items() if f"transfer_{name}" in params.attacks}
+
+
+def _column(name: str, images: Tensor, model: Model, labels: Tensor) -> dict[str, pa.Array]:
+    wrong = is_wrong(forward(model, images), labels)
+    return {f"robust_{name}": pa.array((~wrong).cpu().numpy()), f"image_{name}": to_bytes(images)}
 
 
 def to_bytes(images: Tensor) -> pa.Array:
