@@ -269,6 +269,7 @@ def play(name: str, base: Base, arguments: argparse.Namespace) -> Played:
             lambda purpose, number: seeded(f"{name} {purpose}", number),
             starts_of,
             attack=make_attack(chosen, name, arguments) if chosen in MODEL_SPACE else None,
+            starts_static=name == "dann",
         )
         images = base.images["clean" if chosen in MODEL_SPACE else chosen][:count]
         *_, last = game.play(images, labels, range(count))
