@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.estimates import Result
+from seatrial.contracts.registry import family as family_spec
+from seatrial.families.shared.means import with_declared_means
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
 from workers.families.contexts import Batch, Checkpoint, LabelledText, Records
@@ -215,4 +217,5 @@ def _run(
         done[stage.name] = pa.concat_tables(
             [family.run(params, piece, context(stage, piece, count, done)) for piece in pieces]
         )
-    return family.reduce(params, done, 0), done
+    spec, stored = family_spec(params.kind), params.model_dump(mode="json")
+    return with_declared_means(family.reduce(params, done, 0), spec, stored, done.get, 0), done

@@ -12,6 +12,8 @@ from seatrial.contracts.family import SIGNED_SHARE, Metric, equals, value
 from seatrial.contracts.registry import families
 from seatrial.families.shared.means import declared_means
 from seatrial.families.uncertainty_span.spec import SPEC
+from tests.families import in_memory
+from tests.families.uncertainty_span import audits
 from tests.gates.test_pairing import RUNS
 
 RECORDS = pa.table(
@@ -80,3 +82,11 @@ def test_values_of_examples_keep_their_order_whatever_that_of_the_records() -> N
     gap = metric("gap", per_example=value("look", "gap_up"), range=SIGNED_SHARE)
     spec = replace(SPEC, metrics=(gap,))
     assert declared_means(spec, {}, {"look": shuffled}.get, {}, 7) == published(gap)
+
+
+def test_a_check_in_memory_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = metric("declared_accuracy", per_example=equals("attack", "prediction_clean"))
+    monkeypatch.setattr(in_memory, "family_spec", lambda _kind: replace(SPEC, metrics=(*SPEC.metrics, right)))
+    result, _ = audits.audit(audits.parameters(steps=1), audits.NETWORK, (audits.IMAGES, audits.LABELS))
+    assert result.estimates["declared_accuracy"] == result.estimates["clean_accuracy"]
+    assert list(result.estimates)[-1] == "declared_accuracy"

@@ -9,7 +9,7 @@ from seatrial.contracts.models import IMAGES, ModelManifest
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
-from seatrial.families.shared.means import declared_means
+from seatrial.families.shared.means import with_declared_means
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -101,11 +101,9 @@ class InlineExecutor:
         result: Result = family.reduce(job.params, done, seed, check_cancelled=holder.check_cancelled)
         require_registered(job.check.kind, result.flags)
         stored = job.params.model_dump(mode="json")
-        declared = declared_means(family_spec(job.check.kind), stored, done.get, result.estimates, seed)
+        result = with_declared_means(result, family_spec(job.check.kind), stored, done.get, seed)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
-        result = result.model_copy(
-            update={"flags": [*noted, *result.flags], "estimates": {**result.estimates, **declared}}
-        )
+        result = result.model_copy(update={"flags": [*noted, *result.flags]})
         figures = {
             name: self._store.put_bytes(svg.encode())
             for name, svg in sorted(family.figures(job.params, result).items())

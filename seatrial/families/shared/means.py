@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.family import SHARE, FamilySpec, Metric
 from seatrial.families.shared.per_example import NoMeanError, Records, Values, read_values
 from seatrial.statistics.estimating import mean, proportion, seed_of
+
+
+def with_declared_means(
+    result: Result, spec: FamilySpec, params: Mapping[str, Any], read: Callable[[str], pa.Table | None], seed: int
+) -> Result:
+    """Return what a family reduced its records to, with its :func:`declared_means` behind its own estimates."""
+    declared = declared_means(spec, params, read, result.estimates, seed)
+    return result.model_copy(update={"estimates": {**result.estimates, **declared}})
 
 
 def declared_means(
