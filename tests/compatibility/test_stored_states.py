@@ -281,6 +281,29 @@ def test_stored_models_are_audited_again(state: State) -> None:
         assert_same_records(state.records(again["id"], 0, stage, "jsonl"), before, state.tolerance)
 
 
+def test_certificates_made_again_are_on_a_grid_and_agree_within_chance(state: State) -> None:
+    """Noise that is not added in floating point any more is other noise, of the same law."""
+    audit = state.audits["certificates"]
+    body = {field: audit["spec"][field] for field in ("model", "dataset", "seed", "samples", "batch_size")}
+    checks = [check["params"] for check in audit["checks"]]
+    again = state.ended(state.ask("POST", "/v1/audits", json={**body, "checks": checks})["id"])
+    assert again["state"] == "succeeded", again
+    file = state.folder / "exports/records/certificates/0/certify.jsonl"
+    before, now = (
+        [json.loads(line) for line in data.splitlines()]
+        for data in (file.read_bytes(), state.records(again["id"], 0, "certify", "jsonl"))
+    )
+    for name in ("example_id", "label", "clean_prediction", "draws"):
+        assert [row[name] for row in now] == [row[name] for row in before]
+    assert {"rounding", "noise_distance"} <= set(now[0]) - set(before[0])
+    for one, other in zip(now, before, strict=True):
+        if one["candidate"] == other["candidate"]:
+            spread = (one["draws"] * 0.5) ** 0.5
+            assert abs(one["hits"] - other["hits"]) <= 5 * spread
+            assert one["upper[bound=cdf,radius=0.1]"] >= other["lower[bound=cdf,radius=0.1]"]
+            assert one["lower[bound=cdf,radius=0.1]"] <= other["upper[bound=cdf,radius=0.1]"]
+
+
 def test_an_exported_bundle_is_replayed(state: State) -> None:
     arguments = ["replay", str(state.folder / "exports" / "bundle.zip"), "--url", state.url]
     ended = CliRunner().invoke(main, [*arguments, "--tolerance", str(state.tolerance)], env={"SEATRIAL_URL": None})
