@@ -1,7 +1,5 @@
 """What the JSON of a Hugging Face folder may say: every key that names a file, and every bound, is refused by name."""
 
-import base64
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,6 @@ import pytest
 
 from app.models import folders
 from app.models.inspection import inspect_model
-from seatrial.ingest.huggingface import vocabularies
 from seatrial.ingest.huggingface.configuration import (
     MAX_COPIES,
     MAX_LABELS,
@@ -20,94 +17,23 @@ from seatrial.ingest.huggingface.configuration import (
     clean_configuration,
 )
 from seatrial.ingest.huggingface.documents import MAX_DEPTH, MAX_STRUCTURE
-from seatrial.ingest.huggingface.folders import clean_document, read_known
+from seatrial.ingest.huggingface.folders import clean_document
 from seatrial.ingest.huggingface.tokenizer_config import (
     MAX_ADDED_TOKENS,
     MAX_TOKEN_CHARS,
     clean_special_tokens_map,
     clean_tokenizer_config,
 )
-from seatrial.ingest.huggingface.vocabularies import (
-    MAX_COMPONENTS,
-    MAX_CONTENT_CHARS,
-    MAX_GROWTH,
-    MAX_PADDED_TOKENS,
-    MAX_PATTERN_CHARS,
-    MAX_TOKENIZER_BYTES,
-    MAX_VOCABULARY_BYTES,
-    MAX_WORD_CHARS,
-    check_tokenizer,
-    check_vocabulary,
-)
-from seatrial.ingest.inspection.errors import (
-    ContentError,
-    InspectionError,
-    MalformedFileError,
-    RemoteCodeRefusedError,
-    UploadTooLargeError,
-)
+from seatrial.ingest.inspection.errors import MalformedFileError, RemoteCodeRefusedError, UploadTooLargeError
 from seatrial.store.settings import Settings
 from tests.ingest.builders import folder_manifest, safetensors, zipped
-
-BERT = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "vocab_size": 9}
-WORDPIECE = {
-    "version": "1.0",
-    "truncation": None,
-    "padding": None,
-    "added_tokens": [
-        {
-            "id": 0,
-            "content": "[PAD]",
-            "special": True,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "single_word": False,
-        }
-    ],
-    "normalizer": {"type": "BertNormalizer", "lowercase": True, "strip_accents": None},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-    "post_processor": {
-        "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]}},
-    },
-    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-    "model": {
-        "type": "WordPiece",
-        "unk_token": "[UNK]",
-        "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": 100,
-        "vocab": {"[PAD]": 0, "[CLS]": 1, "film": 2},
-    },
-}
-
-
-def _inspect(tmp_path: Path, **files: Any) -> str:
-    """Inspect a text folder; a dict is written as JSON, None leaves a file out."""
-    contents = {"config.json": BERT, "model.safetensors": safetensors(), "tokenizer.json": WORDPIECE, **files}
-    data = {
-        name: content if isinstance(content, bytes) else json.dumps(content).encode()
-        for name, content in contents.items()
-        if content is not None
-    }
-    path = tmp_path / "upload"
-    path.write_bytes(zipped(data))
-    return inspect_model(path, "model.zip", folder_manifest(task="text-classification"), Settings())
-
-
-def _refused(tmp_path: Path, **files: Any) -> InspectionError:
-    with pytest.raises(InspectionError) as caught:
-        _inspect(tmp_path, **files)
-    assert (caught.value.status, caught.value.field) == (422, "/file")
-    return caught.value
+from tests.ingest.text_folders import BERT, WORDPIECE, inspect_folder, refuse_folder
 
 
 def test_an_honest_folder_passes(tmp_path: Path) -> None:
-    assert _inspect(tmp_path) == "archive"
+    assert inspect_folder(tmp_path) == "archive"
     # JSON writes such a character as a pair, unless it writes it as it is.
-    assert _inspect(tmp_path, **{"config.json": {**BERT, "id2label": {"0": "\U0001f600", "1": "b"}}}) == "archive"
+    assert inspect_folder(tmp_path, **{"config.json": {**BERT, "id2label": {"0": "\U0001f600", "1": "b"}}}) == "archive"
 
 
 @pytest.mark.parametrize(
@@ -137,13 +63,13 @@ def test_an_honest_folder_passes(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
 def test_keys_that_name_files_are_refused_by_name(tmp_path: Path, name: str, key: str) -> None:
-    said = str(_refused(tmp_path, **{name: {key: ["/etc/passwd"]}}))
+    said = str(refuse_folder(tmp_path, **{name: {key: ["/etc/passwd"]}}))
     assert name in said
     assert key in said
     assert "remove the key" in said
     # The same key that asks for nothing is left out.
     for nothing in (None, {}, []):
-        assert _inspect(tmp_path, **{name: {key: nothing}}) == "archive"
+        assert inspect_folder(tmp_path, **{name: {key: nothing}}) == "archive"
         assert clean_document(name, {key: nothing}) == {}
 
 
@@ -156,7 +82,7 @@ def test_keys_that_name_files_are_refused_by_name(tmp_path: Path, name: str, key
 )
 def test_keys_that_bring_code_are_refused(tmp_path: Path, name: str, key: str) -> None:
     document = {**(BERT if name == "config.json" else {}), key: {"AutoTokenizer": ["a.B", None]}}
-    error = _refused(tmp_path, **{name: document})
+    error = refuse_folder(tmp_path, **{name: document})
     assert isinstance(error, RemoteCodeRefusedError)
     assert key in str(error)
 
@@ -210,7 +136,7 @@ def test_keys_that_bring_code_are_refused(tmp_path: Path, name: str, key: str) -
     ids=lambda value: str(value)[:40],
 )
 def test_configurations_beyond_the_bounds_are_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
-    error = _refused(tmp_path, **{"config.json": {**BERT, **changes}})
+    error = refuse_folder(tmp_path, **{"config.json": {**BERT, **changes}})
     assert says in str(error)
     assert "config.json" in str(error)
 
@@ -255,7 +181,7 @@ def test_leftovers_of_honest_exports_are_left_out(tmp_path: Path) -> None:
         "never_split",
     }
     files = {"config.json": config, "tokenizer_config.json": tokenizer, "onnx/config.json": b"not even JSON"}
-    assert _inspect(tmp_path, **files) == "archive"
+    assert inspect_folder(tmp_path, **files) == "archive"
 
 
 def test_tokenizer_configurations_of_transformers_5_are_understood() -> None:
@@ -294,7 +220,7 @@ def test_tokenizer_configurations_of_transformers_5_are_understood() -> None:
 def test_tokenizer_configurations_of_other_types_are_refused(
     tmp_path: Path, changes: dict[str, Any], says: str
 ) -> None:
-    assert says in str(_refused(tmp_path, **{"tokenizer_config.json": changes}))
+    assert says in str(refuse_folder(tmp_path, **{"tokenizer_config.json": changes}))
 
 
 def test_special_tokens_keep_their_switches_and_nothing_else() -> None:
@@ -339,136 +265,11 @@ def test_special_tokens_keep_their_switches_and_nothing_else() -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_other_files_beyond_the_bounds_are_refused(tmp_path: Path, name: str, content: Any, says: str) -> None:
-    assert says in str(_refused(tmp_path, **{name: content}))
-
-
-@pytest.mark.parametrize(
-    ("name", "size"), [("vocab.txt", MAX_VOCABULARY_BYTES), ("tokenizer.json", MAX_TOKENIZER_BYTES)]
-)
-def test_no_byte_is_read_of_a_vocabulary_that_is_too_large(name: str, size: int) -> None:
-    stream = io.BytesIO(b"the beginning")
-    with pytest.raises(MalformedFileError, match="at most"):
-        read_known(name, size + 1, stream)
-    assert stream.tell() == 0
-    assert read_known(name, size, stream) == b"the beginning"
-
-
-def test_lines_and_structure_of_vocabularies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabularies, "MAX_VOCABULARY", 3)
-    check_vocabulary("vocab.txt", b"a\nb\nc\n")
-    with pytest.raises(ContentError, match="4 lines"):
-        check_vocabulary("vocab.txt", b"a\nb\r\nc\n")
-    with pytest.raises(ContentError, match="vocabulary has 4"):
-        check_vocabulary("vocab.json", b'{"a":1,"b":2,"c":3,"d":4}')
-    monkeypatch.setattr(vocabularies, "MAX_STRUCTURE", 10)
-    with pytest.raises(MalformedFileError, match="brackets"):
-        check_tokenizer(json.dumps(WORDPIECE).encode())
-
-
-def _charsmap(text: bytes) -> str:
-    return base64.b64encode((4).to_bytes(4, "little") + bytes(4) + text + b"\0").decode()
-
-
-def _replace(content: str, pattern: Any = None) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
-
-
-def _sequence(*parts: Any) -> dict[str, Any]:
-    return {"type": "Sequence", "normalizers": list(parts)}
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"vocab_file": "/etc/passwd"}, "vocab_file"),
-        ({"normalizer": _sequence(*[_replace("aa")] * 7)}, "lengthen"),
-        ({"normalizer": _sequence(_replace("a" * (MAX_GROWTH + 1)))}, "lengthen"),
-        ({"normalizer": _sequence(*[{"type": "ByteLevel"}] * 7)}, "lengthen"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": _charsmap(b"x" * 65)}}, "lengthen"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "precompiled_charsmap"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "no base64"}}, "precompiled_charsmap"),
-        ({"normalizer": _replace("x" * (MAX_CONTENT_CHARS + 1))}, "content"),
-        ({"normalizer": _replace("", {"Regex": "(" * (MAX_PATTERN_CHARS + 1)})}, "Regex"),
-        ({"normalizer": _sequence(*[{"type": "NFC"}] * MAX_COMPONENTS)}, "components"),
-        ({"normalizer": _sequence(_sequence(*[{"type": "NFC"}] * MAX_COMPONENTS))}, "components"),
-        ({"normalizer": {"type": "Shell"}}, "Shell"),
-        ({"normalizer": {"type": "Sequence", "normalizers": {}}}, "list"),
-        ({"normalizer": ["NFC"]}, "unknown type"),
-        ({"pre_tokenizer": {"type": "NFC"}}, "pre_tokenizer"),
-        ({"pre_tokenizer": {"type": "FixedLength", "length": 2**63}}, "length"),
-        ({"post_processor": {"type": "NFC"}}, "post_processor"),
-        ({"post_processor": {"type": "TemplateProcessing", "single": [{}] * 1001}}, "single"),
-        ({"decoder": {"type": "NFC"}}, "decoder"),
-        ({"padding": {"strategy": {"Fixed": MAX_PADDED_TOKENS + 1}}}, "padding"),
-        ({"padding": {"strategy": "BatchLongest", "pad_to_multiple_of": 10**9}}, "padding"),
-        ({"truncation": {"max_length": 2**63}}, "max_length"),
-        ({"added_tokens": [{"id": 0, "content": "a"}] * (MAX_ADDED_TOKENS + 1)}, "added_tokens"),
-        ({"added_tokens": [{"id": 0, "content": "a" * (MAX_TOKEN_CHARS + 1)}]}, "added token"),
-        ({"added_tokens": [{"id": 0}]}, "added_tokens"),
-        ({"model": None}, "model"),
-        ({"model": {"type": "Neural", "vocab": {}}}, "Neural"),
-        ({"model": {"type": "WordPiece"}}, "vocab"),
-        ({"model": {"type": "WordPiece", "vocab": {"a": "b"}}}, "vocabulary"),
-        ({"model": {"type": "Unigram", "vocab": [["a"]]}}, "pairs"),
-        ({"model": {"type": "BPE", "vocab": {}, "merges": {}}}, "merges"),
-        ({"model": {"type": "WordPiece", "vocab": {}, "max_input_chars_per_word": MAX_WORD_CHARS + 1}}, "per_word"),
-        ({"model": {"type": "BPE", "vocab": {}, "continuing_subword_prefix": "x" * 2000}}, "continuing"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_tokenizers_beyond_the_bounds_are_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
-    error = _refused(tmp_path, **{"tokenizer.json": {**WORDPIECE, **changes}})
-    assert isinstance(error, ContentError)
-    assert "tokenizer.json" in str(error)
-    assert says in str(error)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    length = len(content)
-    return bytes([number << 3 | 2, length & 127 | 128, length >> 7]) + content
-
-
-def test_sentencepiece_models_are_walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    piece = _field(1, _field(1, b"film") + b"\x15" + bytes(4) + b"\x18\x01")
-    charsmap = (4).to_bytes(4, "little") + bytes(4)
-    check_vocabulary("spiece.model", piece * 3 + _field(3, _field(1, b"nmt_nfkc") + _field(2, charsmap + b"ab\0")))
-    for damaged in (piece[:-1], b"\n" + b"\xff" * 20, piece + b"\x0f", piece + _field(3, _field(2, b"map"))):
-        with pytest.raises(ContentError, match="spiece"):
-            check_vocabulary("spiece.model", damaged)
-    with pytest.raises(ContentError, match="lengthen"):
-        check_vocabulary("spiece.model", piece + _field(3, _field(2, charsmap + b"x" * 65 + b"\0")))
-    monkeypatch.setattr(vocabularies, "MAX_VOCABULARY", 2)
-    with pytest.raises(ContentError, match="pieces"):
-        check_vocabulary("spiece.model", piece * 3)
-    # A vocabulary of tiktoken.
-    check_vocabulary("tokenizer.model", b"IQ== 0\nIg== 1\n")
-
-
-def test_honest_components_are_within_the_bounds() -> None:
-    # sentencepiece: NFKC writes 18 letters for one; Llama, ALBERT and CLIP replace; GPT-2 writes bytes as letters.
-    check_tokenizer(
-        json.dumps(
-            {
-                **WORDPIECE,
-                "normalizer": _sequence(
-                    {"type": "Precompiled", "precompiled_charsmap": _charsmap("\u0635".encode() * 18)},
-                    {"type": "Prepend", "prepend": "\u2581"},
-                    _replace("\u2581", {"String": " "}),
-                    _replace(" ", {"Regex": " {2,}"}),
-                    _replace('"', {"String": "``"}),
-                ),
-                "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
-                "model": {"vocab": {"\u4f60\u597d": 0}, "merges": [["a", "b"], "c d"], "dropout": None},
-            },
-            ensure_ascii=False,
-        ).encode()
-    )
-    check_vocabulary("merges.txt", b"#version: 0.2\na b\n")
-    check_vocabulary("vocab.json", '{"\u4f60": 0}'.encode())
+    assert says in str(refuse_folder(tmp_path, **{name: content}))
 
 
 def test_a_damaged_file_outside_of_the_folder_is_nobodys(tmp_path: Path) -> None:
-    assert _inspect(tmp_path, **{"onnx/tokenizer.json": b"{", "onnx/config.json": b"{"}) == "archive"
+    assert inspect_folder(tmp_path, **{"onnx/tokenizer.json": b"{", "onnx/config.json": b"{"}) == "archive"
     wrapped = {"model/config.json": json.dumps(BERT).encode(), "model/model.safetensors": safetensors()}
     path = tmp_path / "upload"
     for tokenizer, is_right in ((json.dumps(WORDPIECE).encode(), True), (b"{", False)):
@@ -486,4 +287,4 @@ def test_tensors_of_all_files_together_are_bounded(
 ) -> None:
     monkeypatch.setattr(folders, limit, most)
     with pytest.raises(UploadTooLargeError, match="tensors"):
-        _inspect(tmp_path, **{"a.safetensors": safetensors(), "b.safetensors": safetensors()})
+        inspect_folder(tmp_path, **{"a.safetensors": safetensors(), "b.safetensors": safetensors()})

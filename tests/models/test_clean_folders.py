@@ -2,11 +2,9 @@
 
 import base64
 import json
-import logging
-import re
 import sys
 from collections.abc import Callable
-from inspect import getfile, signature
+from inspect import signature
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,25 +19,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 
 from app.models.inspection import inspect_model
 from seatrial.ingest.huggingface.folders import DOCUMENTS, VOCABULARIES
-from seatrial.ingest.huggingface.tokenizer_config import (
-    FLAGS,
-    FORBIDDEN,
-    LISTS,
-    NUMBERS,
-    PREFIXES,
-    TOKEN_LISTS,
-    TOKENIZER_CLASSES,
-    TOKENS,
-    WORDS,
-)
 from seatrial.store.settings import Settings
 from tests import texts
 from tests.models import test_hf_image as images
 from tests.models.builders import CPU, manifest
 from workers.errors import TargetError
 from workers.models import unpacking
-from workers.models.configurations import BASE_KEYS, READ_KEYS, narrow_configuration
-from workers.models.hf_folders import check_size, refusing
+from workers.models.hf_folders import check_size
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.loading import load_image_classifier, load_text_classifier
 from workers.models.unpacking import PREFIX, unpacked_folder
@@ -339,43 +325,6 @@ def test_no_file_outside_of_the_clean_folder_is_opened(tmp_path: Path) -> None:
     assert not list(scratch.glob(f"{PREFIX}*"))
 
 
-def test_a_librarys_text_goes_to_the_log_and_its_reference_to_people(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        caplog.at_level(logging.WARNING),
-        pytest.raises(TargetError) as caught,
-        refusing("The folder is unusable", "the tokenizer"),
-    ):
-        raise ValueError("cannot read line\n'hunter2'")
-    detail = caught.value.problem.detail
-    assert detail.startswith("the tokenizer cannot be used")
-    assert "ValueError" in detail
-    assert "hunter2" not in detail
-    reference = re.search(r"reference ([0-9a-f]{8})", detail)
-    assert reference is not None
-    assert reference[1] in caplog.text
-    # On one line: a line break would begin what looks like another entry.
-    assert r"cannot read line\n'hunter2'" in caplog.text
-
-
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you ...")])
-def test_a_model_that_is_too_large_for_the_worker_is_told_so(error: Exception) -> None:
-    with pytest.raises(TargetError) as caught, refusing("The folder is unusable", "the model"):
-        raise error
-    assert caught.value.problem.code == "out-of-memory"
-
-
-class PanicException(BaseException):
-    """What PyO3 raises after a panic is named so, and is no ``Exception``."""
-
-
-def test_a_panic_in_rust_is_the_models_fault_and_an_interruption_is_not() -> None:
-    with pytest.raises(TargetError, match="PanicException"), refusing("The folder is unusable", "the tokenizer"):
-        raise PanicException("called `Option::unwrap()` on a `None` value")
-    for error in (KeyboardInterrupt, SystemExit, GeneratorExit):
-        with pytest.raises(error), refusing("The folder is unusable", "the tokenizer"):
-            raise error
-
-
 def test_a_tokenizer_that_panics_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     _bert(folder).save_pretrained(folder)
@@ -390,87 +339,6 @@ def test_a_tokenizer_that_panics_is_refused(tmp_path: Path) -> None:
         load_text_classifier(_manifest(), archive, "archive", CPU, scratch=tmp_path)
     assert caught.value.problem.code == "huggingface-folder-unusable"
     assert not list(tmp_path.glob(f"{PREFIX}*"))
-
-
-def test_a_configuration_keeps_what_its_class_takes() -> None:
-    document = {
-        "model_type": "deberta-v2",
-        "hidden_size": 16,
-        "position_buckets": 8,
-        "id2label": {"0": "a"},
-        "to_dict": "shadowed",
-        "_attn_implementation_internal": "kernels-community",
-        "unheard_of": 1,
-    }
-    assert set(narrow_configuration(document, "text-classification")) == {
-        "model_type",
-        "hidden_size",
-        "position_buckets",
-        "id2label",
-    }
-    nested = {"model_type": "clip", "vision_config": {"hidden_size": 8, "to_dict": 1}, "text_config": None}
-    assert narrow_configuration(nested, "image-classification") == {
-        "model_type": "clip",
-        "vision_config": {"hidden_size": 8},
-        "text_config": None,
-    }
-    for model_type, task in (
-        ("timm_wrapper", "image-classification"),
-        ("resnet", "text-classification"),
-        ("whisper", "text-classification"),
-        ("none_such", "text-classification"),
-    ):
-        with pytest.raises(TargetError, match=model_type):
-            narrow_configuration({"model_type": model_type}, task)  # type: ignore[arg-type]
-
-
-def test_every_key_that_modelling_code_reads_is_kept_or_known_to_be_of_no_matter() -> None:
-    # A key that is read but dropped would silently change what a model computes.
-    from transformers.models.auto import modeling_auto
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    kinds = {
-        *modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
-        *modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-        *modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
-    }
-    base = set(signature(transformers.PretrainedConfig.__init__).parameters)
-    of_no_matter = {
-        # Of quantised models, generation, export, or two-headed models that no task here has.
-        "_pre_quantization_dtype", "gradient_checkpointing", "initializer_range", "no_token_index", "onnx_export",
-        "quantization_config", "yes_token_index", "transformers_weights", "torch_dtype",
-    }  # fmt: skip
-    for kind in sorted(kinds):
-        stated_in = Path(getfile(CONFIG_MAPPING[kind]))
-        stated = stated_in.read_text()
-        code = stated_in.with_name(stated_in.name.replace("configuration_", "modeling_")).read_text()
-        read = set(re.findall(r"(?:get|has)attr\(\s*(?:self\.)?config,\s*[\"'](\w+)[\"']", code))
-        read |= set(re.findall(r"kwargs\.(?:get|pop)\(\s*[\"'](\w+)[\"']", stated))
-        named = set(re.findall(r"^\s+(\w+)(?::[^=\n]+)?\s?=[^=]", stated, re.MULTILINE))
-        named |= set(re.findall(r"[\"'](\w+)[\"']: [\"']\w+[\"']", stated))
-        assert read - named - base - READ_KEYS - BASE_KEYS - of_no_matter == set(), kind
-
-
-def test_every_option_of_the_listed_tokenizers_is_known() -> None:
-    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
-
-    files = {"vocab_file", "merges_file", "tokenizer_file", "entity_vocab_file"}
-    of_no_matter = {
-        "self", "args", "kwargs", "model_max_length", "use_default_system_prompt", "suffix_first", "tokenizer_object",
-        "return_token_type_ids", "id2lang", "lang2id", "cls_token_box", "pad_token_box", "sep_token_box",
-        "pad_token_label", "only_label_first_subword", "do_lowercase_and_remove_accent",
-    }  # fmt: skip
-    known = {*FLAGS, *NUMBERS, *WORDS, *PREFIXES, *LISTS, *TOKENS, *TOKEN_LISTS, *FORBIDDEN, *files, *of_no_matter}
-    found = 0
-    for name in sorted(TOKENIZER_CLASSES):
-        kind = tokenizer_class_from_name(name)
-        if kind is None:
-            continue
-        found += 1
-        assert set(signature(kind.__init__).parameters) <= known, name
-        reads = {file for file in kind.vocab_files_names.values() if file != "tokenizer_config.json"}
-        assert reads <= set(VOCABULARIES), name
-    assert found > 80
 
 
 def test_tables_that_no_file_bounds_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

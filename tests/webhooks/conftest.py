@@ -6,7 +6,9 @@ import pytest
 
 from seatrial.store.database import Database, connect
 from seatrial.store.settings import Settings
+from tests.conftest import TestClient
 from tests.scripted import Scripted, answering, serving
+from tests.webhooks.hooks import api, services_of
 
 
 @pytest.fixture
@@ -22,3 +24,11 @@ def receiver() -> Iterator[Scripted]:
     """Answers 200."""
     with serving(answering({})) as server:
         yield server
+
+
+@pytest.fixture
+def quiet(settings: Settings) -> Iterator[TestClient]:
+    """A client of a keyless API in which messages are sent by :func:`send` alone."""
+    client = api(settings)
+    yield client
+    services_of(client).database.dispose()

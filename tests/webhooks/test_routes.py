@@ -1,66 +1,25 @@
 """Webhooks over HTTP: who may do what, what is refused, and a message from an audit's end to a receiver."""
 
 import re
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-import httpx
 import pytest
-from standardwebhooks.webhooks import WebhookVerificationError
 
-from app.main import create_app
 from app.web import allowances
 from app.web.problems import InvalidRequestError
-from app.web.services import Services
 from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.service import MAX_WEBHOOKS, check_url
 from seatrial.contracts.states import RunState
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DeliveryRow
-from seatrial.store.tables.base import utc_now
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
-from tests.conftest import BASE_URL, TestClient, key_for
+from tests.conftest import TestClient, key_for
 from tests.scripted import Scripted, answering, serving
 from tests.servers import eventually
 from tests.uploads import submission, upload_both
 from tests.web.test_problems import assert_problem
-from tests.webhooks.hooks import LOCAL, Holding, verified
-
-URL = "https://ci.example.com/hooks/seatrial"
-
-
-def api(settings: Settings, **changes: Any) -> TestClient:
-    """Return a client of an API that has not been started: no thread of it sends anything by itself."""
-    app = create_app(settings.model_copy(update={"endpoint_allowed_networks": LOCAL, **changes}))
-    return TestClient(app, base_url=BASE_URL, raise_server_exceptions=False)
-
-
-@pytest.fixture
-def quiet(settings: Settings) -> Iterator[TestClient]:
-    """A client of a keyless API in which messages are sent by :func:`send` alone."""
-    client = api(settings)
-    yield client
-    services_of(client).database.dispose()
-
-
-def services_of(client: TestClient) -> Services:
-    return client.app.state.services  # type: ignore[attr-defined, no-any-return]
-
-
-def make(client: httpx.Client, url: str = URL, **body: Any) -> dict[str, Any]:
-    answer = client.post("/v1/webhooks", json={"url": url, **body})
-    assert answer.status_code == 201, answer.text
-    assert answer.headers["location"] == f"/v1/webhooks/{answer.json()['id']}"
-    return dict(answer.json())
-
-
-def send(client: TestClient, later: timedelta = timedelta(0)) -> int:
-    """Send what is due by then and wait for it."""
-    services = services_of(client)
-    begun = deliver_due(services, now=utc_now() + later)
-    assert services.of(Deliverer).settle(20)
-    return begun
+from tests.webhooks.hooks import LOCAL, URL, Holding, api, make, send, services_of, verified
 
 
 def test_the_secret_is_shown_once(quiet: TestClient) -> None:
@@ -192,54 +151,6 @@ def test_what_is_being_sent_is_not_redelivered(quiet: TestClient) -> None:
         assert_problem(answer, 409, "conflict")
         hanging.release()
         assert services_of(quiet).of(Deliverer).settle(20)
-
-
-def test_during_a_rotation_either_secret_verifies_and_then_the_new_one_alone(
-    quiet: TestClient, receiver: Scripted
-) -> None:
-    hook = make(quiet, receiver.url)
-    rotated = quiet.post(f"/v1/webhooks/{hook['id']}/rotate-secret", json={"overlap_s": 60})
-    assert rotated.status_code == 200
-    new = rotated.json()["secret"]
-    quiet.post(f"/v1/webhooks/{hook['id']}/ping")
-    send(quiet)
-    assert len(receiver.asked[0].headers["webhook-signature"].split(" ")) == 2
-    assert verified(receiver.asked[0], hook["secret"]) == verified(receiver.asked[0], new)
-    quiet.post(f"/v1/webhooks/{hook['id']}/ping")
-    send(quiet, timedelta(seconds=61))
-    assert verified(receiver.asked[1], new)
-    with pytest.raises(WebhookVerificationError):
-        verified(receiver.asked[1], hook["secret"])
-
-
-def test_a_secret_that_leaked_ends_at_once(quiet: TestClient, receiver: Scripted) -> None:
-    hook = make(quiet, receiver.url)
-    path = f"/v1/webhooks/{hook['id']}/rotate-secret"
-    assert quiet.post(path, json={}).json()["previous_until"]
-    new = quiet.post(path, json={"overlap_s": 0}).json()
-    assert new["previous_until"] is None
-    quiet.post(f"/v1/webhooks/{hook['id']}/ping")
-    send(quiet)
-    assert len(receiver.asked[0].headers["webhook-signature"].split(" ")) == 1
-    assert verified(receiver.asked[0], new["secret"])
-
-
-def test_a_rotation_needs_no_body_and_then_overlaps_for_a_day(quiet: TestClient) -> None:
-    path = f"/v1/webhooks/{make(quiet)['id']}/rotate-secret"
-    bare, told = quiet.post(path), quiet.post(path, json={})
-    assert bare.status_code == 200, bare.text
-    first, second = (datetime.fromisoformat(one.json()["previous_until"]) for one in (bare, told))
-    assert abs(second - first) < timedelta(minutes=1)
-    assert_problem(quiet.post(path, content=b"{}", headers={"Content-Type": "text/plain"}), 415)
-    assert_problem(quiet.post(path, json={"overlap_s": -1}), 422)
-
-
-def test_secrets_do_not_pile_up(quiet: TestClient) -> None:
-    path = f"/v1/webhooks/{make(quiet)['id']}/rotate-secret"
-    answers = [quiet.post(path, json={}) for _ in range(4)]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 409]
-    assert_problem(answers[3], 409, "conflict")
-    assert quiet.post(path, json={"overlap_s": 0}).status_code == 200
 
 
 def test_what_is_disabled_is_not_told(quiet: TestClient, receiver: Scripted) -> None:
