@@ -70,9 +70,9 @@ def test_an_attack_on_a_defence_that_rejects_is_judged_with_its_rejections() -> 
         def rejection_scores(self, images: Tensor) -> Tensor:
             return torch.ones(len(images))
 
-    right = Refusing(lambda images, indices: 9 * torch.nn.functional.one_hot(LABELS[indices], 5).float())
-    (only,) = run(make_attack(iterations=0), lambda images, i: right, BASE, IMAGES, LABELS)
+    wrong = Refusing(lambda images, indices: 9 * torch.nn.functional.one_hot((LABELS[indices] + 1) % 5, 5).float())
+    (only,) = run(make_attack(iterations=0), lambda images, i: wrong, BASE, IMAGES, LABELS)
+    assert only.accuracy == 1  # it refuses: the attacker has gained nothing
+    wrong.threshold = 1.0
+    (only,) = run(make_attack(iterations=0), lambda images, i: wrong, BASE, IMAGES, LABELS)
     assert only.accuracy == 0
-    right.threshold = 1.0
-    (only,) = run(make_attack(iterations=0), lambda images, i: right, BASE, IMAGES, LABELS)
-    assert only.accuracy == 1

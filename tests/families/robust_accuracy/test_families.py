@@ -16,8 +16,8 @@ from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.families import robust_accuracy
 from workers.families.protocol import Shard
 from workers.families.transductive_attack import static as transductive_static
+from workers.families.transductive_attack.autoattack_flags import autoattack_doubted
 from workers.families.transductive_attack.family import FAMILY as DEFENCES
-from workers.families.transductive_attack.flags import autoattack_doubted
 from workers.families.uncertainty_span.family import FAMILY as SPAN
 
 BLOCK = {"epsilon": 0.05, "steps": 6, "queries": 30}

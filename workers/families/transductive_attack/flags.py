@@ -13,22 +13,22 @@ from seatrial.families.transductive_attack.params import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
-from workers.families import robust_accuracy
 from workers.families.contexts import Records
+from workers.families.transductive_attack.autoattack_flags import (
+    autoattack_doubted,
+    autoattack_weaker_than_pgd,
+    autoattack_without_square,
+)
 from workers.families.transductive_attack.names import called, listed
 from workers.families.transductive_attack.refusals import nearly_all_refused, refuses_harmless
 from workers.families.transductive_attack.rules import starts_static
-from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
-from workers.families.transductive_attack.static import make_autoattack
+from workers.families.transductive_attack.sample import CLEAN, Games, drop, loss_to_static, overestimate
 
 OVERSTATED = 0.02
 """Robustness that may surely be made up before it is told; in the paper it is 4.8 points of DENT's, 38 of RMC's."""
 
 LOST = 0.05
 """Accuracy that a defence may cost where nobody attacks."""
-
-WEAKER = 0.01
-"""Share of examples that PGD breaks and AutoAttack does not; restarts and chance explain some in a thousand."""
 
 REASON = 300
 """Characters of a reason that are told."""
@@ -252,59 +252,6 @@ def clean_accuracy_lost(games: Games) -> list[Flag]:
         )
         found.append(flag)
     return found
-
-
-def autoattack_weaker_than_pgd(games: Games) -> list[Flag]:
-    """Flag examples that withstand AutoAttack on the static model and not PGD: AutoAttack fell short there."""
-    strong, weak = games.static("robust_autoattack"), games.static("robust_pgd")
-    if strong is None or weak is None or len(strong) == 0:
-        return []
-    missed = strong.hits[0] & ~weak.hits[0]
-    share = float(missed.mean())
-    if share == 0:
-        return []
-    worst = float((strong.hits[0] & weak.hits[0]).mean())
-    return [
-        _flag(
-            "autoattack_weaker_than_pgd",
-            "warning" if share > WEAKER else "info",
-            f"{int(missed.sum())} of {len(missed)} examples ({share:.1%}) withstand AutoAttack on the static model and "
-            f"fall to PGD. static_robustness is AutoAttack's and too high by at least these (against the worse of the "
-            f"two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign of gradients "
-            "that mislead it, or of an autoattack_queries set low.",
-        )
-    ]
-
-
-def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Records]) -> list[Flag]:
-    """Flag what speaks against AutoAttack on the static model, and so against static_robustness and its transfers."""
-    if "transfer_autoattack" not in params.attacks or STATIC not in done:
-        return []
-    found = robust_accuracy.doubt(done[STATIC], make_autoattack(params), of="AutoAttack on the static model")
-    adapting = (
-        "The model given as static runs backward passes inside its forward pass: it adapts to its input. The attacks "
-        "take it for one that does not, so every number overestimates it. Give the model without its adaptation, and "
-        "the adaptation as one of the defences: a shipped one, or your own, registered."
-    )
-    return [
-        flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
-        for flag in found
-    ]
-
-
-def autoattack_without_square(params: TransductiveAttackParams) -> list[Flag]:
-    """Note that AutoAttack was run without its one attack that needs no gradient."""
-    if params.autoattack_queries or not {"transfer_autoattack", "defence_autoattack"} & {*params.attacks}:
-        return []
-    return [
-        _flag(
-            "autoattack_without_square",
-            "info",
-            "AutoAttack was run without Square (autoattack_queries is 0), its one attack that needs no gradient: "
-            "where gradients mislead, its numbers are too high and nothing here would tell. They are not those of "
-            "standard AutoAttack; do not compare them with published ones. Leave autoattack_queries at 5000.",
-        )
-    ]
 
 
 def selection_fell_back(games: Games) -> list[Flag]:
