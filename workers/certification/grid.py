@@ -3,7 +3,7 @@
 Added in floating point, an image leaves its trace in the low bits of the sum: what is 1 / 255 + draw has none below
 2^-31, what is 0 + draw has. A classifier that reads them tells images apart that Gaussian noise makes nearly the same,
 and is certified where nothing holds (Voracek and Hein, Sound randomized smoothing in floating-point arithmetic, ICLR
-2023). tests/certification/test_false_certificates.py has one that 1,500 draws certify to 0.57, although an image at
+2023). tests/certification/test_false_certificates.py has one that 1,000 draws certify to 0.53, although an image at
 0.22 has the other class in all of them.
 
 Here the noise is rounded to the grid, and the network is given a function of the sum of two integers. For an image x on

@@ -134,9 +134,10 @@ class Smoother:
     def answers_apart(self, images: Tensor, noise: Noise, draws: int, example_ids: Sequence[int]) -> Tensor:
         """Return the class with the largest logit in each of the first draws (batch, draws) int64, asked for apart.
 
-        A pass holds one copy of each image, so that nothing in it tells what an image is without noise. Whether the
-        answers are those of :meth:`select` shows whether the model is a function of one image; at most
-        ``allowed_ties`` of a few dozen differ if it is.
+        A pass holds one copy of each image, with a draw of its own also where noise is shared, so that nothing in it
+        tells what an image is without noise: neither a mean of copies nor a difference. Whether the answers are those
+        of :meth:`select` shows whether the model is a function of one image; at most ``allowed_ties`` of a few dozen
+        differ if it is.
 
         Args:
             images: (batch, channels, height, width) in pixels.
@@ -147,16 +148,20 @@ class Smoother:
         steps, layout, held = to_grid(images), self._memory_format(images), max(1, BLOCK_VALUES // prod(noise.shape))
         found = torch.empty(len(images), draws, dtype=torch.int64, device=images.device)
         for low, high in _cut(0, draws, min(draws, held)):
-            for first, last in _cut(0, len(images), max(1, min(BATCH_SIZE["cpu"], held // (high - low)))):
+            rows = max(1, min(high - low, held // (high - low)))
+            for first, last in _cut(0, len(images), rows):
                 # Independent noise is made example by example, and the one before is forgotten.
                 drawn = torch.stack([noise.draws(low, high, one) for one in example_ids[first:last]])
+                row = torch.arange(last - first, device=images.device)
                 noisy = torch.empty((last - first, *noise.shape), device=images.device, memory_format=layout)
                 logits = torch.empty(last - first, self._classes, device=images.device)
                 for number in range(high - low):
                     self._check_cancelled()
-                    self._add(steps[first:last], drawn[:, number], noisy)
+                    # Each row another draw.
+                    which = (number + row) % (high - low)
+                    self._add(steps[first:last], drawn[row, which], noisy)
                     self._forward(noisy, logits)
-                    found[first:last, low + number] = logits.argmax(1)
+                    found[first + row, low + which] = logits.argmax(1)
         return found
 
     @property
