@@ -122,6 +122,7 @@ def test_neither_shards_nor_workers_nor_a_kill_change_a_certificate(distributed:
     assert ended["checks"][0]["result"] == expected["checks"][0]["result"]
 
 
+@pytest.mark.drill
 def test_the_answer_holds_what_was_promised(shared: Deployment) -> None:
     model, dataset = upload(shared)
     audit_id = submit(

@@ -82,6 +82,7 @@ def test_a_killed_worker_costs_no_round_that_was_saved_and_no_number(embedded: D
     assert ended["checks"][0]["result"] == expected["checks"][0]["result"]
 
 
+@pytest.mark.drill
 def test_an_attack_that_knows_the_defence_sees_through_it(shared: Deployment) -> None:
     model, dataset, training = upload(shared)
     defences = [RMC, {"name": "identity"}]

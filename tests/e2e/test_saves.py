@@ -109,6 +109,7 @@ def test_a_killed_worker_costs_the_step_in_its_hands(deployment: Deployment) -> 
     assert no_save_is_left(deployment)
 
 
+@pytest.mark.drill
 @on_both("distributed")
 def test_a_worker_asked_to_stop_loses_no_step(deployment: Deployment) -> None:
     audit_id, stopped = begin(deployment)

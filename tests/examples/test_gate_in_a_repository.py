@@ -44,6 +44,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_the_page_s_commands_pass_the_gate(repository: Path) -> None:
     assert (repository.parent / "said").read_text().splitlines()[-1].startswith("Passed: ")
@@ -54,6 +55,7 @@ def test_the_page_s_commands_pass_the_gate(repository: Path) -> None:
     assert "uncertainty_span" in (repository / "reports" / "seatrial.html").read_text()
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_the_repository_s_own_package_is_the_one_imported_there(repository: Path) -> None:
     # Ours has no network.
@@ -63,6 +65,7 @@ def test_the_repository_s_own_package_is_the_one_imported_there(repository: Path
     assert found == [repository / "app" / "__init__.py", repository / "app" / "network.py"]
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_the_command_is_a_module_too(repository: Path) -> None:
     done = run(repository, "env", "PYTHONPATH=.", sys.executable, "-m", "seatrial", "gate", "--help")

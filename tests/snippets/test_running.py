@@ -57,6 +57,7 @@ def assert_uploads(repository: Repository, job: str, verdict: str) -> None:
     assert verdict in (artifacts / "seatrial.html").read_text().lower()
 
 
+@pytest.mark.drill
 def test_github_measures_on_the_runner(repository: Repository) -> None:
     ended = github(repository, "embedded")
     assert ended == {"pip install -r ci/requirements.txt": 0, "Gate": 0, "Summary": 0}

@@ -27,10 +27,10 @@ def autoattack_weaker_than_pgd(games: Games) -> list[Flag]:
         Flag(
             code="autoattack_weaker_than_pgd",
             severity="warning" if share > WEAKER else "info",
-            message=f"{int(missed.sum())} of {len(missed)} examples ({share:.1%}) withstand AutoAttack on "
-            f"the static model and fall to PGD. static_robustness is AutoAttack's and too high by at least "
-            f"these (against the worse of the two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign of gradients "
-            "that mislead it, or of an autoattack_queries set low.",
+            message=f"{int(missed.sum())} of {len(missed)} examples ({share:.1%}) withstand AutoAttack on the static "
+            "model and fall to PGD. static_robustness is AutoAttack's and too high by at least these (against the "
+            f"worse of the two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign of "
+            "gradients that mislead it, or of an autoattack_queries set low.",
         )
     ]
 
