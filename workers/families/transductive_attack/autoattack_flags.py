@@ -29,8 +29,8 @@ def autoattack_weaker_than_pgd(games: Games) -> list[Flag]:
             severity="warning" if share > WEAKER else "info",
             message=f"{int(missed.sum())} of {len(missed)} examples ({share:.1%}) withstand AutoAttack on the static "
             "model and fall to PGD. static_robustness is AutoAttack's and too high by at least these (against the "
-            f"worse of the two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign of "
-            "gradients that mislead it, or of an autoattack_queries set low.",
+            f"worse of the two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign "
+            "of gradients that mislead it, or of an autoattack_queries set low.",
         )
     ]
 
