@@ -1,8 +1,11 @@
 """The console in a real browser without a network: its main flows, clicked through; its pages, looked at."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 from PIL import Image
 
@@ -72,6 +75,18 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
     running.close()
 
 
+def is_held(worker: psutil.Process, database: Path) -> bool:
+    """Stop a worker where it keeps nobody from writing, or let it go on: stopped in a transaction it would keep all."""
+    worker.suspend()
+    try:
+        with closing(sqlite3.connect(database, timeout=0.1, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        worker.resume()
+        return False
+    return True
+
+
 def colours(path: Path) -> int:
     """Return how many colours a picture has: a blank page has one."""
     with Image.open(path) as picture:
@@ -137,7 +152,7 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     assert "on one worker" in told
     # The audit begins once the page is watched, however fast the worker is.
     (worker,) = serving.workers()
-    worker.suspend()
+    eventually(lambda: is_held(worker, tmp_path / "seatrial.db"), what="the worker between two transactions")
     tab.press("form[action='/submit/confirmed'] button")
 
     assert "The audit is" in tab.text("#live-status")
