@@ -16,6 +16,7 @@ from seatrial.contracts.costs import StageShares
 from seatrial.contracts.meters import meters_of
 from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, TERMINAL
+from seatrial.families.shared.settling import settled_document
 from seatrial.store.database import AnyRow
 
 
@@ -97,7 +98,7 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
         },
         "meters": None if (meters := meters_of(parts.asked.get(check.id))) is None else meters.model_dump(),
         "stages": parts.stages.get(check.id, []),
-        "result": check.result,
+        "result": settled_document(check.kind, check.params, check.result),
         "figures": sorted(check.figures or ()),
         "error": check.error,
     }

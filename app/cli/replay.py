@@ -245,6 +245,8 @@ def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
     except (ValueError, TypeError, RecursionError) as error:
         # Values that no family writes: texts that are no UTF-8, lists of lists of lists.
         raise BadRequestError(f"the records cannot be compared: {shorten(str(error))}") from error
+    if comparison.recast:
+        say(f"The intervals of {comparison.recast:,} numbers are made in another way since: these were not compared.")
     if comparison.differences:
         _print_differences(comparison)
     else:

@@ -60,6 +60,9 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
     elif rule.counts_as != rule.outcome:
         outcome += f" (counts as {rule.counts_as})"
     further = f"{rule.further_examples:,}" if rule.further_examples else ""
+    left = rule.available_examples
+    if rule.further_examples and left is not None and rule.further_examples > left:
+        further += f" ({left:,} left)"
     return rule.label, _value(rule), rule.requirement, outcome, further
 
 

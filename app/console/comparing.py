@@ -16,6 +16,7 @@ from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import better_of
+from seatrial.families.shared.settling import settled_document
 from seatrial.store.database import AnyRow
 
 Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]
@@ -216,7 +217,7 @@ def _points(rows: Sequence[AnyRow], metric: str) -> list[Point]:
                 version=row.version,
                 model=row.model,
                 audit=row.audit,
-                estimate=Estimate.model_validate(row.result["estimates"][name]),
+                estimate=Estimate.model_validate(settled_document(row.kind, row.params, row.result)["estimates"][name]),
                 dataset=row.dataset,
                 verdict=row.verdict,
                 unlike=_unlike_newest(metric, row, measured[0]),

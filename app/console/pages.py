@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse
 from app.reports.marked_text import one_line, visible
 from seatrial.contracts.estimates import Estimate
 from seatrial.reporting.numbers import format_estimate, format_interval, format_ticks, format_value
-from seatrial.reporting.tables import arrange, cell_basis
+from seatrial.reporting.tables import arrange, cell_basis, open_end
 from seatrial.reporting.words import words
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -48,7 +48,7 @@ def _environment() -> Environment:
         whole=whole,
         told_json=told_json,
     )
-    environment.globals.update(arrange=arrange, cell_basis=cell_basis)
+    environment.globals.update(arrange=arrange, cell_basis=cell_basis, open_end=open_end)
     return environment
 
 

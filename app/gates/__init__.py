@@ -6,8 +6,8 @@ that shows a verdict shows that one. It needs no GPU: workers measure, verdicts 
 What is promised: a model whose metric lies exactly at a rule's bound passes that rule at most 2.5 % of the time and
 fails it at most 2.5 % of the time, by the luck of which examples were drawn; the rest stays ``inconclusive`` and says
 how many more examples would tell. With Holm's correction the chance that any rule of a policy is decided wrongly is at
-most 5 %. As far as the stored intervals hold, that is; where they are known to be too narrow they are widened first
-(:mod:`app.gates.evidence`).
+most 5 %. As far as the stored intervals hold, that is (:mod:`seatrial.statistics.bounded`): they are judged as they are
+shown, and shown as they are judged (:mod:`seatrial.families.shared.settling`).
 
 What is not: an example that is not like those the dataset was drawn from, and an attack nobody ran, are in no interval.
 A check that failed, was cancelled, is in doubt or tested nothing never passes.

@@ -1,11 +1,13 @@
-"""How far one example's value can lie from the others', by metric: what a bootstrap cannot see in a sample."""
+"""How far one example's value can lie from the others', by metric: what a sample does not show."""
 
 from functools import lru_cache
+from typing import Literal
 
-from app.gates.evidence import Range
 from app.gates.measured import MeasuredCheck
-from seatrial.contracts.family import Measurement, Metric
-from seatrial.contracts.metric_ranges import Reach, reach_of
+from seatrial.contracts import metric_ranges
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.family import Measurement, Metric, Range
+from seatrial.contracts.metric_ranges import example_range_of, limits_of
 from seatrial.contracts.policies import MetricName, described_metric, parse_metric
 
 
@@ -23,23 +25,17 @@ def described(metric: str) -> Metric:
 
 def range_of(metric: str, check: MeasuredCheck) -> Range | None:
     """Return the least and largest value an example can have; None where they are not known."""
-    found = described(metric)
-    if found.example_range is not None:
-        return found.example_range(_measured(metric, check))
-    lowest, highest = found.range
-    return None if lowest is None or highest is None else (lowest, highest)
-
-
-def limits_of(metric: str, check: MeasuredCheck) -> Reach:
-    """Return between which values a metric lies, whatever is drawn."""
-    found = described(metric)
-    return reach_of(found) if found.limits is None else Reach(*found.limits(_measured(metric, check)))
+    return example_range_of(described(metric), measured(metric, check))
 
 
 def examples_of(metric: str, check: MeasuredCheck) -> int | None:
     """Return how many examples a number rests on where its ``n`` adds up two samples: those of the smaller one."""
-    found = described(metric)
-    return None if found.examples is None or check.result is None else found.examples(check.result)
+    return metric_ranges.examples_of(described(metric), check.result)
+
+
+def is_open(estimate: Estimate, metric: str, check: MeasuredCheck, end: Literal["low", "high"]) -> bool:
+    """Tell whether a number's interval ends where the metric does, because the sample does not bound it any better."""
+    return metric_ranges.is_open(estimate, limits_of(described(metric), measured(metric, check)), end)
 
 
 def is_fixed(metric: str) -> bool:
@@ -47,5 +43,6 @@ def is_fixed(metric: str) -> bool:
     return described(metric).is_fixed
 
 
-def _measured(metric: str, check: MeasuredCheck) -> Measurement:
+def measured(metric: str, check: MeasuredCheck) -> Measurement:
+    """Return what the ranges of a metric depend on."""
     return Measurement(named(metric).qualifiers, check.params, check.result)

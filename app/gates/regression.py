@@ -5,7 +5,6 @@ what is hard for both cancels. Otherwise the two stored intervals make one of th
 independent.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,23 +13,15 @@ from typing import Literal
 import numpy as np
 
 from app.gates.comparability import differences
-from app.gates.evidence import Evidence, Range, Z, ends, widen, within
+from app.gates.evidence import ROUNDING, Evidence, Range, ends
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
-from app.gates.ranges import described, examples_of, is_fixed, limits_of, named, range_of
+from app.gates.ranges import described, is_fixed, named, range_of
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.states import RunState
 from seatrial.statistics.arrays import Floats
-from seatrial.statistics.intervals import bias_corrected, resample
+from seatrial.statistics.bounded import mean_interval, ratio_interval, typical_size
 from seatrial.statistics.proportions import score_interval
-
-RESAMPLES = 1000
-
-CELLS = 1_000_000
-"""Draws held at a time: what a verdict takes of the API's memory stays below 40 MB."""
-
-MOST_RESAMPLED = 10_000
-"""Examples above which a mean is as good as normal, and its interval is made so."""
 
 _NO_BASELINE = (
     "there is no baseline to compare it with: promote an earlier audit of the model with `seatrial baselines promote "
@@ -78,8 +69,8 @@ def compare(
     """Return how much worse than the baseline a metric is, or why that cannot be said.
 
     Guarantee: each end is wrong with probability at most 2.5 %: of paired proportions by the score interval, of paired
-    means as far as :func:`app.gates.evidence.widen` holds, of others as far as the two stored intervals do. Failure: of
-    audits whose parameters make the number mean different things there is no difference, and none is made up.
+    means as far as :mod:`seatrial.statistics.bounded` holds, of others as far as the two stored intervals do. Failure:
+    of audits whose parameters make the number mean different things there is no difference, and none is made up.
 
     Args:
         metric: Full name; it has a better and a worse.
@@ -101,17 +92,13 @@ def compare(
         pairs = paired.pair(metric, (audit.audit, check), (baseline.audit, other))
         if not isinstance(pairs, str):
             worse = pairs.then - pairs.now if is_higher_better else pairs.now - pairs.then
-            evidence = paired_difference(worse, metric, range_of(metric, check), pairs.weights)
+            evidence = paired_difference(worse, range_of(metric, check), pairs.weights)
             return Comparison(evidence, before, _flags(other))
         why = pairs
     doubts = [*_flags(other), _OTHER_DATA] if paired is not None and not paired.is_same_dataset else _flags(other)
-    first, second = (
-        within(widen(one, range_of(metric, of), examples=examples_of(metric, of)), *limits_of(metric, of))
-        for one, of in ((estimate, check), (before, other))
-    )
-    difference = mover(second, first) if is_higher_better else mover(first, second)
+    difference = mover(before, estimate) if is_higher_better else mover(estimate, before)
     told = f"not compared example by example: {why}"
-    evidence = Evidence(difference, difference, is_fixed=is_fixed(metric), why=told)
+    evidence = Evidence(difference, is_fixed=is_fixed(metric), why=told)
     return Comparison(evidence, before, doubts)
 
 
@@ -140,19 +127,17 @@ def _flags(check: MeasuredCheck) -> Sequence[Flag]:
     return () if check.result is None else check.result.flags
 
 
-def paired_difference(worse: Floats, metric: str, span: Range | None, weights: Floats | None = None) -> Evidence:
+def paired_difference(worse: Floats, span: Range | None, weights: Floats | None = None) -> Evidence:
     """Return the mean of the differences (n,) of two measurements of the same examples, with its interval.
 
     Differences of -1, 0 and 1 are those of paired proportions and get
-    :func:`~seatrial.statistics.proportions.score_interval`. Others get a bias-corrected bootstrap interval (Efron
-    1981), seeded by the metric's name and widened as those of means are (:func:`app.gates.evidence.widen`). Where
-    examples weigh unequally, like sentences of few and of many tags, one that was not seen is taken to weigh as that in
-    which a decision drawn from all of them lies, the mean square of the weights: that holds as long as the chance that
-    an example differs grows no faster than its weight.
+    :func:`~seatrial.statistics.proportions.score_interval`. Others get that of a mean, or of a ratio of sums, in a
+    known range (:mod:`seatrial.statistics.bounded`). Where examples weigh unequally, like sentences of few and of many
+    tags, one that was not seen is taken to weigh as that in which a decision drawn from all of them lies: that holds as
+    long as the chance that an example differs grows no faster than its weight.
 
     Args:
         worse: Differences, at least 2; where examples have weights, multiplied by them.
-        metric: Full name.
         span: Least and largest value of the metric for an example.
         weights: (n,) with mean 1; None where all are alike.
     """
@@ -163,40 +148,25 @@ def paired_difference(worse: Floats, metric: str, span: Range | None, weights: F
         b, c = int((worse > 0).sum()), int((worse < 0).sum())
         low, high = score_interval(b, c, n)
         judged = Estimate(value=value, low=low, high=high, n=n, method="paired")
-        return Evidence(judged, judged, why=told, discordant=(b, c))
-    low, high = _bootstrap(worse, hashlib.sha256(metric.encode()).digest(), weights)
-    drawn = Estimate(value=value, low=low, high=high, n=n, method="bootstrap")
-    if span is None:
-        judged, widest = widen(drawn, None), None
-    else:
-        reach = span[1] - span[0]
-        room = reach * (1.0 if weights is None else float(np.mean(weights**2)))
-        widest = (-room, room)
-        judged = within(widen(drawn, widest), -reach, reach)
-    judged = judged.model_copy(update={"method": "paired"})
-    return Evidence(judged, drawn.model_copy(update={"method": "paired"}), why=told, span=widest)
-
-
-def _bootstrap(values: Floats, seed: bytes, weights: Floats | None) -> Range:
-    """Return the interval of the mean of values (n,), or of their sum over that of their weights."""
-    value, n = float(values.mean()), len(values)
-    if n > MOST_RESAMPLED:
-        apart = values if weights is None else values - value * weights
-        width = Z * float(apart.std(ddof=1)) / math.sqrt(n)
-        return value - width, value + width
-    pairs = values[:, None] if weights is None else np.stack([values, weights], axis=1)
-
-    def mean(drawn: Floats) -> Floats:
-        sums = drawn @ pairs
-        total = np.full(len(sums), float(n)) if weights is None else sums[:, 1]
-        # Of what weighs anything; 0 where nothing does.
-        return np.asarray(sums[:, :1] / np.where(total > 0, total, 1.0)[:, None])
-
-    drawn = resample(mean, [n], seed=int.from_bytes(seed[:8], "big"), resamples=RESAMPLES, cells=CELLS)
-    found = bias_corrected(value, drawn[:, 0])
+        return Evidence(judged, why=told, discordant=(b, c))
+    found, widest = _interval(worse, span, np.ones(n) if weights is None else weights)
     if found is None:
-        raise AssertionError("unreachable: records hold numbers, whose means are defined")
-    return found
+        return Evidence(Estimate(value=value, low=None, high=None, n=n, method="paired"), why=told)
+    low, high = min(found[0], value), max(found[1], value)
+    judged = Estimate(value=value, low=low, high=high, n=n, method="paired")
+    return Evidence(judged, why=told, span=widest)
+
+
+def _interval(worse: Floats, span: Range | None, weights: Floats) -> tuple[Range | None, Range | None]:
+    """Return the interval of a sum over that of the weights, and between which values an example not seen may lie."""
+    if span is None:
+        reach = float(np.ptp(worse))
+        if reach <= ROUNDING * float(np.abs(worse).max()):
+            return None, None
+        return mean_interval(worse, float(worse.min()) - reach, float(worse.max()) + reach), None
+    reach, size = span[1] - span[0], typical_size(weights)
+    room = reach * size
+    return ratio_interval(worse, weights, (-room, size), (room, size)), (-room, room)
 
 
 def mover(first: Estimate, second: Estimate) -> Estimate:

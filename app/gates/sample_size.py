@@ -1,8 +1,9 @@
 """How many more examples would decide what is open."""
 
 import math
+from collections.abc import Callable
 
-from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z, ends
+from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z
 from seatrial.statistics.normal import normal_quantile
 from seatrial.statistics.proportions import score_interval
 
@@ -12,15 +13,18 @@ POWER = 0.8
 MOST_EXAMPLES = 1e9
 """Beyond that many further examples nobody is told a number."""
 
+LOG_TAIL = -math.log(ALPHA / 2) - 1
+"""What a standard exponential variable, as which an unseen example weighs, exceeds its mean by at the stored level."""
+
 
 def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int | None:
     """Return how many more examples would decide four times in five, if the value stays.
 
     With d the distance to the bound, s the standard error the side towards it stands for, z at alpha / 2 and z' at 0.8:
-    n ((z + z') s / d)^2 examples in all, since intervals shrink with 1/sqrt(n). Of a proportion v that is held against
-    b exactly: the sample size of its test, ((z sqrt(b(1-b)) + z' sqrt(v(1-v))) / d)^2, continuity-corrected (Fleiss,
-    Levin and Paik 2003, ch. 2); of one that is 0 or 1, log(alpha / 2) over the log of what is left. What
-    :func:`app.gates.evidence.widen` added shrinks with 1/n. Of paired proportions as :func:`_pairs` says: where few
+    n ((z + z') s / d)^2 examples in all, since intervals shrink with 1/sqrt(n); the room they leave for an example not
+    seen shrinks with 1/n. Of a proportion v that is held against b exactly: the sample size of its test,
+    ((z sqrt(b(1-b)) + z' sqrt(v(1-v))) / d)^2, continuity-corrected (Fleiss, Levin and Paik 2003, ch. 2); of one that
+    is 0 or 1, log(alpha / 2) over the log of what is left. Of paired proportions as :func:`_pairs` says: where few
     pairs are discordant their interval shrinks with 1/n, too.
 
     Args:
@@ -71,6 +75,40 @@ def _pairs(discordant: tuple[int, int], n: int, bound: float, alpha: float) -> f
         end = score_interval(first, second, pairs)[side > 0]
         return side * (bound - unlucky) >= side * (end - unlucky) * stretch
 
+    return _fewest(is_decided, n)
+
+
+def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> float:
+    """Return the examples that decide a number whose side is spread by chance and by an example not seen."""
+    value = evidence.judged.value or 0.0
+    n = max(1, evidence.judged.n if evidence.examples is None else evidence.examples)
+    gap, width = abs(bound - value), found[1] - value if bound > value else value - found[0]
+    room = _room(evidence, value, is_above=bound > value)
+    if width <= 0 or (room and gap > room):
+        return math.inf
+    shift, tail = room / n, LOG_TAIL * room / n
+    spread = math.sqrt(max(0.0, (width - shift) ** 2 - tail**2)) / Z
+    stretch = normal_quantile(1 - alpha / 2) / Z
+
+    def is_decided(examples: float) -> bool:
+        scale = n / examples
+        side = shift * scale + math.hypot(Z * spread * math.sqrt(scale), tail * scale)
+        unseen = -room * math.expm1(math.log(alpha / 2) / examples)
+        unlucky = normal_quantile(POWER) * spread * math.sqrt(scale)
+        return gap >= max(side * stretch + unlucky, unseen)
+
+    return _fewest(is_decided, n) * evidence.judged.n / n
+
+
+def _room(evidence: Evidence, value: float, *, is_above: bool) -> float:
+    """Return how far an example not seen may lie from the value; 0 where the interval leaves no room for one."""
+    if evidence.span is None:
+        return 0.0
+    return max(0.0, evidence.span[1] - value if is_above else value - evidence.span[0])
+
+
+def _fewest(is_decided: Callable[[int], bool], n: int) -> float:
+    """Return the fewest examples above n that decide, by doubling and halving; infinite where a billion do not."""
     few, many = n, 2 * n
     while not is_decided(many):
         few, many = many, 2 * many
@@ -80,18 +118,6 @@ def _pairs(discordant: tuple[int, int], n: int, bound: float, alpha: float) -> f
         middle = (few + many) // 2
         few, many = (few, middle) if is_decided(middle) else (middle, many)
     return many
-
-
-def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> float:
-    value, n, stored = evidence.judged.value or 0.0, evidence.judged.n, ends(evidence.stored) or found
-    gap = abs(bound - value)
-    width = found[1] - value if bound > value else value - found[0]
-    own = stored[1] - value if bound > value else value - stored[0]
-    spread = own / Z * (normal_quantile(1 - alpha / 2) + normal_quantile(POWER))
-    added = max(0.0, width - own) * math.log(alpha / 2) / math.log(ALPHA / 2)
-    # With x = sqrt(n / n') the side is spread x + added x^2, which is to be the distance.
-    root = spread + math.sqrt(spread**2 + 4 * added * gap)
-    return n * (root / 2 / gap) ** 2
 
 
 def _trials(value: float, bound: float, alpha: float) -> float:

@@ -176,7 +176,14 @@ def _case(session: Session, audit: AnyRow, chosen: Chosen, policy: Policy, basel
 def _judge(services: Services, case: Case) -> Judgement:
     paired = None if case.baseline is None else pair(services, case.audit, case.baseline)
     try:
-        return judge(case.policy, case.chosen.source, case.measured, baseline=case.before, paired=paired)
+        return judge(
+            case.policy,
+            case.chosen.source,
+            case.measured,
+            baseline=case.before,
+            paired=paired,
+            left=max(0, int(case.audit.dataset_facts["examples"]) - case.audit.samples),
+        )
     except TooManyNumbersError as error:
         raise InvalidRequestError(str(error), pointer="/policy") from error
 

@@ -13,6 +13,7 @@ from app.web.services import Services
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
+from seatrial.families.shared.settling import settled
 from seatrial.store.artifacts import ArtifactMissingError
 from seatrial.store.database import AnyRow
 from seatrial.store.records import read_parquet
@@ -26,11 +27,12 @@ def read_measured(session: Session, audit_id: str) -> Measured:
 
 
 def _check(row: AnyRow) -> MeasuredCheck:
+    result = None if row.result is None else Result.model_validate_json(row.result)
     return MeasuredCheck(
         position=row.ordinal,
         kind=row.kind,
         state=RunState(row.state),
-        result=None if row.result is None else Result.model_validate_json(row.result),
+        result=None if result is None else settled(row.kind, row.params, result),
         error=None if row.error is None else StoredProblem.model_validate(row.error),
         params=row.params,
     )

@@ -8,16 +8,18 @@ none of whose rules found anything to judge.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Literal
 
 from app.gates import wording
-from app.gates.evidence import Adjusted, Evidence, Side, correct, decide, is_decided, p_of, widen, within
+from app.gates.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.pairing import Pairing
-from app.gates.ranges import examples_of, is_fixed, limits_of, named, range_of
+from app.gates.ranges import examples_of, is_fixed, is_open, named, range_of
 from app.gates.regression import Comparison, Refusal, compare
 from app.gates.sample_size import further_examples
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
+from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
 
 __all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge"]
@@ -25,7 +27,7 @@ __all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge
 MOST_NUMBERS = 10_000
 """Numbers the rules of a policy name in an audit: each is a line of the verdict, some 700 bytes that are stored."""
 
-_DOUBTFUL = {"error": ("error",), "warning": ("error", "warning"), "ignored": ()}
+_DOUBTFUL = {"error": ("error",), "relevant": ("error",), "warning": ("error", "warning"), "ignored": ()}
 
 
 class TooManyNumbersError(ValueError):
@@ -66,6 +68,7 @@ def judge(
     *,
     baseline: Measured | None = None,
     paired: Pairing | None = None,
+    left: int | None = None,
 ) -> Judgement:
     """Return what a policy makes of an audit. Pure: the same numbers give the same verdict.
 
@@ -84,6 +87,7 @@ def judge(
         audit: What was measured.
         baseline: What regressions are measured from.
         paired: Records of both, for comparing them example by example.
+        left: Examples of the dataset that the audit did not draw; None where that is not known.
 
     Raises:
         TooManyNumbersError: The rules name more than ``MOST_NUMBERS``.
@@ -109,7 +113,7 @@ def judge(
     p_values = [_p_value(finding) for finding in findings]
     adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
     rules = [
-        _decide(finding, p, held, _DOUBTFUL[policy.doubts])
+        _decide(finding, p, held, _doubts(finding, policy.doubts), left)
         for finding, p, held in zip(findings, p_values, adjusted, strict=True)
     ]
     verdict = _verdict(rules)
@@ -167,10 +171,12 @@ def _weigh(
     if estimate.value is None:
         return replace(finding, refusal=Refusal("errored", f"it is undefined on this sample: n = {estimate.n}"))
     if finding.rule.max_regression is None:
-        span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)
-        widened = within(widen(estimate, span, examples=examples), *limits_of(finding.metric, check))
-        evidence = Evidence(widened, estimate, is_fixed=is_fixed(finding.metric))
-        if estimate.method == "bootstrap":
+        side = _asked(finding.rule)[0]
+        end: Literal["low", "high"] = "high" if side == "max" else "low"
+        why = wording.open_end(estimate, end) if is_open(estimate, finding.metric, check, end) else ""
+        evidence = Evidence(estimate, is_fixed=is_fixed(finding.metric), why=why)
+        if estimate.method in LEAVING_ROOM:
+            span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)
             evidence = replace(evidence, span=span, examples=examples)
         return replace(finding, evidence=evidence)
     found = regression(finding.metric, estimate, check)
@@ -196,7 +202,23 @@ def _p_value(finding: Finding) -> float | None:
     return p_of(finding.evidence, bound, side)
 
 
-def _decide(finding: Finding, p: float | None, held: Adjusted | None, doubtful: Sequence[str]) -> RuleOutcome:
+def _doubts(finding: Finding, asked: str) -> list[Flag]:
+    """Return the flags that keep a rule from passing."""
+    return [flag for flag in finding.flags if flag.severity in _DOUBTFUL[asked] or _is_relevant(finding, flag, asked)]
+
+
+def _is_relevant(finding: Finding, flag: Flag, asked: str) -> bool:
+    if asked != "relevant" or flag.severity != "warning":
+        return False
+    metric = named(finding.metric)
+    known = flags_of(metric.family).get(flag.code)
+    # What an earlier version flagged, and nobody can look up any more, may be about anything.
+    return known is None or known.doubts(metric.name)
+
+
+def _decide(
+    finding: Finding, p: float | None, held: Adjusted | None, doubts: Sequence[Flag], left: int | None
+) -> RuleOutcome:
     rule, evidence, refusal = finding.rule, finding.evidence, finding.refusal
     side, bound = _asked(rule)
     further: int | None = None
@@ -215,9 +237,8 @@ def _decide(finding: Finding, p: float | None, held: Adjusted | None, doubtful: 
             outcome = "inconclusive"
         if outcome == "inconclusive":
             further = further_examples(evidence, bound, times=1 if held is None else held.times)
-        reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further)
+        reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further, left=left)
     counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
-    doubts = [flag for flag in finding.flags if flag.severity in doubtful]
     if counts_as == "passed" and doubts:
         outcome = counts_as = "errored"
         further, reason = None, wording.doubted(reason, doubts)
@@ -235,6 +256,7 @@ def _decide(finding: Finding, p: float | None, held: Adjusted | None, doubtful: 
         judged=None if evidence is None else evidence.judged,
         p_value=p if held is None else held.p,
         further_examples=further,
+        available_examples=None if further is None else left,
         reason=reason,
     )
 

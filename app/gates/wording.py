@@ -1,12 +1,14 @@
 """A verdict and its reasons as people read them: one sentence each."""
 
 from collections.abc import Sequence
+from typing import Literal
 
-from app.gates.evidence import Evidence, Side, ends
+from app.gates.evidence import Evidence, Side
 from app.gates.measured import Measured, MeasuredCheck
-from seatrial.contracts.estimates import Flag
+from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
 from seatrial.reporting.numbers import format_bound, format_estimate, format_interval, format_number
+from seatrial.reporting.outcomes import further_in_words
 
 _MANY = 8
 _THAN_BEFORE = " worse than the baseline"
@@ -62,8 +64,8 @@ def by_value(value: float, bound: float, outcome: Outcome, side: Side) -> str:
 def no_interval(evidence: Evidence) -> str:
     """Say why a number decides nothing."""
     reason = "it has no interval, so how far it may be off is unknown"
-    if ends(evidence.stored) is not None:
-        reason = f"all {evidence.stored.n} examples have the same value, which says nothing about unseen ones"
+    if evidence.judged.method != "none":
+        reason = f"all {evidence.judged.n} examples have the same value, which says nothing about unseen ones"
     return reason + (f"; {evidence.why}" if evidence.why else "")
 
 
@@ -75,6 +77,7 @@ def by_interval(
     by_itself: Outcome,
     *,
     further: int | None,
+    left: int | None,
 ) -> str:
     """Say how an interval compares."""
     interval = format_interval(evidence.judged)
@@ -86,12 +89,14 @@ def by_interval(
         reason = f"on its own it would have {by_itself}; with Holm's correction for the other rules it is undecided"
     else:
         reason = f"the interval {interval} contains {format_bound(bound)}"
-    if evidence.judged != evidence.stored and ends(evidence.stored) is not None:
-        stored = f"{format_estimate(evidence.stored)} as measured"
-        reason += f" ({stored}, widened for what {evidence.stored.n} examples cannot show)"
     if further is not None:
-        reason += f"; about {further:,} more examples would probably decide it"
+        reason += f"; {further_in_words(further, left)}"
     return reason + (f"; {evidence.why}" if evidence.why else "")
+
+
+def open_end(estimate: Estimate, end: Literal["low", "high"]) -> str:
+    """Say that an interval ends where the metric does."""
+    return f"{estimate.n} examples do not bound it {'above' if end == 'high' else 'below'}: the end is the metric's own"
 
 
 def doubted(reason: str, flags: Sequence[Flag]) -> str:
@@ -149,7 +154,7 @@ def _explain(rule: RuleOutcome) -> str:
     if rule.outcome == "inconclusive" and rule.counts_as == "failed":
         return f"{said}; undecided counts as failed"
     if rule.further_examples is not None:
-        return f"{said}; about {rule.further_examples:,} more examples would probably decide it"
+        return f"{said}; {further_in_words(rule.further_examples, rule.available_examples)}"
     return said
 
 

@@ -39,14 +39,17 @@ class Demand:
     warns: frozenset[str] = frozenset()
 
 
+VERSION = 2
+"""Of all three. In version 1, until 2026-11-23, a warning about the number judged was no doubt in the first two."""
+
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
         "For a first look: stops what is plainly broken.",
-        {"doubts": "error"},
+        {"doubts": "relevant"},
     ),
     STANDARD: (
         "For a pipeline: what published models without obvious faults keep.",
-        {"doubts": "error"},
+        {"doubts": "relevant"},
     ),
     STRICT: (
         "For a model others rely on: what good published models keep, shown for all numbers together, by checks that "
@@ -277,6 +280,20 @@ def _cell(demand: Demand, name: str) -> str:
     return f"{told} (warns)" if name in demand.warns else told
 
 
+_DOUBTS = {
+    "relevant": "A flag of severity `error` keeps a check from passing, and a `warning` that speaks of the number "
+    "judged keeps its rule.",
+    "warning": "A flag of severity `warning` or above keeps a check from passing.",
+}
+_CORRECTION = {
+    "holm": "Holm's correction over all rules: no rule is decided wrongly more than 5 % of the time, whichever.",
+    # Berger (1982), Multiparameter hypothesis testing and acceptance sampling: an intersection-union test.
+    "none": "No correction for several rules, because none is needed against a pass that is not deserved: all that "
+    "block must pass, so a model that misses any bound passes at most 2.5 % of the time, however many rules there are. "
+    "That a model exactly at several bounds fails one of them by chance is likelier with every rule; `strict` corrects "
+    "for it.",
+}
+
+
 def _settings(settings: dict[str, Any]) -> str:
-    told = f" A flag of severity `{settings['doubts']}` or above keeps a check from passing."
-    return told + (" Holm's correction over all rules." if settings.get("correction") == "holm" else "")
+    return f" {_DOUBTS[settings['doubts']]} {_CORRECTION[settings.get('correction', 'none')]}"

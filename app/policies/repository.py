@@ -21,6 +21,8 @@ _AUDIT = (
     ModelRow.task,
     DatasetRow.digest.label("dataset_digest"),
     DatasetRow.manifest.label("dataset_manifest"),
+    DatasetRow.facts.label("dataset_facts"),
+    AuditRow.samples,
 )
 AUDITS = (
     select(*_AUDIT)

@@ -128,7 +128,9 @@ def shipped_policies() -> list[PolicyRead]:
 @cache
 def _shipped(name: str) -> PolicyRead:
     document = presets.get(name).model_dump(mode="json")
-    return PolicyRead(id=name, name=name, version=1, digest=digest_of(document), document=document, created_at=None)
+    return PolicyRead(
+        id=name, name=name, version=presets.VERSION, digest=digest_of(document), document=document, created_at=None
+    )
 
 
 def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Chosen:
@@ -192,7 +194,7 @@ def check_name(name: str, prefix: str, *, pointer: str = "/name") -> None:
 
 def _shipped_name(pointer: str) -> ReservedNameError:
     return ReservedNameError(
-        f"{', '.join(presets.POLICIES)} are shipped with Seatrial and never change: choose another name.",
+        f"{', '.join(presets.POLICIES)} are shipped with Seatrial: choose another name.",
         pointer=pointer,
     )
 

@@ -36,6 +36,7 @@ from seatrial.contracts.policies import Judgement
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import params_contract
 from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.families.shared.settling import settled_document
 from seatrial.store.artifacts import ArtifactMissingError
 from seatrial.store.records import read_parquet, to_parquet
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
@@ -219,7 +220,12 @@ def _write(writer: _Writer, contents: _Contents, services: Services, *, with_inp
         )
     checks = [_write_records(writer, row, stages, services) for row, stages in contents.checks]
     results = [
-        BundleResult(position=row.ordinal, kind=row.kind, result=row.result, error=row.error)
+        BundleResult(
+            position=row.ordinal,
+            kind=row.kind,
+            result=settled_document(row.kind, row.params, row.result),
+            error=row.error,
+        )
         for row, _ in contents.checks
     ]
     writer.add_json(RESULTS, [one.model_dump(mode="json") for one in results])

@@ -22,7 +22,7 @@ from seatrial.reporting.numbers import (
 )
 from seatrial.reporting.outcomes import counted, gauge, measured, policy_name
 from seatrial.reporting.schemas import ReportFigure, ReportRead
-from seatrial.reporting.tables import arrange, arrange_counts, cell_basis
+from seatrial.reporting.tables import arrange, arrange_counts, cell_basis, open_end
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -49,7 +49,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
-    environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis)
+    environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, open_end=open_end)
     return environment
 
 

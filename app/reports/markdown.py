@@ -12,6 +12,7 @@ from seatrial.contracts.policies import Judgement, RuleOutcome
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.outcomes import counted, measured, policy_name
 from seatrial.reporting.schemas import ReportCheck, ReportRead
+from seatrial.reporting.tables import open_end
 
 MAX_CHARACTERS = 60_000
 """GitHub refuses a comment of more than 65,536 characters; numbers beyond this are left to the full report."""
@@ -142,7 +143,8 @@ def _numbers(check: ReportCheck, room: int) -> list[str]:
     room -= 300
     for estimate in check.estimates:
         value = format_value(estimate).replace("<", "&lt;")
-        line = f"| {_cell(estimate.name)} | {value} | {format_interval(estimate)} | {estimate.n:,} |"
+        interval = " ".join(part for part in (format_interval(estimate), open_end(estimate)) if part)
+        line = f"| {_cell(estimate.name)} | {value} | {interval} | {estimate.n:,} |"
         room -= len(line) + 1
         if room < 0:
             break

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from app.reports.unbundling import Bundle
 from seatrial.contracts.estimates import Estimate, Result
 
+EARLIER = frozenset({"bootstrap", "widened", "paired"})
+"""Methods that had intervals of numbers which have those of another since 2026-11-23."""
+
 _FLAG = "flag "
 
 
@@ -34,12 +37,14 @@ class Comparison:
     Attributes:
         numbers: How many numbers; a curve, or a flag, is one.
         records: How many rows of records.
+        recast: Estimates whose intervals are made in another way since: of these the ends are not compared.
         differences: In the order of the checks.
         new: Numbers, columns and stages that only the second run has: a later version publishes more.
     """
 
     numbers: int = 0
     records: int = 0
+    recast: int = 0
     differences: list[Difference] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
 
@@ -85,7 +90,9 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
 def _compare_results(
     comparison: Comparison, where: str, first: Result, second: Result | None, tolerance: float
 ) -> None:
-    known, again = dict(_numbers(first)), dict(_numbers(second)) if second else {}
+    recast = _recast(first, second)
+    comparison.recast += len(recast)
+    known, again = dict(_numbers(first, recast)), dict(_numbers(second, recast)) if second else {}
     for name in dict.fromkeys([*known, *again]):
         if name not in known and not name.startswith(_FLAG):
             comparison.new.append(f"{where}.{name}")
@@ -99,10 +106,20 @@ def _compare_results(
                 comparison.differences.append(Difference(f"{where}.{part}", before, now, _distance(apart)))
 
 
-def _numbers(result: Result) -> Iterator[tuple[str, dict[str, Any]]]:
+def _recast(first: Result, second: Result | None) -> frozenset[str]:
+    again = {} if second is None else second.estimates
+    return frozenset(
+        name
+        for name, one in first.estimates.items()
+        if one.method in EARLIER and name in again and again[name].method not in (one.method, "none")
+    )
+
+
+def _numbers(result: Result, recast: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what a check published: its name, and its numbers by theirs."""
     for name, estimate in result.estimates.items():
-        yield name, {f"{name} {part}": getattr(estimate, part) for part in Estimate.model_fields}
+        parts = ("value", "n") if name in recast else Estimate.model_fields
+        yield name, {f"{name} {part}": getattr(estimate, part) for part in parts}
     others: dict[str, Any] = {f"counts {name}": count for name, count in result.counts.items()}
     others |= {f"series {name}": curve for name, curve in result.series.items()}
     # What a flag says beside its code repeats numbers that are compared by themselves.

@@ -152,6 +152,7 @@ def _properties(outcome: RuleOutcome) -> dict[str, Any]:
         "requirement": outcome.requirement,
         "bound": outcome.bound,
         "furtherExamples": outcome.further_examples,
+        "availableExamples": outcome.available_examples,
         "pValue": outcome.p_value,
         **{name: one.model_dump(mode="json") for name, one in estimates.items() if one is not None},
     }

@@ -2,7 +2,7 @@
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
@@ -12,14 +12,16 @@ from app.gates.service import judge_audit
 from app.reports import repository
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
-from seatrial.contracts.estimates import Result, split_name
-from seatrial.contracts.family import Metric
+from seatrial.contracts.estimates import Estimate, Result, split_name
+from seatrial.contracts.family import Measurement, Metric
 from seatrial.contracts.meters import meters_of
+from seatrial.contracts.metric_ranges import is_open, limits_of
 from seatrial.contracts.policies import JudgementRequest
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import find_family, flags_of, metrics_of, params_contract
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.families.narratives import comparisons_of, narrative_of
+from seatrial.families.shared.settling import settled
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.outcomes import Judged
 from seatrial.reporting.schemas import (
@@ -176,7 +178,7 @@ def _check(
     session: Session, store: ArtifactStore, row: CheckRow, classes: int | None, labels: list[str] | None
 ) -> ReportCheck:
     narrative = narrative_of(row.kind)
-    result = Result.model_validate(row.result) if row.result else None
+    result = settled(row.kind, row.params, Result.model_validate(row.result)) if row.result else None
     error = StoredProblem.model_validate(row.error) if row.error else None
     seconds = (row.finished_at - row.started_at).total_seconds() if row.started_at and row.finished_at else None
     return ReportCheck(
@@ -192,7 +194,7 @@ def _check(
         flags=sorted(result.flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
         if result
         else [],
-        estimates=_estimates(row.kind, result) if result else [],
+        estimates=_estimates(row, result) if result else [],
         counts=result.counts if result else {},
         series=result.series if result else {},
         figures=[_figure(store, row.kind, name, digest) for name, digest in (row.figures or {}).items()],
@@ -247,20 +249,30 @@ def _left_out(contract: type[BaseModel], values: dict[str, Any], name: str) -> A
     return params.model_dump(mode="json")[name]
 
 
-def _estimates(kind: str, result: Result) -> list[ReportEstimate]:
+def _estimates(row: CheckRow, result: Result) -> list[ReportEstimate]:
     estimates = []
     for name, estimate in result.estimates.items():
-        metric = find_metric(kind, name)
+        metric = find_metric(row.kind, name)
         estimates.append(
             ReportEstimate(
                 **estimate.model_dump(),
-                name=f"{kind}.{name}",
+                name=f"{row.kind}.{name}",
                 unit=metric.unit if metric else "",
                 better=metric.better if metric else "neither",
                 description=metric.description if metric else "",
+                open_end=None if metric is None else _open_end(row, result, metric, name, estimate),
             )
         )
     return estimates
+
+
+def _open_end(
+    row: CheckRow, result: Result, metric: Metric, name: str, estimate: Estimate
+) -> Literal["low", "high"] | None:
+    reach = limits_of(metric, Measurement(split_name(name)[1], row.params, result))
+    bad: dict[str, Literal["low", "high"]] = {"lower": "high", "higher": "low"}
+    end = bad.get(metric.better)
+    return end if end is not None and is_open(estimate, reach, end) else None
 
 
 def find_metric(kind: str, name: str) -> Metric | None:

@@ -198,6 +198,8 @@ class FlagSpec:
         code: Snake-case name, stable across versions.
         severities: How grave it can be, the gravest first; ``error``: the numbers must not be relied on.
         speaks_of: Metrics it is about, ``*`` standing for any part of a name.
+        shown_by: Those of them whose value and interval say what was seen, so that it is no doubt about these: that an
+            accuracy is an illusion doubts the accuracy, and not the gap that measures the illusion.
         meaning: What was seen, and what that means for the numbers.
         remedy: What to do about it.
     """
@@ -207,10 +209,21 @@ class FlagSpec:
     speaks_of: tuple[str, ...]
     meaning: str
     remedy: str
+    shown_by: tuple[str, ...] = ()
 
     def is_about(self, metric: str) -> bool:
         """Tell whether it speaks of a metric, by its name without family and qualifiers."""
         return any(fnmatchcase(metric, pattern) for pattern in self.speaks_of)
+
+    def doubts(self, metric: str) -> bool:
+        """Tell whether it keeps a metric's value from being taken for what it says, by the same name.
+
+        >>> said = {"code": "c", "severities": (), "speaks_of": ("*",), "meaning": "", "remedy": ""}
+        >>> seen = FlagSpec(**said, shown_by=("a*",))
+        >>> seen.doubts("accuracy"), seen.doubts("gap")
+        (False, True)
+        """
+        return self.is_about(metric) and not any(fnmatchcase(metric, pattern) for pattern in self.shown_by)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Between which values a metric lies, in words, and which demands on it test nothing."""
+"""Between which values a metric lies, or one example in a check that was run, and which demands on it test nothing."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from seatrial.contracts.family import Metric
+from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.family import Measurement, Metric, Range
 
 
 class Reach(NamedTuple):
@@ -51,3 +52,35 @@ def foregone(reach: Reach, asked: str, bound: float) -> str | None:
         always = highest is not None and bound >= highest
         never = lowest is not None and bound < lowest
     return "always holds" if always else "can never hold" if never else None
+
+
+def example_range_of(metric: Metric, measured: Measurement) -> Range | None:
+    """Return the least and largest value one example can have in a check that has been run; None where not known."""
+    if metric.example_range is not None:
+        return metric.example_range(measured)
+    lowest, highest = metric.range
+    return None if lowest is None or highest is None else (lowest, highest)
+
+
+def limits_of(metric: Metric, measured: Measurement) -> Reach:
+    """Return between which values a metric lies in a check that has been run, whatever is drawn."""
+    return reach_of(metric) if metric.limits is None else Reach(*metric.limits(measured))
+
+
+def examples_of(metric: Metric, result: Result | None) -> int | None:
+    """Return how many examples a number rests on where its ``n`` adds up two samples: those of the smaller one."""
+    return None if metric.examples is None or result is None else metric.examples(result)
+
+
+def is_open(estimate: Estimate, reach: Reach, end: Literal["low", "high"]) -> bool:
+    """Tell whether an interval ends where the metric does, because the sample does not bound it any better.
+
+    >>> told = Estimate(value=0.4, low=0.2, high=1.0, n=50, method="resampled")
+    >>> is_open(told, Reach(0.0, 1.0), "high"), is_open(told, Reach(0.0, 1.0), "low")
+    (True, False)
+    """
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return False
+    if end == "low":
+        return reach.lowest is not None and estimate.low <= reach.lowest < estimate.value
+    return reach.highest is not None and estimate.value < reach.highest <= estimate.high

@@ -185,10 +185,11 @@ class Policy(Request):
         description="`holm`: the chance that any of the rules is decided wrongly stays below 5 % together (Holm 1979), "
         "instead of each by itself; more rules stay open.",
     )
-    doubts: Literal["error", "warning", "ignored"] = Field(
+    doubts: Literal["error", "relevant", "warning", "ignored"] = Field(
         default="error",
-        description="From which severity on a flag of a check makes its rules `errored` where they would have passed: "
-        "robustness that hides its gradients is not shown.",
+        description="Which flags of a check make its rules `errored` where they would have passed: robustness that "
+        "hides its gradients is not shown. Those of severity `error`; `relevant`: of these, and of warnings those that "
+        "speak of the very metric a rule is about; `warning`: both, whatever they speak of; or none.",
     )
     baseline: str = Field(default="champion", pattern=NAME, description="Which baseline `max_regression` looks at.")
 
@@ -273,6 +274,11 @@ class RuleOutcome(Read):
         default=None,
         description="Examples beside those there are that would probably decide it (four times in five, if the value "
         "stays); null where it is decided or no number would do.",
+    )
+    available_examples: int | None = Field(
+        default=None,
+        description="Beside `further_examples`: what the dataset holds beside those audited. With fewer than are "
+        "wanted a larger dataset is needed.",
     )
     reason: str = Field(description="Why, in a sentence.")
 

@@ -9,8 +9,8 @@ GLOSSARY: dict[str, str] = {
     "clean": "Unattacked: the data as they are.",
     "confidence": "The probability the model assigns to the class it predicts.",
     "confidence interval": "The range in which the true value lies with 95% confidence: another sample from the same "
-    "data would give a different number, usually within it. It says nothing about other data or about stronger "
-    "attacks.",
+    "data would give a different number, usually within it. It leaves room for an example that was not seen: a sample "
+    "without a mistake proves no perfection. It says nothing about other data or about stronger attacks.",
     "entropy": "How uncertain a prediction is, in nat: 0 when all probability is on one class, log C when all C "
     "classes are equally likely.",
     "ECE": "Expected calibration error: the average gap between confidence and accuracy over confidence bins; 0 is "

@@ -76,6 +76,23 @@ def measured(outcome: RuleOutcome) -> str:
     return text
 
 
+def further_in_words(further: int, left: int | None) -> str:
+    """Say how many more examples would decide a rule, and where the dataset does not hold as many.
+
+    Args:
+        further: Examples beside those there are.
+        left: What the dataset holds beside those audited; None where that is not known.
+
+    >>> further_in_words(1400, 300), further_in_words(20, None)
+    ('about 1,400 more examples would probably decide it, and the dataset holds only 300 more', \
+'about 20 more examples would probably decide it')
+    """
+    told = f"about {further:,} more {'example' if further == 1 else 'examples'} would probably decide it"
+    if left is None or further <= left:
+        return told
+    return f"{told}, and the dataset holds {f'only {left:,}' if left else 'no'} more"
+
+
 def counted(outcome: RuleOutcome) -> str:
     """Return the outcome, and what it counts as where that is something else."""
     if outcome.outcome == outcome.counts_as:

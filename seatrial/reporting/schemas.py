@@ -77,6 +77,11 @@ class ReportEstimate(Estimate):
     unit: str = Field(description="Unit of the value.")
     better: Literal["higher", "lower", "neither"] = Field(description="Which way is good for the model.")
     description: str = Field(description="What it says, with the source.")
+    open_end: Literal["low", "high"] | None = Field(
+        default=None,
+        description="The bad end of the interval, where it is that of the metric itself: the sample does not bound the "
+        "value on that side.",
+    )
 
 
 class ReportFigure(Read):

@@ -358,11 +358,18 @@ def _method(group: list[ReportEstimate]) -> str:
     return f"95% intervals by {words(group[0].method)}" if has_intervals else "no intervals"
 
 
+def open_end(estimate: ReportEstimate) -> str:
+    """Return that an interval ends where the metric does; nothing where it does not."""
+    if estimate.open_end is None:
+        return ""
+    return f"too few examples to bound it {'above' if estimate.open_end == 'high' else 'below'}"
+
+
 def cell_basis(estimate: ReportEstimate) -> str:
     """Return what one number rests on; one that was given rests on nothing."""
     if estimate.n == 0 and estimate.value is not None:
         return "as given"
-    return f"n = {estimate.n:,}, {'no interval' if estimate.method == 'none' else words(estimate.method)}"
+    return f"n = {estimate.n:,}, {'no interval' if estimate.low is None else words(estimate.method)}"
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from seatrial.statistics.arrays import Floats
-from seatrial.statistics.intervals import Interval, bias_corrected, norm_interval, resample, signs
+from seatrial.statistics.arrays import Floats, Ints
+from seatrial.statistics.bounded import mean_interval, ratio_interval, typical_size
+from seatrial.statistics.intervals import Interval, resample, signs
 
 METRICS = ("ece", "ece_centre", "s_ece", "mce", "brier")
 
-NORMS = ("ece", "ece_centre", "mce")
-"""Those that add up, or take the largest of, absolute errors by bin."""
+MEANS = ("s_ece", "mce", "brier")
+"""Those whose intervals are of means over examples, or over those in a bin, and take no simulation."""
 
 
 def bin_edges(bins: int) -> Floats:
@@ -34,7 +35,7 @@ def bin_edges(bins: int) -> Floats:
     return edges
 
 
-def bin_of(confidence: ArrayLike, bins: int) -> NDArray[np.int64]:
+def bin_of(confidence: ArrayLike, bins: int) -> Ints:
     """Return the bin (n,) of each confidence, 0 to ``bins`` - 1.
 
     Raises:
@@ -61,7 +62,7 @@ class Reliability:
     """
 
     edges: Floats
-    count: NDArray[np.int64]
+    count: Ints
     accuracy: Floats
     confidence: Floats
 
@@ -135,7 +136,7 @@ def brier(confidence: ArrayLike, correct: ArrayLike) -> float | None:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All five metrics with 95 % intervals, by the names of ``METRICS``."""
+    """All five metrics with their intervals, by the names of ``METRICS``."""
 
     values: dict[str, float | None]
     intervals: dict[str, Interval | None]
@@ -148,15 +149,31 @@ def calibrate(
     *,
     seed: int | Sequence[int],
     resamples: int | None = None,
+    alpha: float = 0.05,
 ) -> Calibration:
-    """Return all five metrics of a sample with 95 % intervals, all from the same resamples; under 2 examples, none.
+    """Return all five metrics of a sample with their intervals; under 2 examples there are none.
 
     The values are the plug-in ones, which overstate ECE, its bin-centre form and MCE: by chance alone a bin's accuracy
-    is off its confidence. Their intervals allow for that, at their lower end: that of a calibrated model reaches down
-    to 0. How far chance goes is simulated twice, because each way fails where the other holds: with outcomes drawn at
-    the stated confidences (right for a calibrated model, nothing for a saturated one) and with the errors' directions
-    drawn (right wherever a bin holds both right and wrong answers). The interval of MCE is about the bins that hold
-    examples.
+    is off its confidence.
+
+    Guarantee, up to the simulation's approximations: each end is wrong with probability at most alpha / 2, whether or
+    not the truth is 0 and however few examples are wrong. Signed ECE and Brier score are means
+    (:func:`~seatrial.statistics.bounded.mean_interval`). ECE is the largest, over signs of the bins, of the means of
+    signed errors: the upper end is that of the mean with the sample's signs. The lower end allows for having chosen
+    these: the estimate exceeds the truth by no more than the norm of the errors (triangle inequality), simulated twice,
+    because each way fails where the other holds: with outcomes drawn at the stated confidences (right for a calibrated
+    model, nothing for a saturated one) and with the errors' directions drawn (right wherever a bin holds both right and
+    wrong answers); nor does it exceed the mean's own lower end, which knows that a rare error may not have been seen.
+    The interval of MCE is about the bins that hold examples: of their largest error the largest upper end is a bound,
+    and the largest lower end with the level shared among them (Bonferroni).
+
+    Args:
+        confidence: (n,) in [0, 1].
+        correct: (n,) whether each is right.
+        bins: Of equal width.
+        seed: The same seed gives the same intervals.
+        resamples: As for :func:`~seatrial.statistics.intervals.resample`.
+        alpha: Probability of missing the truth.
     """
     values, hits = _sample(confidence, correct)
     if len(values) == 0:
@@ -166,24 +183,84 @@ def calibrate(
     statistic, n = _weighted(values, hits, bins), len(values)
     once = np.ones((1, n))
     point = dict(zip(METRICS, map(float, statistic(once)[0]), strict=True))
-    intervals: dict[str, Interval | None] = dict.fromkeys(METRICS)
-    if n > 1:
+    if n < 2:
+        return Calibration(dict(point), dict.fromkeys(METRICS))
 
-        def outcomes(rng: np.random.Generator, rows: int, size: int) -> Floats:
-            return (rng.random((rows, size), dtype=np.float32) < values).astype(np.float64)
+    def outcomes(rng: np.random.Generator, rows: int, size: int) -> Floats:
+        return (rng.random((rows, size), dtype=np.float32) < values).astype(np.float64)
 
-        drawn = resample(statistic, [n], seed=seed, resamples=resamples)
-        flipped = resample(statistic, [n], seed=seed, resamples=resamples, draw=signs)
-        by_chance = resample(lambda hits: statistic(once, hits), [n], seed=seed, resamples=resamples, draw=outcomes)
-        for column, (name, value) in enumerate(point.items()):
-            if name in NORMS:
-                # Against bin centres the outcomes' noise is the same; the centres' own offset is no noise.
-                chance = by_chance[:, METRICS.index("ece" if name == "ece_centre" else name)]
-                low, high = norm_interval(value, drawn[:, column], flipped[:, column], chance)
-                intervals[name] = low, min(1.0, high)
-            else:
-                intervals[name] = bias_corrected(value, drawn[:, column])
-    return Calibration(dict(point), intervals)
+    flipped = resample(statistic, [n], seed=seed, resamples=resamples, draw=signs)
+    by_chance = resample(lambda hits: statistic(once, hits), [n], seed=seed, resamples=resamples, draw=outcomes)
+    index, gap = bin_of(values, bins), hits - values
+    intervals: dict[str, Interval | None] = {
+        "s_ece": mean_interval(gap, -1, 1, alpha=alpha),
+        "brier": mean_interval(gap**2, 0, 1, alpha=alpha),
+        "mce": _largest(gap, index, bins, alpha),
+    }
+    for name, errors in (("ece", gap), ("ece_centre", hits - (2 * index + 1) / (2 * bins))):
+        # Against bin centres the outcomes' noise is the same; the centres' own offset is no noise.
+        noise = flipped[:, METRICS.index(name)], by_chance[:, METRICS.index("ece")]
+        direction = np.where(np.bincount(index, errors, bins) < 0, -1.0, 1.0)[index]
+        intervals[name] = norm_interval(direction * errors, np.ones(n), *noise, alpha=alpha)
+    # The mean of the signed errors is summed in another order than the estimate.
+    held = {name: (min(ends[0], point[name]), max(ends[1], point[name])) for name, ends in intervals.items() if ends}
+    return Calibration(dict(point), {name: held[name] for name in METRICS})
+
+
+def norm_interval(errors: Floats, sizes: Floats, *noise: Floats, alpha: float = 0.05) -> Interval:
+    """Return an interval of a sum of absolute errors by bin over the sum of sizes, as of :func:`calibrate`'s ECE.
+
+    Args:
+        errors: (n,) signed, so that their sum over that of the sizes is the estimate; none larger than its size.
+        sizes: (n,) 1 for single decisions.
+        noise: (resamples,) the norm of the errors, simulated in one way or several; the largest quantile counts.
+        alpha: Probability of missing the truth.
+    """
+    size = typical_size(sizes)
+    found = ratio_interval(errors, sizes, (-size, size), (size, size), alpha=alpha)
+    if found is None:
+        raise AssertionError("unreachable: there are decisions")
+    chance = max(float(np.quantile(column, 1 - alpha / 2)) for column in noise)
+    value = float(errors.sum() / sizes.sum())
+    return max(0.0, min(found[0], value - chance)), min(1.0, found[1])
+
+
+def _largest(gap: Floats, index: Ints, bins: int, alpha: float) -> Interval:
+    """Return an interval of the largest absolute mean of the bins that hold examples; ``index`` is sorted."""
+    filled, starts = np.unique(index, return_index=True)
+    tails = _Tails(gap, starts, bin_edges(bins)[filled], bin_edges(bins)[filled + 1])
+    low = tails.largest(alpha / len(filled), -1)
+    return low, max(low, min(1.0, tails.largest(alpha, 1)))
+
+
+class _Tails:
+    """The errors of each bin, and turned round, in the ranges they can have: a confidence lies in its bin."""
+
+    def __init__(self, gap: Floats, starts: Ints, floor: Floats, top: Floats) -> None:
+        self._errors = [*np.split(gap, starts[1:]), *np.split(-gap, starts[1:])]
+        self._least, self._most = np.append(-top, floor - 1), np.append(1 - floor, top)
+
+    def largest(self, alpha: float, side: int) -> float:
+        """Return the largest of the bins' lower (-1) or upper (1) ends, at least 0.
+
+        Most bins need not be looked at: what an end cannot exceed is known beforehand, by Hoeffding's inequality, which
+        Gaffke's ends are within, and by the weight of the unseen example alone.
+        """
+        sizes = np.array([len(one) for one in self._errors])
+        means = np.array([one.mean() for one in self._errors])
+        if side > 0:
+            reach = np.sqrt(np.log(2 / alpha) / 2 / sizes) * (self._most - self._least)
+            limits = np.minimum(self._most, means + reach)
+        else:
+            farthest = np.array([one.max() for one in self._errors])
+            limits = np.minimum(means, self._least + (farthest - self._least) * (alpha / 2) ** (1 / sizes))
+        found = 0.0
+        for at in np.argsort(-limits, kind="stable").tolist():
+            if limits[at] <= found:
+                break
+            ends = mean_interval(self._errors[at], self._least[at], self._most[at], alpha=alpha)
+            found = max(found, float(ends[side > 0]))
+        return found
 
 
 def _single(confidence: ArrayLike, correct: ArrayLike, bins: int, name: str) -> float | None:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from seatrial.statistics.arrays import Floats, Ints
-from seatrial.statistics.calibration import bin_of
-from seatrial.statistics.intervals import Interval, bias_corrected, norm_interval, resample, signs
+from seatrial.statistics.calibration import bin_of, norm_interval
+from seatrial.statistics.intervals import Interval, bias_corrected, resample, signs
 
 Function = Callable[[Floats], Floats]
 """Weights (rows, n) to one number for each row (rows,)."""
@@ -133,32 +133,29 @@ class BinnedErrors:
         """Return the expected calibration error (rows,), mean-confidence form, of sums of columns (rows, bins + 1)."""
         return ratio(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1])
 
-    def interval(self, sums: Floats, *, seed: int | Sequence[int]) -> Interval | None:
-        """Return the 95 % interval of the expected calibration error; None with fewer than 2 examples.
+    def interval(
+        self, *, seed: int | Sequence[int], resamples: int | None = None, alpha: float = 0.05
+    ) -> Interval | None:
+        """Return the interval of the expected calibration error; None with fewer than 2 examples.
 
         As :func:`seatrial.statistics.calibration.calibrate` makes it, for clusters: how far chance goes is simulated
         with the errors' directions drawn, one direction for all decisions of an example, and with outcomes drawn at the
         mean confidence of each bin.
 
         Args:
-            sums: (1 + resamples, bins + 1) of ``columns``.
             seed: Of what chance does.
+            resamples: As for :func:`~seatrial.statistics.intervals.resample`.
+            alpha: Probability of missing the truth.
         """
         total = int(self.in_bins.sum())
         if len(self.gaps) < 2 or total == 0:
             return None
-        resamples = len(sums) - 1
         turned = resample(
             lambda weights: np.abs(weights @ self.gaps), [len(self.gaps)], seed=seed, resamples=resamples, draw=signs
         )
         rng = np.random.default_rng(seed)
-        outcomes = rng.binomial(self.in_bins, np.clip(self.confidence, 0, 1), (resamples, len(self.in_bins)))
+        outcomes = rng.binomial(self.in_bins, np.clip(self.confidence, 0, 1), (len(turned), len(self.in_bins)))
         by_chance = np.abs(outcomes - self.in_bins * self.confidence)
-        drawn = self.error(sums)
-        low, high = norm_interval(
-            float(drawn[0]),
-            drawn[1:][np.isfinite(drawn[1:])],
-            turned.sum(axis=1) / total,
-            by_chance.sum(axis=1) / total,
-        )
-        return low, min(1.0, high)
+        direction = np.where(self.gaps.sum(axis=0) < 0, -1.0, 1.0)
+        noise = turned.sum(axis=1) / total, by_chance.sum(axis=1) / total
+        return norm_interval(self.gaps @ direction, self.count, *noise, alpha=alpha)

@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.estimates import Estimate, IntervalMethod
+from seatrial.contracts.family import Limits
 from seatrial.statistics.arrays import Floats
-from seatrial.statistics.calibration import reliability
+from seatrial.statistics.bounded import Unseen, mean_interval, ratio_interval, typical_size
+from seatrial.statistics.calibration import MEANS, calibrate, reliability
 from seatrial.statistics.exact import clopper_pearson
-from seatrial.statistics.intervals import Interval, bootstrap_means
+from seatrial.statistics.intervals import Interval
+
+ALPHA = 0.05
+"""Of the intervals that are published."""
+
+ROUNDING = 1e-9
+"""Values this near, relative to the largest, are alike."""
 
 
 def seed_of(seed: int, purpose: str) -> list[int]:
@@ -23,33 +31,86 @@ def seed_of(seed: int, purpose: str) -> list[int]:
     return [seed % 2**63, int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "big")]
 
 
-def estimate(value: float | None, interval: Interval | None, n: int) -> Estimate:
-    """Return a bootstrap estimate; without an interval its ends are null."""
+def estimate(value: float | None, interval: Interval | None, n: int, method: IntervalMethod = "resampled") -> Estimate:
+    """Return an estimate; without an interval its ends are null."""
     if value is None or not math.isfinite(value):
         return Estimate(value=None, low=None, high=None, n=n, method="none")
     if interval is None:
         return Estimate(value=value, low=None, high=None, n=n, method="none")
-    return Estimate(value=value, low=interval[0], high=interval[1], n=n, method="bootstrap")
+    # An end may be summed in another order than the value it is the end of.
+    low, high = min(interval[0], value), max(interval[1], value)
+    return Estimate(value=value, low=low, high=high, n=n, method=method)
 
 
-def mean(values: Floats, seed: list[int]) -> Estimate:
-    """Return a mean with its bootstrap interval; undefined values (NaN) are left out and not counted in ``n``."""
+def mean(values: Floats, span: Limits, *, alpha: float = ALPHA) -> Estimate:
+    """Return a mean with its interval (:func:`~seatrial.statistics.bounded.mean_interval`).
+
+    Undefined values (NaN) are left out and not counted in ``n``.
+
+    Guarantee: each end is wrong with probability at most alpha / 2, where the range is known (method ``gaffke``).
+    Failure: where an end of it is not (``gaffke-seen``), an unseen example is taken to lie as far beyond the farthest
+    one as the sample reaches; nothing holds for what is rarer and lies farther, and values that are all alike have no
+    interval then.
+
+    Args:
+        values: (n,).
+        span: Least and largest value an example can have; None where that is not known.
+        alpha: Probability of missing the truth.
+    """
     defined = values[np.isfinite(values)]
     if len(defined) == 0:
         return estimate(None, None, 0)
-    value, interval = float(defined.mean()), bootstrap_means(defined[:, None], seed=seed)[0]
-    if interval is not None:
-        # It holds the mean as the bootstrap sums it, which may differ in the last digit.
-        interval = min(interval[0], value), max(interval[1], value)
-    return estimate(value, interval, len(defined))
+    least, most = float(defined.min()), float(defined.max())
+    reach = most - least
+    is_known = None not in span
+    method: IntervalMethod = "gaffke" if is_known else "gaffke-seen"
+    if len(defined) < 2:
+        return estimate(float(defined.mean()), None, len(defined))
+    if not is_known and reach <= ROUNDING * max(abs(least), abs(most)):
+        return Estimate(value=float(defined.mean()), low=None, high=None, n=len(defined), method=method)
+    lowest = least - reach if span[0] is None else span[0]
+    highest = most + reach if span[1] is None else span[1]
+    return estimate(float(defined.mean()), mean_interval(defined, lowest, highest, alpha=alpha), len(defined), method)
 
 
-def proportion(hits: NDArray[np.bool_]) -> Estimate:
+def share(
+    hits: Floats, decisions: Floats, *, unseen: tuple[Unseen, Unseen] | None = None, alpha: float = ALPHA
+) -> Estimate:
+    """Return a ratio of sums over examples with its interval (:func:`~seatrial.statistics.bounded.ratio_interval`).
+
+    Args:
+        hits: (n,) sums over each example.
+        decisions: (n,) what they are out of.
+        unseen: Examples that lower and raise it most; by default none or all of a typical example's decisions are hits.
+        alpha: Probability of missing the truth.
+    """
+    size = typical_size(decisions)
+    least, most = unseen or ((0.0, size), (size, size))
+    total, n = float(decisions.sum()), len(decisions)
+    if not total > 0:
+        return estimate(None, None, 0)
+    interval = ratio_interval(hits, decisions, least, most, alpha=alpha) if n > 1 else None
+    return estimate(float(hits.sum()) / total, interval, n, "gaffke")
+
+
+def calibration(
+    confidence: ArrayLike, correct: ArrayLike, bins: int, *, seed: list[int], alpha: float = ALPHA
+) -> dict[str, Estimate]:
+    """Return the metrics of :func:`~seatrial.statistics.calibration.calibrate` as estimates, by their names."""
+    found = calibrate(confidence, correct, bins, seed=seed, alpha=alpha)
+    n = len(np.asarray(confidence))
+    return {
+        name: estimate(value, found.intervals[name], n, "gaffke" if name in MEANS else "resampled")
+        for name, value in found.values.items()
+    }
+
+
+def proportion(hits: NDArray[np.bool_], *, alpha: float = ALPHA) -> Estimate:
     """Return a proportion with its Clopper-Pearson interval."""
     n, successes = len(hits), int(hits.sum())
     if n == 0:
         return estimate(None, None, 0)
-    low, high = clopper_pearson(successes, n)
+    low, high = clopper_pearson(successes, n, alpha=alpha)
     return Estimate(value=successes / n, low=low, high=high, n=n, method="clopper-pearson")
 
 

@@ -29,6 +29,11 @@ def counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
     return np.bincount(cells.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
 
 
+def exponentials(rng: np.random.Generator, rows: int, size: int) -> Floats:
+    """Draw standard exponential weights (rows, size): over their sum they are uniform on the simplex (Rubin 1981)."""
+    return rng.standard_exponential((rows, size))
+
+
 def signs(rng: np.random.Generator, rows: int, size: int) -> Floats:
     """Draw -1 or 1 for each example with equal odds (rows, size): its error's size is kept, its direction is not."""
     return 2 * rng.integers(0, 2, (rows, size), dtype=np.int8).astype(np.float64) - 1
@@ -46,7 +51,9 @@ def bootstrap(
 
     Approximate coverage 1 - alpha, from about 30 examples on, for statistics that are smooth in the weights: means,
     deviations, ranking metrics. Not for a norm of means such as ECE, which resampling raises by as much as sampling
-    did; that is what :func:`norm_interval` is for.
+    did (:func:`~seatrial.statistics.calibration.norm_interval`), and too narrow where few examples are unlike the rest:
+    of values in a known range :func:`~seatrial.statistics.bounded.mean_interval` holds, and :func:`exponentials` is the
+    draw that leaves room for an example not seen.
 
     Args:
         statistic: What is resampled.
@@ -112,26 +119,20 @@ def bias_corrected(value: float, drawn: Floats, *, alpha: float = 0.05) -> Inter
     return min(float(low), float(value)), max(float(high), float(value))
 
 
-def norm_interval(value: float, drawn: Floats, *noise: Floats, alpha: float = 0.05) -> Interval:
-    """Return an interval of the norm of a vector of means (ECE, MCE), which its plug-in estimate overstates.
+def unseen_interval(value: float, low: Floats, high: Floats, *, alpha: float = 0.05) -> Interval:
+    """Return the interval of a statistic that falls with one unseen example and rises with another.
 
-    Guarantee, up to the resampling's approximations: each end is wrong with probability at most alpha / 2, whether or
-    not the truth is 0, and the estimate lies between them. Price: wider than 1 - alpha asks for, the more so the
-    fewer examples each mean is of; the lower end is then 0.
-
-    The lower end rests on the triangle inequality: the estimate exceeds the truth by no more than the norm of the
-    errors, whose quantile is taken from ``noise``. The upper end rests on Jensen's: the estimate's expectation is no
-    less than the truth, so only its spread has to be added.
+    For statistics of distributions what :func:`~seatrial.statistics.bounded.mean_interval` is for means: exact for
+    proportions and quantiles, for others the same conjecture as long as no unseen example is worse.
 
     Args:
-        value: The norm of the estimated means.
-        drawn: (resamples,) it on bootstrap resamples.
-        noise: (resamples,) the norm of the errors, simulated in one way or several; the largest quantile counts.
-        alpha: Probability of missing the truth.
+        value: The statistic of the sample.
+        low: (resamples,) it with weights of :func:`exponentials`, the unseen example that lowers it most among them.
+        high: (resamples,) likewise, with the one that raises it most.
+        alpha: Probability of missing the truth, half of it at either end.
     """
-    error = max(float(np.quantile(column, 1 - alpha / 2)) for column in noise)
-    spread = float(drawn.mean() - np.quantile(drawn, alpha / 2))
-    return max(0.0, value - error), value + max(0.0, spread)
+    ends = float(np.quantile(low, alpha / 2)), float(np.quantile(high, 1 - alpha / 2))
+    return min(ends[0], value), max(ends[1], value)
 
 
 def bootstrap_means(columns: ArrayLike, *, seed: int | Sequence[int], alpha: float = 0.05) -> list[Interval | None]:

@@ -4,13 +4,14 @@ The score is an uncertainty: high means outlier. Inliers are in-distribution exa
 over the pooled, sorted scores, so that one sort serves every metric and every bootstrap resample.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from seatrial.statistics.arrays import Floats
-from seatrial.statistics.intervals import Interval, bootstrap
+from seatrial.statistics.intervals import Interval, exponentials, resample, unseen_interval
 
 METRICS = ("auroc", "aupr_in", "aupr_out", "fpr95")
 
@@ -55,23 +56,56 @@ def fpr95(inliers: ArrayLike, outliers: ArrayLike) -> float | None:
 
 @dataclass(frozen=True)
 class Ranking:
-    """All four metrics with bootstrap intervals, by the names of ``METRICS``."""
+    """All four metrics with their intervals, by the names of ``METRICS``."""
 
     values: dict[str, float | None]
     intervals: dict[str, Interval | None]
 
 
-def rank(inliers: ArrayLike, outliers: ArrayLike, *, seed: int | list[int]) -> Ranking:
-    """Return all four metrics; inliers and outliers are resampled independently of each other."""
+def rank(
+    inliers: ArrayLike,
+    outliers: ArrayLike,
+    *,
+    seed: int | list[int],
+    lowest: float = -math.inf,
+    highest: float = math.inf,
+    alpha: float = 0.05,
+) -> Ranking:
+    """Return all four metrics; inliers and outliers are weighted independently of each other.
+
+    The intervals leave room for an inlier and an outlier that were not seen
+    (:func:`~seatrial.statistics.intervals.unseen_interval`): all four metrics get worse when an inlier scores higher or
+    an outlier lower, so that the worst of both lie at the ends of the score. Where the outliers are too few to say
+    above which score 95 % of all lie (below 73), the upper end of FPR95 is mostly 1.
+
+    Args:
+        inliers: (n,) scores.
+        outliers: (m,) scores.
+        seed: The same seed gives the same intervals.
+        lowest: Least score there can be.
+        highest: Largest.
+        alpha: Probability of missing the truth.
+    """
     pooled = _Pooled(inliers, outliers)
     if not (pooled.inliers and pooled.outliers):
         return Ranking(dict.fromkeys(METRICS), dict.fromkeys(METRICS))
-    values = pooled.metrics(np.ones((1, pooled.inliers)), np.ones((1, pooled.outliers)))[0]
-    intervals = bootstrap(pooled.metrics, [pooled.inliers, pooled.outliers], seed=seed)
-    return Ranking(
-        {name: float(value) for name, value in zip(METRICS, values, strict=True)},
-        dict(zip(METRICS, intervals, strict=True)),
-    )
+    values = [float(value) for value in pooled.metrics(np.ones((1, pooled.inliers)), np.ones((1, pooled.outliers)))[0]]
+    if min(pooled.inliers, pooled.outliers) < 2:
+        return Ranking(dict(zip(METRICS, values, strict=True)), dict.fromkeys(METRICS))
+    scores = np.concatenate([np.asarray(inliers), np.asarray(outliers)])
+    ends = min(lowest, float(scores.min())), max(highest, float(scores.max()))
+
+    def drawn(inlier: float, outlier: float) -> Floats:
+        both = _Pooled(np.append(inliers, inlier), np.append(outliers, outlier))
+        return resample(both.metrics, [both.inliers, both.outliers], seed=seed, draw=exponentials)
+
+    worse, better = drawn(ends[1], ends[0]), drawn(ends[0], ends[1])
+    intervals: dict[str, Interval | None] = {}
+    for at, name in enumerate(METRICS):
+        # The share of inliers flagged is the one that is better where it is lower.
+        low, high = (better, worse) if name == "fpr95" else (worse, better)
+        intervals[name] = unseen_interval(values[at], low[:, at], high[:, at], alpha=alpha)
+    return Ranking(dict(zip(METRICS, values, strict=True)), intervals)
 
 
 class _Pooled:

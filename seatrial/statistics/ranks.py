@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from seatrial.statistics.arrays import Floats
+from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.intervals import Interval
 
 
@@ -29,22 +29,17 @@ def ranks(values: Floats) -> Floats:
     return np.where(np.isnan(values).any(axis=1, keepdims=True), np.nan, found)
 
 
-def rank_interval(drawn: Floats, *, alpha: float = 0.05) -> Interval | None:
-    """Return the percentile interval of a rank (1 + resamples,), row 0 the sample's, widened to hold it.
+def rank_interval(place: int, is_below: Mask) -> Interval:
+    """Return the interval of a rank from comparisons of every two.
 
-    Guarantee: its ends are ranks that occurred, and at least 1 - alpha of the resamples lie between them. Approximate
-    for what is resampled: ranks move in steps, and resampling parts what truly ties, so the interval of two equals
-    covers both ranks more often than 1 - alpha asks for.
+    Guarantee: where each comparison with one of the others is wrong with probability at most alpha / 2 / (k - 1), each
+    end is wrong with probability at most alpha / 2 (Bonferroni); of those that truly tie the shared place is in it.
 
-    Returns:
-        None where the rank is undefined, or is in half the resamples.
+    Args:
+        place: Whose rank, from 0.
+        is_below: (k, k) whether the first is surely below the second.
 
-    >>> rank_interval(np.array([1.0, 1.0, 1.0, 1.0, 3.0]))
-    (1.0, 3.0)
+    >>> rank_interval(0, np.array([[False, True, False], [False, False, False], [False, False, False]]))
+    (1.0, 2.0)
     """
-    value, defined = float(drawn[0]), drawn[1:][np.isfinite(drawn[1:])]
-    if not np.isfinite(value) or len(defined) * 2 < len(drawn) - 1 or not len(defined):
-        return None
-    # Outward: no rank is 3.5125.
-    low, high = np.quantile(defined, alpha / 2, method="lower"), np.quantile(defined, 1 - alpha / 2, method="higher")
-    return min(float(low), value), max(float(high), value)
+    return 1.0 + int(is_below[:, place].sum()), float(len(is_below) - int(is_below[place].sum()))

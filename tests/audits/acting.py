@@ -17,7 +17,7 @@ from tests.uploads import submission
 LEASE = {"lease_s": 60.0, "worker": "actor"}
 FACTS = {"parameters": 34, "classes": 2, "device": "cpu", "forward_s": 0.001, "backward_s": 0.002}
 RESULT = {
-    "estimates": {"mus": {"value": 0.4, "low": 0.3, "high": 0.5, "n": 20, "method": "bootstrap"}},
+    "estimates": {"mus": {"value": 0.4, "low": 0.3, "high": 0.5, "n": 20, "method": "gaffke"}},
     "series": {},
     "flags": [],
     "counts": {"n": 20, "errored": 0},

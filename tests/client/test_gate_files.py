@@ -176,7 +176,7 @@ def test_a_task_without_checks_is_refused() -> None:
 
 
 def outcome(kind: Outcome, severity: Severity = "block", **more: Any) -> RuleOutcome:
-    estimate = Estimate(value=0.5, low=0.4, high=0.6, n=50, method="bootstrap")
+    estimate = Estimate(value=0.5, low=0.4, high=0.6, n=50, method="gaffke")
     said: dict[str, Any] = {
         "rule": 0,
         "label": f"{kind} rule",

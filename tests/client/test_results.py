@@ -11,7 +11,7 @@ from seatrial.client.results import MAX_ROWS
 
 NOW = datetime.now(UTC).isoformat()
 EVIL = "<script>alert('x')</script>"
-POINT = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 9, "method": "bootstrap"}
+POINT = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 9, "method": "gaffke"}
 UNDEFINED = {"value": None, "low": None, "high": None, "n": 0, "method": "none"}
 
 

@@ -228,7 +228,7 @@ VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 @example([(2.3e-308, 0.0, 0.0), (2.4e-308, 0.0, 0.0)])
 def test_every_mark_stands_inside_the_chart_and_in_order(points: list[tuple[float, float, float]]) -> None:
     drawn = [
-        ("v", Estimate(value=value, low=value - below, high=value + above, n=1, method="bootstrap"), True)
+        ("v", Estimate(value=value, low=value - below, high=value + above, n=1, method="gaffke"), True)
         for value, below, above in points
     ]
     chart = draw(drawn)

@@ -218,4 +218,4 @@ def _run(
             [family.run(params, piece, context(stage, piece, count, done)) for piece in pieces]
         )
     spec, stored = family_spec(params.kind), params.model_dump(mode="json")
-    return with_declared_means(family.reduce(params, done, 0), spec, stored, done.get, 0), done
+    return with_declared_means(family.reduce(params, done, 0), spec, stored, done.get), done

@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from seatrial.contracts.estimates import Estimate
-from seatrial.contracts.family import SIGNED_SHARE, Metric, equals, value
+from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.family import FROM_ZERO, SIGNED_SHARE, Metric, equals, value
 from seatrial.contracts.registry import families
 from seatrial.families.shared.means import declared_means
 from seatrial.families.uncertainty_span.spec import SPEC
+from seatrial.statistics.bounded import mean_interval
 from tests.families import in_memory
 from tests.families.uncertainty_span import audits
 from tests.gates.test_pairing import RUNS
@@ -34,18 +35,20 @@ def metric(name: str, **more: Any) -> Metric:
 
 def published(*metrics: Metric, already: dict[str, Estimate] | None = None) -> dict[str, Estimate]:
     spec = replace(SPEC, metrics=metrics)
-    return declared_means(spec, {}, {"look": RECORDS}.get, already or {}, 7)
+    return declared_means(spec, {}, {"look": RECORDS}.get, Result(estimates=already or {}, counts={}))
 
 
-def test_a_share_is_exact_and_a_mean_is_resampled() -> None:
+def test_a_share_is_exact_and_a_mean_has_the_interval_of_its_range() -> None:
     right, gap = (
         metric("right", per_example=equals("look", "prediction")),
         metric("gap", per_example=value("look", "gap_up"), range=SIGNED_SHARE),
     )
     found = published(right, gap)
     assert (found["right"].value, found["right"].n, found["right"].method) == (2 / 3, 3, "clopper-pearson")
-    assert (found["gap"].value, found["gap"].method) == (pytest.approx(0.25 / 3), "bootstrap")
-    assert found["gap"].low < 0 < found["gap"].high
+    assert (found["gap"].value, found["gap"].method) == (pytest.approx(0.25 / 3), "gaffke")
+    assert (found["gap"].low, found["gap"].high) == pytest.approx(mean_interval([0.5, -0.25, 0.0], -1, 1))
+    open_ended = published(metric("gap", per_example=value("look", "gap_up"), range=FROM_ZERO))["gap"]
+    assert open_ended.method == "gaffke-seen"
     assert found == published(right, gap)
 
 
@@ -74,14 +77,14 @@ def test_what_the_family_published_stays_and_what_nobody_recorded_is_left_out() 
 def test_the_shipped_families_publish_all_they_declare(run: str) -> None:
     kind, made = RUNS[run]
     params, estimates, done = made()
-    assert declared_means(families()[kind], params, done.get, estimates, 0) == {}
+    assert declared_means(families()[kind], params, done.get, Result(estimates=estimates, counts={})) == {}
 
 
 def test_values_of_examples_keep_their_order_whatever_that_of_the_records() -> None:
     shuffled = RECORDS.take(np.array([2, 3, 0, 1]))
     gap = metric("gap", per_example=value("look", "gap_up"), range=SIGNED_SHARE)
     spec = replace(SPEC, metrics=(gap,))
-    assert declared_means(spec, {}, {"look": shuffled}.get, {}, 7) == published(gap)
+    assert declared_means(spec, {}, {"look": shuffled}.get, Result(estimates={}, counts={})) == published(gap)
 
 
 def test_a_check_in_memory_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:

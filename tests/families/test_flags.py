@@ -67,6 +67,11 @@ def test_a_flag_speaks_of_metrics_there_are_and_in_sentences(flag: FlagSpec, spe
         for pattern in flag.speaks_of:
             one = FlagSpec(code="", severities=(), speaks_of=(pattern,), meaning="", remedy="")
             assert any(one.is_about(metric.name) for metric in spec.metrics), (flag.code, pattern)
+        for pattern in flag.shown_by:
+            one = FlagSpec(code="", severities=(), speaks_of=(pattern,), meaning="", remedy="")
+            shown = [metric.name for metric in spec.metrics if one.is_about(metric.name)]
+            assert shown, (flag.code, pattern)
+            assert all(flag.is_about(name) and not flag.doubts(name) for name in shown), (flag.code, pattern)
 
 
 def test_a_flag_nobody_declared_is_refused_and_so_is_another_severity() -> None:

@@ -28,7 +28,7 @@ def gap(value: float, low: float, high: float, n: int = 500) -> Estimate:
 
 def mean(value: float, low: float | None, high: float | None, n: int = 500) -> Estimate:
     """A mean as workers publish it."""
-    return Estimate(value=value, low=low, high=high, n=n, method="none" if low is None else "bootstrap")
+    return Estimate(value=value, low=low, high=high, n=n, method="none" if low is None else "gaffke")
 
 
 def check(

@@ -5,15 +5,22 @@ import pytest
 
 from app.gates.evidence import ALPHA, Evidence, decide, p_of
 from app.gates.sample_size import POWER, further_examples
+from app.gates.verdict import judge
+from seatrial.contracts.estimates import Estimate
+from seatrial.statistics.estimating import mean
 from seatrial.statistics.proportions import score_interval
-from tests.gates.audits import ACCURACY, audit, check, gap, outcome, share
+from tests.gates.audits import ACCURACY, SOURCE, SPAN, audit, check, gap, outcome, policy, share
 from tests.gates.test_regression import paired_with
+
+
+def mean_as_told(value: float, low: float, high: float) -> Estimate:
+    return Estimate(value=value, low=low, high=high, n=50, method="resampled")
 
 
 def pairs(b: int, c: int, n: int) -> Evidence:
     low, high = score_interval(b, c, n)
     found = gap((b - c) / n, low, high, n=n)
-    return Evidence(found, found, discordant=(b, c))
+    return Evidence(found, discordant=(b, c))
 
 
 @pytest.mark.parametrize("bound", [0.01, 0.05, 0.002])
@@ -59,3 +66,50 @@ def test_two_audits_that_agree_are_told_a_number_that_can_be_had() -> None:
     rule = {"metric": ACCURACY, "max_regression": 0.01}
     found = outcome(now, rule, baseline=then, paired=paired_with(right, right))
     assert (found.outcome, found.further_examples) == ("inconclusive", pytest.approx(460, abs=30))
+
+
+def test_a_mean_that_no_example_contradicts_is_told_what_an_unseen_one_takes() -> None:
+    """Gaffke's ends themselves, drawn at the number told: four times in five they decide."""
+    rng = np.random.default_rng(3)
+    values = np.where(rng.random(200) < 0.03, rng.uniform(0.5, 1, 200), rng.uniform(0, 0.05, 200))
+    found, bound = mean(values, (0.0, 1.0)), float(values.mean()) + 0.02
+    assert found.low < bound < found.high
+    further = further_examples(Evidence(found, span=(0.0, 1.0)), bound) or 0
+    decided = [(mean(rng.choice(values, 200 + further), (0.0, 1.0)).high or 1) <= bound for _ in range(150)]
+    assert POWER - 0.12 < np.mean(decided) < POWER + 0.15
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (None, "more examples would probably decide it"),
+        (10_000, "more examples would probably decide it"),
+        (300, "would probably decide it, and the dataset holds only 300 more"),
+        (0, "would probably decide it, and the dataset holds no more"),
+    ],
+)
+def test_more_examples_than_the_dataset_holds_are_not_asked_for_without_saying_so(left: int | None, told: str) -> None:
+    judgement = judge(
+        policy({"metric": ACCURACY, "min": 0.9}), SOURCE, audit(check({"clean_accuracy": share(89, 100)})), left=left
+    )
+    (rule,) = judgement.rules
+    assert (rule.outcome, rule.available_examples) == ("inconclusive", left)
+    assert rule.further_examples is not None
+    assert rule.further_examples > 300
+    assert rule.reason.endswith(told)
+    assert judgement.headline.removesuffix(".").endswith(told)
+
+
+def test_what_is_decided_asks_for_nothing() -> None:
+    measured = audit(check({"clean_accuracy": share(99, 100)}))
+    (rule,) = judge(policy({"metric": ACCURACY, "min": 0.5}), SOURCE, measured, left=0).rules
+    assert (rule.outcome, rule.further_examples, rule.available_examples) == ("passed", None, None)
+
+
+def test_an_end_that_is_the_metric_s_own_is_said_to_be() -> None:
+    number = {"fpr95[epsilon=0]": mean_as_told(0.3, 0.1, 1.0)}
+    found = outcome(audit(check(number)), {"metric": f"{SPAN}.fpr95[epsilon=0]", "max": 0.5})
+    assert found.outcome == "inconclusive"
+    assert "50 examples do not bound it above: the end is the metric's own" in found.reason
+    other = outcome(audit(check(number)), {"metric": f"{SPAN}.fpr95[epsilon=0]", "min": 0.5})
+    assert "do not bound it" not in other.reason

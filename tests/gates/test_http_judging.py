@@ -323,7 +323,7 @@ def test_a_policy_that_names_more_numbers_than_anybody_reads_is_refused(
     named = {"metric": "uncertainty_span.accuracy[arm=*]", "min": 0.1}
     wide = {"name": "wide", "rules": [{**named, "min": 0.1 + bound / 10} for bound in range(2)]}
     audit = submitted(client, policy=wide)
-    number = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 400, "method": "bootstrap"}
+    number = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 400, "method": "gaffke"}
     estimates = {f"accuracy[arm={arm}]": number for arm in ("over", "under")}
     end(services, audit, {"estimates": estimates, "series": {}, "flags": [], "counts": {"n": 400}})
     refused = client.post(f"/v1/audits/{audit}/judge", json={"policy": wide})

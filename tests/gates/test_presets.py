@@ -2,12 +2,15 @@
 
 import re
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from app.gates.verdict import Measured, judge
 from app.policies import presets
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.contracts.registry import families, params_contract
+from tests.gates.audits import SPAN, audit, check, judged, share
 
 NAMES = sorted(presets.RESERVED)
 ATTACKS = {"transfer_autoattack", "transfer_pgd"}
@@ -37,6 +40,27 @@ def test_the_stricter_preset_never_asks_less() -> None:
     for demand in presets.DEMANDS:
         ascending = sorted(demand.bounds)
         assert list(demand.bounds) == (ascending if demand.asks == "min" else ascending[::-1]), demand.metric
+
+
+@pytest.mark.parametrize("name", ["lenient", "standard"])
+def test_a_warning_about_the_number_judged_is_a_doubt_and_no_correction_is_accounted_for(name: str) -> None:
+    policy = presets.get(name)
+    assert (policy.doubts, policy.correction) == ("relevant", "none")
+    (line,) = [one for one in presets.describe().splitlines() if one.startswith(f"- `{name}`")]
+    assert "a `warning` that speaks of the number judged keeps its rule" in line
+    assert "a model that misses any bound passes at most 2.5 % of the time, however many rules there are" in line
+
+
+def test_without_a_correction_several_rules_let_no_more_bad_models_pass() -> None:
+    """The reason that is given: one rule at its bound is enough, however many others there are and however good."""
+    rng, rules = np.random.default_rng(0), [{"metric": f"{SPAN}.accuracy[arm={arm}]", "min": 0.5} for arm in "abcde"]
+    passed = {1: 0, 5: 0}
+    for hits in rng.binomial(100, [0.5, 0.9, 0.9, 0.9, 0.9], (400, 5)).tolist():
+        measured = audit(check({f"accuracy[arm={arm}]": share(k, 100) for arm, k in zip("abcde", hits, strict=True)}))
+        for count in passed:
+            passed[count] += judged(measured, *rules[:count]).verdict == "passed"
+    assert passed[5] <= passed[1] <= binom.ppf(0.999, 400, 0.025)
+    assert passed[1] > 0
 
 
 def test_strict_doubts_more_and_corrects() -> None:

@@ -1,8 +1,6 @@
 """How much worse than the baseline: paired, unpaired, and when there is no answer."""
 
-import hashlib
 import math
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,13 +8,12 @@ import pyarrow as pa
 import pytest
 
 from app.gates.comparability import differences
-from app.gates.evidence import widen
 from app.gates.regression import mover, paired_difference
 from app.gates.verdict import Measured, Pairing
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.noise import ATTACKERS
 from seatrial.contracts.states import RunState
-from seatrial.statistics.intervals import bootstrap_means
+from seatrial.statistics.bounded import mean_interval
 from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share
 
 PARAMS = {"kind": SPAN, "epsilon": 0.1, "steps": 50, "norm": "linf", "attacks": [], "bins": 15}
@@ -287,57 +284,44 @@ def test_numbers_without_intervals_make_none() -> None:
     assert "no interval" in found.reason
 
 
-@pytest.mark.parametrize("n", [40, 400, 4_000])
-def test_paired_means_get_the_bootstrap_interval_workers_publish(n: int) -> None:
+@pytest.mark.parametrize("n", [40, 4_000])
+def test_paired_means_get_the_interval_of_a_mean_in_their_range(n: int) -> None:
     rng = np.random.default_rng(0)
     worse = rng.beta(2, 5, n) - rng.beta(2, 5, n)
-    found = paired_difference(worse, MUS, (0.0, 2.0)).stored
-    seed = int.from_bytes(hashlib.sha256(MUS.encode()).digest()[:8], "big")
-    (wanted,) = bootstrap_means(worse[:, None], seed=seed)
+    found = paired_difference(worse, (0.0, 2.0)).judged
     assert found.value == pytest.approx(worse.mean())
-    assert (found.low, found.high) == pytest.approx(wanted, rel=1e-12)
-    assert paired_difference(worse, MUS, (0.0, 2.0)) == paired_difference(worse, MUS, (0.0, 2.0))
+    assert (found.low, found.high) == pytest.approx(mean_interval(worse, -2, 2))
+    assert found.method == "paired"
 
 
-@pytest.mark.parametrize("is_weighted", [False, True])
-def test_the_interval_of_paired_means_is_the_one_of_resampling_values_themselves(is_weighted: bool) -> None:
-    """As verdicts were made before the statistics were shared: the same draws, summed in another order."""
+def test_weighted_paired_means_are_those_of_sums_over_weights() -> None:
+    """By drawing weights: one sentence more, of the size a tag drawn from all lies in, may be lost or gained whole."""
     rng = np.random.default_rng(3)
-    weights = rng.integers(1, 9, 300) if is_weighted else np.ones(300)
+    weights = rng.integers(1, 9, 300).astype(float)
     weights = weights / weights.mean()
     worse = (rng.beta(2, 5, 300) - rng.beta(2, 5, 300)) * weights
-    found = paired_difference(worse, MUS, (0.0, 2.0), weights).stored
-    seed = int.from_bytes(hashlib.sha256(MUS.encode()).digest()[:8], "big")
-    drawn = np.random.default_rng(seed).integers(0, 300, (1000, 300))
-    means = worse[drawn].sum(axis=1) / weights[drawn].sum(axis=1)
-    below, normal = (means < worse.mean()).mean(), NormalDist()
-    tails = [normal.cdf(2 * normal.inv_cdf(below) + normal.inv_cdf(tail)) for tail in (0.025, 0.975)]
-    assert (found.low, found.high) == pytest.approx(np.quantile(means, tails), rel=1e-9)
+    found = paired_difference(worse, (0.0, 1.0), weights).judged
+    drawn, unseen = rng.standard_exponential((20_000, 300)), rng.standard_exponential(20_000) * np.mean(weights**2)
+    total = drawn @ weights + unseen
+    ends = np.quantile((drawn @ worse - unseen) / total, 0.025), np.quantile((drawn @ worse + unseen) / total, 0.975)
+    assert (found.low, found.high) == pytest.approx(ends, abs=0.02 * (ends[1] - ends[0]))
 
 
 def test_rounding_does_not_decide_the_interval_of_paired_means() -> None:
     steps = np.random.default_rng(0).integers(-1, 3, 40)
-    found = paired_difference(steps / 10, MUS, (0.0, 2.0)).stored
-    exact = paired_difference(steps / 8, MUS, (0.0, 2.0)).stored
-    assert (found.low, found.high) == pytest.approx((0.8 * exact.low, 0.8 * exact.high), abs=1e-12)
-
-
-def test_paired_means_of_very_many_are_as_good_as_normal() -> None:
-    worse = np.random.default_rng(0).normal(0, 1, 20_000)
-    found = paired_difference(worse, MUS, (0.0, 9.0)).stored
-    (wanted,) = bootstrap_means(worse[:, None], seed=1)
-    assert (found.low, found.high) == pytest.approx(wanted, abs=0.1 * (wanted[1] - wanted[0]))
+    found, exact = (paired_difference(steps / scale, (0.0, 20 / scale)).judged for scale in (10, 8))
+    assert (found.low, found.high) == pytest.approx((0.8 * exact.low, 0.8 * exact.high), abs=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.25, 0.1, 0.7])
 def test_paired_means_that_are_all_alike_leave_room_for_what_was_not_seen(value) -> None:
     # Neither 0.1 nor 0.7 sums to the same in every order; that is rounding and no spread.
-    leaves = paired_difference(np.full(100, value), MUS, (0.0, 2.0)).judged
+    leaves = paired_difference(np.full(100, value), (0.0, 2.0)).judged
     assert leaves.method == "paired"
     assert (leaves.low, leaves.high) == pytest.approx(
-        (value - 0.0362 * (2 + value), value + 0.0362 * (2 - value)), abs=1e-4
+        (value - 0.0362 * (2 + value), value + 0.0362 * (2 - value)), abs=4e-4
     )
-    unknown = paired_difference(np.full(100, value), MUS, None).judged
+    unknown = paired_difference(np.full(100, value), None).judged
     assert (unknown.low, unknown.high) == (None, None)
 
 
@@ -357,11 +341,10 @@ def test_mover_of_two_normal_intervals_is_the_difference_s() -> None:
         mover(one, two.model_copy(update={"value": None}))
 
 
-def test_intervals_are_widened_before_they_are_combined() -> None:
-    then, now = (audit(check({"mus_worst": mean(0.5, 0.4, 0.6, n=50)}, classes_nat=2.0), name=name) for name in "ab")
+def test_the_intervals_that_are_shown_are_those_that_are_combined() -> None:
+    then, now = (audit(check({"mus_worst": mean(0.5, 0.4, 0.65, n=50)}, classes_nat=2.0), name=name) for name in "ab")
     found = outcome(now, {"metric": MUS, "max_regression": 0.5}, baseline=then).judged
-    side = widen(mean(0.5, 0.4, 0.6, n=50), (0.0, 2.0))
-    assert found.high == pytest.approx(math.hypot(side.high - 0.5, 0.5 - side.low))
+    assert found.high == pytest.approx(math.hypot(0.65 - 0.5, 0.5 - 0.4))
 
 
 def test_many_rules_for_one_number_read_its_records_once() -> None:

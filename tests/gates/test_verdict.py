@@ -194,6 +194,39 @@ def test_a_doubt_takes_back_what_would_have_passed(severity: str, doubts: str, t
     assert ("zero_gradients" in found.reason) == (told == "errored")
 
 
+@pytest.mark.parametrize(
+    ("metric", "code", "severity", "told"),
+    [
+        ("mus_worst", "span_not_growing", "warning", "errored"),
+        ("clean_accuracy", "span_not_growing", "warning", "passed"),
+        ("mus_worst", "span_not_growing", "info", "passed"),
+        # An error is one whatever it speaks of, and so is a warning nobody can look up any more.
+        ("clean_accuracy", "zero_gradients", "error", "errored"),
+        ("clean_accuracy", "flag_of_long_ago", "warning", "errored"),
+        ("clean_accuracy", "accuracy_near_chance", "warning", "errored"),
+    ],
+)
+def test_a_relevant_doubt_is_a_warning_about_the_number_judged(
+    metric: str, code: str, severity: str, told: str
+) -> None:
+    measured = audit(check({metric: gap(0.1, 0.0, 0.2)}, (code, severity)))
+    found = outcome(measured, {"metric": f"{SPAN}.{metric}", "max": 0.5}, doubts="relevant")
+    assert found.outcome == told
+    assert (f"in doubt ({code})" in found.reason) == (told == "errored")
+
+
+def test_what_a_number_itself_says_is_no_doubt_about_it() -> None:
+    name = ILLUSION.partition(".")[2]
+    measured = audit(check({name: gap(0.1, 0.05, 0.15)}, ("illusion", "warning"), kind=TEXT))
+    rule = {"metric": ILLUSION, "max": 0.2}
+    assert outcome(measured, rule, doubts="relevant").outcome == "passed"
+    assert outcome(measured, rule, doubts="warning").outcome == "errored"
+    # Of an accuracy that is an illusion it is one.
+    name = "adversarial_accuracy[arm=as_served]"
+    served = audit(check({name: gap(0.6, 0.5, 0.7)}, ("illusion", "warning"), kind=TEXT))
+    assert outcome(served, {"metric": f"{TEXT}.{name}", "min": 0.4}, doubts="relevant").outcome == "errored"
+
+
 def test_a_doubt_never_helps_a_model() -> None:
     measured = audit(check({"mus_worst": gap(0.8, 0.7, 0.9)}, ("zero_gradients", "error")))
     assert outcome(measured, {"metric": MUS, "max": 0.5}).outcome == "failed"

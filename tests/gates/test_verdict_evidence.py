@@ -16,13 +16,12 @@ from app.gates.evidence import (
     is_decided,
     p_of,
     p_value,
-    unseen_share,
-    widen,
 )
 from app.gates.ranges import examples_of, range_of
 from app.gates.sample_size import further_examples
 from seatrial.contracts.estimates import Estimate
 from seatrial.statistics.exact import clopper_pearson
+from seatrial.statistics.widening import unseen_share
 from tests.gates.audits import MUS, SPAN, TEXT, check, gap, judged, mean, outcome, share
 from tests.gates.audits import audit as audited
 
@@ -85,23 +84,10 @@ def test_holm_steps_down(p_values: list[float | None]) -> None:
         assert {at for at, one in enumerate(found) if one is not None and one.p <= level} == rejected
 
 
-def test_what_no_example_showed_may_still_be_of_so_many() -> None:
-    for n in (1, 10, 500):
-        assert unseen_share(n) == pytest.approx(clopper_pearson(0, n)[1])
-
-
-def test_examples_that_are_all_alike_are_no_proof() -> None:
-    alike = mean(0.0, 0.0, 0.0, n=10)
-    widened = widen(alike, (0.0, 1.0))
-    assert (widened.low, widened.high) == (0, pytest.approx(clopper_pearson(0, 10)[1]))
-    assert widen(alike, None).high is None
-    assert widen(mean(1.0, 1.0, 1.0, n=10), (0.0, 1.0)).low == pytest.approx(clopper_pearson(10, 10)[0])
-
-
 @given(st.integers(2, 5000), st.floats(0.001, 0.999))
 def test_the_p_of_examples_that_are_all_alike_is_twice_the_chance_to_draw_them(n: int, bound: float) -> None:
-    alike = mean(0.0, 0.0, 0.0, n=n)
-    found = p_of(Evidence(widen(alike, (0.0, 1.0)), alike, span=(0.0, 1.0)), bound, "max")
+    alike = mean(0.0, 0.0, unseen_share(n), n=n)
+    found = p_of(Evidence(alike, span=(0.0, 1.0)), bound, "max")
     assert found is not None
     assert found >= min(1, 2 * binom.pmf(0, n, bound)) * (1 - 1e-9)
     assert is_decided(found) == (decide((0.0, unseen_share(n)), bound, "max") == "passed")
@@ -110,7 +96,7 @@ def test_the_p_of_examples_that_are_all_alike_is_twice_the_chance_to_draw_them(n
 @pytest.mark.parametrize(("bound", "told"), [(0.054, "inconclusive"), (0.065, "passed")])
 def test_among_many_rules_examples_that_are_all_alike_must_be_more(bound: float, told: str) -> None:
     # Of 14 rules this p must be 0.05 / 14 at most; scaled like a normal one it is, at either bound.
-    alike = mean(0.0, 0.0, 0.0, n=100)
+    alike = mean(0.0, 0.0, unseen_share(100), n=100)
     others = [{"metric": f"{SPAN}.clean_accuracy", "max": 0.5 + 0.001 * n} for n in range(13)]
     numbers = {"mus_worst": alike, "clean_accuracy": share(50, 100)}
     first, *_ = judged(
@@ -126,35 +112,13 @@ def test_ends_that_nobody_says_how_they_were_made_are_no_interval() -> None:
     assert (found.outcome, found.counts_as) == ("inconclusive", "inconclusive")
 
 
-def test_only_bootstrap_intervals_are_widened() -> None:
-    for method in ("clopper-pearson", "paired", "mover", "exact"):
-        found = Estimate(value=0.2, low=0.1, high=0.3, n=9, method=method)
-        assert widen(found, (0.0, 1.0)) is found
-    nothing = mean(0.2, None, None)
-    assert widen(nothing, (0.0, 1.0)) is nothing
-
-
-def test_an_interval_as_wide_as_rounding_is_no_evidence() -> None:
-    # A constant's mean and its resampled means are summed in different orders.
-    assert widen(mean(0.1, math.nextafter(0.1, 0), math.nextafter(0.1, 1)), None).low is None
-    assert widen(mean(0.1, 0.1 - 1e-6, 0.1), None).low is not None
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(2, 10_000))
-def test_an_interval_never_leaves_the_range_nor_gets_narrower(value, low, high, n) -> None:
-    low, value, high = sorted((low, value, high))
-    found = widen(mean(value, low, high, n=n), (0.0, 1.0))
-    assert -1e-12 <= found.low <= low + 1e-12
-    assert high - 1e-12 <= found.high <= 1 + 1e-12
-
-
 @given(st.integers(5, 400), RATES, RATES, st.sampled_from([1, 3]))
 def test_so_many_further_examples_decide_a_proportion_about_four_times_in_five(n, rate, bound, times) -> None:
     hits = round(rate * n)
     found = share(hits, n)
     if decide(clopper_pearson(hits, n, alpha=ALPHA / times), bound, "max") != "inconclusive" or hits in (0, n):
         return
-    further = further_examples(Evidence(found, found), bound, times=times)
+    further = further_examples(Evidence(found), bound, times=times)
     if further is None or further > 20_000:
         assert abs(found.value - bound) < 0.05
         return
@@ -169,7 +133,7 @@ def test_so_many_further_examples_decide_a_proportion_about_four_times_in_five(n
 @pytest.mark.parametrize(("hits", "bound"), [(0, 0.05), (30, 0.95), (0, 0.002)])
 def test_further_examples_of_a_proportion_at_its_end_are_the_fewest_that_do(hits: int, bound: float) -> None:
     found = share(hits, 30)
-    wanted = 30 + further_examples(Evidence(found, found), bound)
+    wanted = 30 + further_examples(Evidence(found), bound)
     is_held = [
         decide(clopper_pearson(n if hits else 0, n), bound, "min" if hits else "max") for n in (wanted - 1, wanted)
     ]
@@ -178,24 +142,23 @@ def test_further_examples_of_a_proportion_at_its_end_are_the_fewest_that_do(hits
 
 def test_further_examples_of_a_mean_decide_it_four_times_in_five() -> None:
     found = gap(0.45, 0.25, 0.65, n=100)
-    wanted = 100 + further_examples(Evidence(found, found), 0.5)
+    wanted = 100 + further_examples(Evidence(found), 0.5)
     error = 0.2 / 1.959964 * math.sqrt(100 / wanted)
     assert norm.cdf((0.5 - 1.959964 * error - 0.45) / error) == pytest.approx(0.8, abs=0.001)
 
 
 def test_further_examples_of_what_is_alike_are_those_that_would_have_shown_it() -> None:
-    stored = mean(0.0, 0.0, 0.0, n=50)
-    wanted = 50 + further_examples(Evidence(widen(stored, (0.0, 1.0)), stored), 0.01)
-    assert widen(mean(0.0, 0.0, 0.0, n=wanted), (0.0, 1.0)).high == pytest.approx(0.01, rel=0.05)
+    wanted = 50 + further_examples(Evidence(mean(0.0, 0.0, unseen_share(50), n=50), span=(0.0, 1.0)), 0.01)
+    assert unseen_share(wanted) == pytest.approx(0.01, rel=0.05)
 
 
 @pytest.mark.parametrize(
     "found",
     [
-        Evidence(gap(0.5, 0.4, 0.6), gap(0.5, 0.4, 0.6)),
-        Evidence(gap(0.5 - 1e-6, 0.4, 0.6), gap(0.5 - 1e-6, 0.4, 0.6)),
-        Evidence(gap(0.45, 0.4, 0.6), gap(0.45, 0.4, 0.6), is_fixed=True),
-        Evidence(mean(0.45, None, None), mean(0.45, None, None)),
+        Evidence(gap(0.5, 0.4, 0.6)),
+        Evidence(gap(0.5 - 1e-6, 0.4, 0.6)),
+        Evidence(gap(0.45, 0.4, 0.6), is_fixed=True),
+        Evidence(mean(0.45, None, None)),
     ],
     ids=["at the bound", "next to it", "of other examples", "without an interval"],
 )
@@ -250,7 +213,7 @@ def test_a_place_is_one_of_as_many_as_attackers_were_placed(value: float, low: f
 
 def test_a_ranking_rests_on_the_smaller_of_its_samples() -> None:
     counts = {"n": 500, "errored": 0, "outliers_n": 12, "outliers_errored": 2}
-    number = {"auroc[epsilon=0]": mean(1.0, 1.0, 1.0, n=510)}
+    number = {"auroc[epsilon=0]": mean(1.0, 1 - unseen_share(10), 1.0, n=510)}
     measured = check(number, counts=counts)
     assert examples_of(f"{SPAN}.auroc[epsilon=0]", measured) == 10
     assert examples_of(MUS, measured) is None

@@ -19,7 +19,7 @@ SVG = (
 )
 
 
-def estimate(value: float | None, spread: float = 0.03, n: int = 400, method: str = "bootstrap") -> dict[str, Any]:
+def estimate(value: float | None, spread: float = 0.03, n: int = 400, method: str = "gaffke") -> dict[str, Any]:
     """Return an estimate as it is stored."""
     low, high = (None, None) if value is None else (value - spread, value + spread)
     return {"value": value, "low": low, "high": high, "n": n, "method": method}

@@ -30,7 +30,7 @@ def number(value: float | None, spread: float | None = 0.02, n: int = 1000) -> d
         "low": max(value - spread, 0.0),
         "high": min(value + spread, 1.0),
         "n": n,
-        "method": "bootstrap",
+        "method": "gaffke",
     }
 
 

@@ -19,7 +19,7 @@ def outcome(outcome: str, metric: str = "uncertainty_span.mus", **more: Any) -> 
     estimate = (
         None
         if value is None
-        else Estimate(value=value, low=round(value - 0.03, 4), high=round(value + 0.03, 4), n=400, method="bootstrap")
+        else Estimate(value=value, low=round(value - 0.03, 4), high=round(value + 0.03, 4), n=400, method="gaffke")
     )
     return RuleOutcome.model_validate(
         {

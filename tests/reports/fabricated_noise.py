@@ -25,7 +25,7 @@ HARM = ("visual", "intrude", "full_shuffle", "disemvowel", "keyboard_typo", "inn
 ORDER = (*HARM, "truncate", "phonetic")
 
 
-def number(value: float | None, spread: float = 0.03, n: int = 400, method: str = "bootstrap") -> dict[str, Any]:
+def number(value: float | None, spread: float = 0.03, n: int = 400, method: str = "gaffke") -> dict[str, Any]:
     """Return an estimate as it is stored."""
     return fabricated.estimate(value, spread, n, method)
 

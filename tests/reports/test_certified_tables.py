@@ -38,7 +38,7 @@ def test_what_guarantees_nothing_stands_apart_from_what_does(reports: Reports) -
     assert found["All examples, by radius"].columns == ["certified_accuracy", "certified_share", "cce_system"]
     assert found["Examples certified at the radius"].columns == ["cce", "cbs", "ece"]
     assert found["The same examples, for comparison: no guarantees"].columns == ["acce", "dece", "brier_ece"]
-    assert found["Examples certified at the radius"].rows[5].basis == "900 examples; 95% intervals by bootstrap"
+    assert found["Examples certified at the radius"].rows[5].basis == "900 examples; 95% intervals by Gaffke's bound"
 
 
 def test_numbers_of_two_qualifiers_have_radii_as_rows(reports: Reports) -> None:

@@ -54,6 +54,20 @@ def test_the_same_is_the_same_and_is_counted(tmp_path: Path) -> None:
     assert found.numbers == 5 * len(result["estimates"]) + len(result["counts"]) + len(result["series"])
 
 
+def test_an_interval_made_in_another_way_is_not_compared_and_counted(tmp_path: Path) -> None:
+    before, now = (json.loads(json.dumps(fabricated.result())) for _ in range(2))
+    before["estimates"]["mus"] |= {"low": 0.0, "method": "bootstrap"}
+    found = compare(bundle(tmp_path / "a", before), bundle(tmp_path / "b", now))
+    assert (found.differences, found.recast) == ([], 1)
+    now["estimates"]["mus"]["value"] += 0.5
+    (told,) = compare(bundle(tmp_path / "c", before), bundle(tmp_path / "d", now)).differences
+    assert told.where == "0/uncertainty_span.mus value"
+    # What has none any more is another number.
+    now = json.loads(json.dumps(fabricated.result()))
+    now["estimates"]["mus"] |= {"low": None, "high": None, "method": "none"}
+    assert len(compare(bundle(tmp_path / "e", before), bundle(tmp_path / "f", now)).differences) == 3
+
+
 def test_a_curve_and_a_flag_that_differ_are_told(tmp_path: Path) -> None:
     flag = {"code": "zero_gradients", "severity": "error", "message": "3 of 400 examples"}
     result = json.loads(json.dumps(fabricated.result(flags=[flag])))

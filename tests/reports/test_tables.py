@@ -5,7 +5,7 @@ from seatrial.reporting.schemas import ReportEstimate
 from seatrial.reporting.tables import EstimateTable, arrange, arrange_counts
 
 
-def number(name: str, *, n: int = 100, method: str = "bootstrap", value: float = 0.5) -> ReportEstimate:
+def number(name: str, *, n: int = 100, method: str = "gaffke", value: float = 0.5) -> ReportEstimate:
     low = None if method == "none" else value
     return ReportEstimate.model_validate(
         {"name": f"f.{name}", "value": value, "low": low, "high": low, "n": n, "method": method}
@@ -59,17 +59,17 @@ def test_many_values_are_rows() -> None:
 
 def test_what_numbers_rest_on_is_said_as_seldom_as_can_be() -> None:
     same = [number(f"{name}[arm={arm}]") for name in ("ece", "mce") for arm in ("over", "under")]
-    assert arrange(same)[0].basis == "100 examples; 95% intervals by bootstrap"
+    assert arrange(same)[0].basis == "100 examples; 95% intervals by Gaffke's bound"
     by_row = [number(f"ece[arm={arm}]") for arm in "ab"] + [number(f"t[arm={arm}]", method="none") for arm in "ab"]
     table = arrange(by_row)[0]
     assert table.basis == ""
     assert [row.basis for row in table.rows] == [
-        "100 examples; 95% intervals by bootstrap",
+        "100 examples; 95% intervals by Gaffke's bound",
         "100 examples; no intervals",
     ]
     by_column = [number(f"{name}[arm={arm}]", n=n) for name, n in (("ece", 5), ("t", 6)) for arm in "abcde"]
     table = arrange(by_column)[0]
-    assert table.descriptions[0] == "ece: What ece is. (5 examples; 95% intervals by bootstrap.)"
+    assert table.descriptions[0] == "ece: What ece is. (5 examples; 95% intervals by Gaffke's bound.)"
     assert table.is_said(table.rows[0], 0)
     mixed = arrange([number("ece[arm=a]", n=1), number("ece[arm=b]", n=2)])[0]
     assert not mixed.is_said(mixed.rows[0], 0)

@@ -39,7 +39,7 @@ def judgement(verdict: str = "failed") -> Judgement:
 
 def check(**estimates: tuple[float | None, float | None, float | None]) -> dict[str, Any]:
     results = {
-        name: {"value": value, "low": low, "high": high, "n": 100, "method": "bootstrap"}
+        name: {"value": value, "low": low, "high": high, "n": 100, "method": "gaffke"}
         for name, (value, low, high) in estimates.items()
     }
     return {

@@ -99,7 +99,7 @@ def test_single_decisions_have_about_the_interval_calibrate_gives() -> None:
     confidence, hits, _ = decisions(3, 400, 1)
     owner = np.arange(len(hits))
     errors = BinnedErrors.of(confidence, hits, owner, len(hits), 10)
-    found = errors.interval(drawn_sums(errors.columns, seed=1), seed=2)
+    found = errors.interval(seed=2)
     assert found == pytest.approx(calibrate(confidence, hits, 10, seed=1).intervals["ece"], abs=0.02)
 
 
@@ -111,7 +111,7 @@ def test_of_a_calibrated_model_whose_decisions_hang_together_the_interval_reache
         sure = np.repeat(rng.choice([0.6, 0.8, 0.95], 60), 6)
         hits = np.repeat(rng.random(60) < sure[::6], 6)
         errors = BinnedErrors.of(sure, hits, np.repeat(np.arange(60), 6), 60, 10)
-        low, high = errors.interval(drawn_sums(errors.columns, seed=seed, resamples=300), seed=seed)
+        low, high = errors.interval(seed=seed, resamples=300)
         reached += low == 0 < high
     assert reached >= 18
 
@@ -119,14 +119,14 @@ def test_of_a_calibrated_model_whose_decisions_hang_together_the_interval_reache
 def test_a_large_error_is_known_to_be_large() -> None:
     # Sure of 0.9 and never right: chance turns the errors about, and does not add their mean to them.
     errors = BinnedErrors.of(np.full(200, 0.9), np.zeros(200), np.arange(200) // 2, 100, 15)
-    low, high = errors.interval(drawn_sums(errors.columns, seed=0), seed=1)
+    low, high = errors.interval(seed=1)
     assert 0.65 < low < 0.9 <= high
 
 
 def test_one_example_or_no_decision_has_no_interval() -> None:
     one = BinnedErrors.of([0.9, 0.8], [True, False], [0, 0], 1, 5)
-    assert one.interval(drawn_sums(one.columns, seed=0, resamples=10), seed=0) is None
+    assert one.interval(seed=0, resamples=10) is None
     none = BinnedErrors.of([], [], [], 3, 5)
     sums = drawn_sums(none.columns, seed=0, resamples=10)
-    assert none.interval(sums, seed=0) is None
+    assert none.interval(seed=0, resamples=10) is None
     assert np.isnan(none.error(sums)).all()

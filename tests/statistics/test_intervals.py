@@ -3,9 +3,16 @@ import pytest
 from scipy import stats
 
 from seatrial.statistics import intervals
-from seatrial.statistics.estimating import mean
 from seatrial.statistics.exact import clopper_pearson
-from seatrial.statistics.intervals import bias_corrected, bootstrap, bootstrap_means, paired_difference, resample
+from seatrial.statistics.intervals import (
+    bias_corrected,
+    bootstrap,
+    bootstrap_means,
+    exponentials,
+    paired_difference,
+    resample,
+    unseen_interval,
+)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20), (499, 500)])
@@ -62,12 +69,19 @@ def test_a_constant_has_an_interval_of_no_width() -> None:
     assert bootstrap_means([[2.0]] * 9, seed=0) == [(2.0, 2.0)]
 
 
-@pytest.mark.parametrize("value", [0.1, 0.2, 0.3, 0.7])
-def test_the_interval_of_a_constant_holds_it_however_it_is_summed(value) -> None:
-    for n in range(2, 60):
-        found = mean(np.full(n, value), [0])
-        assert found.low <= found.value <= found.high
-        assert found.high - found.low < 1e-14
+def test_exponential_weights_are_uniform_on_the_simplex() -> None:
+    weights = exponentials(np.random.default_rng(0), 20_000, 4)
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    # Each share is Beta(1, 3).
+    assert stats.kstest(shares[:, 0], stats.beta(1, 3).cdf).pvalue > 0.01
+    assert weights.min() > 0
+
+
+def test_the_interval_with_one_not_seen_holds_the_value_and_takes_an_end_from_each() -> None:
+    drawn = np.linspace(0, 1, 1001)
+    assert unseen_interval(0.5, drawn - 1, drawn + 1) == (pytest.approx(-0.975), pytest.approx(1.975))
+    assert unseen_interval(0.5, drawn, drawn, alpha=0.5) == (pytest.approx(0.25), pytest.approx(0.75))
+    assert unseen_interval(0.5, drawn + 9, drawn - 9) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("n", [10, 31, 100])

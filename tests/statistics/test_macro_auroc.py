@@ -64,3 +64,26 @@ def test_matrices_that_do_not_fit_and_scores_that_are_no_numbers_are_refused() -
         MacroAuroc([[1]], [[0.5, 0.5]])
     with pytest.raises(ValueError, match="numbers"):
         MacroAuroc([[1], [0]], [[np.nan], [0.5]])
+
+
+def test_texts_not_seen_lower_or_raise_every_class_alone() -> None:
+    rng = np.random.default_rng(6)
+    truths = rng.random((30, 3)) < [0.5, 0.3, 0.1]
+    scores = truths + rng.normal(size=(30, 3))
+    areas, weights = MacroAuroc(truths, scores), rng.standard_exponential((5, 36))
+    for side in (-1, 1):
+        found = areas.with_unseen(side)(weights)
+        for row, expected in zip(weights, found, strict=True):
+            by_class = []
+            for number in range(3):
+                label = np.append(truths[:, number], [True, False])
+                far = 99.0 * side
+                score, weight = (
+                    np.append(scores[:, number], [far, -far]),
+                    np.append(row[:30], row[30 + 2 * number :][:2]),
+                )
+                by_class.append(roc_auc_score(label, score, sample_weight=weight))
+            assert expected == pytest.approx(np.mean(by_class))
+    assert (areas.with_unseen(-1)(weights) < areas.with_unseen(1)(weights)).all()
+    nothing = np.concatenate([np.ones((1, 30)), np.zeros((1, 6))], axis=1)
+    assert areas.with_unseen(1)(nothing) == pytest.approx(areas(np.ones((1, 30))))

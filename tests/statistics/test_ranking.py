@@ -79,6 +79,36 @@ def test_intervals_are_seeded_and_hold_the_values() -> None:
     assert 0.09 < high - low < 0.18
 
 
+@pytest.mark.parametrize("name", METRICS)
+def test_intervals_of_rankings_stay_in_the_range_and_grow_with_the_level(name) -> None:
+    rng = np.random.default_rng(4)
+    inliers, outliers = rng.beta(2, 6, 80), rng.beta(5, 3, 40)
+    found, surer = (
+        rank(inliers, outliers, seed=1, lowest=0, highest=1, alpha=alpha).intervals[name] for alpha in (0.05, 0.01)
+    )
+    assert 0 <= surer[0] <= found[0] < found[1] <= surer[1] <= 1
+
+
+def test_what_is_ranked_without_a_fault_may_still_have_one() -> None:
+    found = rank(np.zeros(60), np.ones(60), seed=0, lowest=0, highest=1)
+    # Of sixty outliers that all score above, one in sixteen may lie among the inliers: 1 - 0.025^(1/60).
+    assert found.values["auroc"] == 1
+    assert found.intervals["auroc"][0] < 1 - 0.5 * (1 - 0.025 ** (1 / 60))
+    assert found.intervals["auroc"][1] == 1
+    # Sixty are too few to say above which score 95 % of all lie.
+    assert (found.values["fpr95"], found.intervals["fpr95"]) == (0, (0, 1))
+    many = rank(np.zeros(60), np.ones(500), seed=0, lowest=0, highest=1)
+    assert many.intervals["fpr95"][1] < 0.1
+
+
+def test_a_score_that_ends_somewhere_has_nothing_beyond() -> None:
+    """An outlier not seen that is as sure as four in five inliers are ties with them, and scores below none."""
+    rng = np.random.default_rng(5)
+    inliers, outliers = np.where(rng.random(200) < 0.8, 0, rng.random(200)), rng.random(200)
+    known, open_ended = rank(inliers, outliers, seed=0, lowest=0), rank(inliers, outliers, seed=0)
+    assert known.intervals["aupr_in"][0] > open_ended.intervals["aupr_in"][0] + 0.1
+
+
 def test_a_resample_is_ranked_as_if_its_examples_were_repeated() -> None:
     from seatrial.statistics.ranking import _Pooled
 

@@ -9,14 +9,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
-from seatrial.statistics.intervals import bootstrap
 from workers.calibration.scaling import (
     Scaling,
     fit_platt,
     fit_temperature,
     fit_temperature_lbfgs,
     negative_log_likelihood,
-    refitted_temperature,
+    temperature_interval,
 )
 
 
@@ -269,26 +268,44 @@ def test_matrix_weights_are_rows_of_outputs() -> None:
     assert hash(Scaling(weights=as_tuple(weights), bias=(1.0, 0.0, -1.0)))
 
 
-def test_resampled_fits_are_the_fits_of_the_resamples() -> None:
-    logits, labels = sample(8, n=120)
-    around = fit_temperature(logits, labels).temperature
-    statistic = refitted_temperature(logits, labels, around)
+def test_the_interval_of_a_temperature_is_where_the_sample_would_be_unlikely() -> None:
+    """Resampled fits agree, where the example that was not seen weighs next to nothing."""
+    logits, labels = sample(8, n=600, classes=2)
+    fitted = fit_temperature(logits, labels).temperature
+    low, high = temperature_interval(logits, labels, fitted)
     rng = np.random.default_rng(9)
-    weights = rng.multinomial(120, np.full(120, 1 / 120), size=20).astype(float)
-    direct = [fit_temperature(np.repeat(logits, w.astype(int), 0), np.repeat(labels, w.astype(int))) for w in weights]
-    assert statistic(weights)[:, 0] == pytest.approx([fit.temperature for fit in direct], rel=2e-3)
-    right = (logits.argmax(axis=1) == labels).astype(float)
-    assert statistic(np.stack([right, 1 - right])).tolist() == [[1e-10], [1e6]]
-    (interval,) = bootstrap(statistic, [120], seed=0)
-    assert interval[0] < around < interval[1] < 2 * around
+    drawn = [rng.integers(0, 600, 600) for _ in range(100)]
+    fits = [fit_temperature(logits[one], labels[one]).temperature for one in drawn]
+    assert (low, high) == pytest.approx(np.quantile(fits, [0.025, 0.975]), rel=0.15)
+    assert low < fitted < high
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_the_interval_of_a_temperature_has_the_logits_units(scale: float) -> None:
+    logits, labels = sample(3, n=100)
+    fitted = fit_temperature(logits, labels).temperature
+    low, high = temperature_interval(logits, labels, fitted)
+    again = temperature_interval(scale * logits, labels, scale * fitted)
+    assert again == pytest.approx((scale * low, scale * high), rel=1e-6)
+    surer = temperature_interval(logits, labels, fitted, alpha=0.01)
+    assert surer[0] < low < high < surer[1]
+    assert temperature_interval(logits, labels, fitted, limits=(fitted, fitted)) == (fitted, fitted)
+
+
+def test_few_errors_leave_a_temperature_wide_open() -> None:
+    logits = np.tile([4.0, 0.0], (60, 1))
+    one, two = (np.array([1] * wrong + [0] * (60 - wrong)) for wrong in (1, 12))
+    intervals = [
+        temperature_interval(logits, labels, fit_temperature(logits, labels).temperature) for labels in (one, two)
+    ]
+    assert intervals[0][0] < 4 / np.log(1 / (1 - 0.975 ** (1 / 60)))
+    assert intervals[0][1] / intervals[0][0] > 1.5 * intervals[1][1] / intervals[1][0]
+
+
 def test_the_interval_of_a_temperature_covers_the_truth() -> None:
-    covered = 0
-    for seed in range(100):
+    missed = 0
+    for seed in range(60):
         logits, labels = sample(seed, n=150, classes=2, scale=2.0)
-        statistic = refitted_temperature(logits, labels, fit_temperature(logits, labels).temperature)
-        (interval,) = bootstrap(statistic, [150], seed=seed, resamples=300)
-        covered += interval[0] <= 2.0 <= interval[1]
-    assert covered >= 88
+        low, high = temperature_interval(logits, labels, fit_temperature(logits, labels).temperature)
+        missed += not low <= 2.0 <= high
+    assert missed <= 6

@@ -15,6 +15,8 @@ from scipy.special import log_softmax, softmax
 from torch import Tensor
 
 from seatrial.statistics.arrays import Floats, Ints
+from seatrial.statistics.bounded import chance_above_zero
+from seatrial.statistics.intervals import Interval
 
 TEMPERATURES = (1e-10, 1e6)
 """Least and largest temperature (Raina et al., appendix G.1: "0 causes floating point errors")."""
@@ -33,8 +35,8 @@ RIDGE = 1e-6
 FAR = 80.0
 """Logarithm of 1/T, on logits of unit scale, beyond which a root is rounding: float64 tells 1 from 1 + e^-36."""
 
-GRID, GRID_DECADES = 161, 2.0
-"""Points, and decades either side of the fitted temperature, of the grid on which resamples are fitted."""
+MARGINS = 401
+"""Margins at which the strongest right answer not seen is looked for, from none to the widest seen."""
 
 DIGITS = 12
 """Significant digits of a fitted temperature: more differ between machines."""
@@ -177,40 +179,59 @@ def fit_temperature(logits: Floats, labels: Ints, *, limits: tuple[float, float]
     return FittedTemperature(clipped, None if clipped == temperature else "beyond_range")
 
 
-def refitted_temperature(
-    logits: Floats, labels: Ints, around: float, *, limits: tuple[float, float] = TEMPERATURES
-) -> Callable[[Floats], Floats]:
-    """Return the exact fit as a statistic to resample: weights (resamples, n) to temperatures (resamples, 1).
+def temperature_interval(
+    logits: Floats, labels: Ints, fitted: float, *, limits: tuple[float, float] = TEMPERATURES, alpha: float = 0.05
+) -> Interval:
+    """Return an interval of the temperature that maximises the likelihood in the population.
 
-    On a grid of 1/T two decades either side of ``around``, interpolated to 0.1 %, so that a thousand resamples are one
-    product of matrices. A resample without a root there gets the limit it runs to.
+    Guarantee: each end is wrong with probability at most alpha / 2, as far as that of a mean holds
+    (:mod:`seatrial.statistics.bounded`). The population's 1/T is above b where the mean, over examples, of the
+    likelihood's derivative at b is above 0, so that an end is where the chance of that is alpha / 2. The example that
+    was not seen has at most the widest margin seen: as a wrong answer it asks for a higher temperature, as a right one
+    for a lower one. Failure: of margins far wider than those seen nothing is known.
 
     Args:
-        logits: (n, classes).
+        logits: (n, classes), not all alike.
         labels: (n,).
-        around: The temperature fitted to the sample itself.
+        fitted: The temperature of the sample, not a degenerate one.
         limits: Least and largest T returned.
+        alpha: Probability of missing the truth.
     """
     logits, labels = _sample(logits, labels)
     standard, scale = _standardise(logits)
-    steps = np.linspace(-GRID_DECADES, GRID_DECADES, GRID) * np.log(10)
-    rows = np.arange(len(standard))
-    gains = np.empty((len(standard), GRID))
-    for at, beta in enumerate(scale / around * np.exp(steps)):
-        gains[:, at] = standard[rows, labels] - np.sum(softmax(beta * standard, axis=1) * standard, axis=1)
+    of_label = np.take_along_axis(standard, labels[:, None], axis=1)[:, 0]
+    start, margins = float(np.log(scale / fitted)), np.linspace(0.0, 1.0, MARGINS)
 
-    def statistic(weights: Floats) -> Floats:
-        curves = weights @ gains
-        # The gain falls with 1/T: the first point at or below zero ends the step that holds the root.
-        after = np.clip(np.argmax(curves <= 0, axis=1), 1, None)
-        draws = np.arange(len(curves))
-        above, below = curves[draws, after - 1], curves[draws, after]
-        share = np.divide(above, above - below, out=np.zeros_like(above), where=above > below)
-        found = around * np.exp(-(steps[after - 1] + share * (steps[after] - steps[after - 1])))
-        found = np.where(curves[:, -1] > 0, limits[0], np.where(curves[:, 0] <= 0, limits[1], found))
-        return np.clip(found, *limits)[:, None]
+    def gains(log_beta: float) -> tuple[Floats, float, float]:
+        beta = float(np.exp(log_beta))
+        expected = np.sum(softmax(beta * standard, axis=1) * standard, axis=1)
+        right = float((margins * softmax(beta * np.stack([margins, 0 * margins]), axis=0)[1]).max())
+        return of_label - expected, -float(1 / (1 + np.exp(-beta))), right
 
-    return statistic
+    def too_low(log_beta: float) -> float:
+        found, wrong, _ = gains(log_beta)
+        return chance_above_zero(np.append(-found, -wrong)) - alpha / 2
+
+    def too_high(log_beta: float) -> float:
+        found, _, right = gains(log_beta)
+        return chance_above_zero(np.append(found, right)) - alpha / 2
+
+    ends = (scale * np.exp(-_edge(excess, start, step)) for excess, step in ((too_high, 1.0), (too_low, -1.0)))
+    low, high = (float(np.clip(end, *limits)) for end in ends)
+    return min(low, fitted), max(high, fitted)
+
+
+def _edge(excess: Callable[[float], float], start: float, step: float) -> float:
+    """Return where a function that falls away from ``start`` is 0; beyond ``FAR`` steps, there."""
+    if excess(start) <= 0:
+        return start
+    end = start + step
+    while excess(end) > 0:
+        if abs(end - start) > FAR:
+            return end
+        step *= 2
+        end += step
+    return float(brentq(excess, start, end, xtol=1e-9))
 
 
 def fit_temperature_lbfgs(logits: Floats, labels: Ints) -> FittedTemperature:

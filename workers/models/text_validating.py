@@ -10,8 +10,8 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
-from seatrial.statistics.exact import clopper_pearson
-from seatrial.statistics.intervals import bootstrap, resample
+from seatrial.statistics.estimating import share
+from seatrial.statistics.intervals import resample
 from workers.errors import PreflightError
 from workers.models import Answer
 from workers.models.validating import (
@@ -203,25 +203,8 @@ def _compare(answers: Sequence[Answer], truths: Truths, task: str) -> Decisions:
 
 
 def _token_accuracy(several: Decisions) -> Estimate:
-    """Return the share of right tags with an interval over sentences, never narrower than if tokens were independent.
-
-    Tokens of a sentence are right or wrong together, so sentences are resampled; where all are right, resampling them
-    says nothing, and the exact interval does.
-    """
-    correct, decided = several.correct.astype(np.float64), several.decided.astype(np.float64)
-    tokens = int(decided.sum())
-    if not tokens:
-        return Estimate(value=None, low=None, high=None, n=0, method="none")
-    low, high = clopper_pearson(int(correct.sum()), tokens, alpha=ALPHA)
-
-    def share(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        total = weights @ decided
-        return np.where(total > 0, weights @ correct / np.maximum(total, 1), np.nan)[:, None]
-
-    (interval,) = bootstrap(share, [len(decided)], seed=0, alpha=ALPHA)
-    if interval is not None:
-        low, high = min(low, interval[0]), max(high, interval[1])
-    return Estimate(value=float(correct.sum() / tokens), low=low, high=high, n=len(decided), method="bootstrap")
+    """Return the share of right tags with an interval over sentences: their tokens are right or wrong together."""
+    return share(several.correct.astype(np.float64), several.decided.astype(np.float64), alpha=ALPHA)
 
 
 def _alike_flags(decided: NDArray[np.bool_], known: NDArray[np.int64], words: Wording) -> list[Flag]:

@@ -10,6 +10,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
 from seatrial.families.shared.means import with_declared_means
+from seatrial.families.shared.settling import settled
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -101,9 +102,9 @@ class InlineExecutor:
         result: Result = family.reduce(job.params, done, seed, check_cancelled=holder.check_cancelled)
         require_registered(job.check.kind, result.flags)
         stored = job.params.model_dump(mode="json")
-        result = with_declared_means(result, family_spec(job.check.kind), stored, done.get, seed)
+        result = with_declared_means(result, family_spec(job.check.kind), stored, done.get)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
-        result = result.model_copy(update={"flags": [*noted, *result.flags]})
+        result = settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
         figures = {
             name: self._store.put_bytes(svg.encode())
             for name, svg in sorted(family.figures(job.params, result).items())

@@ -25,6 +25,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="radius_out_of_reach",
         severities=("warning",),
         speaks_of=("certified_*", "cce*", "cbs"),
+        shown_by=("certified_*", "cce*", "cbs"),
         meaning="No model could be certified at some of the radii with this sigma, n and alpha, even if every draw "
         "gave the same class: zeros there say nothing about the model.",
         remedy="Ask for smaller radii, or for a larger sigma with a model trained for it; the reach grows only slowly "
@@ -34,6 +35,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="no_certified_examples",
         severities=("warning",),
         speaks_of=("cce", "cbs", "ece", "acce", "dece", "brier_ece"),
+        shown_by=("cce", "cbs", "ece", "acce", "dece", "brier_ece"),
         meaning="No example is certified at some of the radii, so cce, cbs and what they are compared with are "
         "undefined there: that is no sign of good calibration.",
         remedy="Read cce_system, which is over all examples; train with noise of this sigma, or ask for smaller radii.",
@@ -42,6 +44,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="few_certified_examples",
         severities=("warning",),
         speaks_of=("cce", "cbs", "ece", "acce", "dece", "brier_ece"),
+        shown_by=("cce", "cbs", "ece", "acce", "dece", "brier_ece"),
         meaning="Few examples are certified at some of the radii. Calibration errors of fewer than 30 examples are "
         "mostly chance, and those certified far out are the model's easiest.",
         remedy="Raise the number of samples, or read these radii by certified_share first.",
@@ -50,6 +53,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="not_trained_for_noise",
         severities=("warning",),
         speaks_of=("*",),
+        shown_by=("accuracy", "certified_*", "average_certified_radius"),
         meaning="The model is right much more often without noise than smoothed: it was not trained for this noise. "
         "The certificates are valid, but of a smoothed model that is too inaccurate to use.",
         remedy="Train with Gaussian noise of this sigma, put a denoiser in front, or certify with the sigma the model "
@@ -59,6 +63,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="abstains_often",
         severities=("warning",),
         speaks_of=("abstention_rate", "cce", "cbs", "certified_*"),
+        shown_by=("abstention_rate", "certified_*"),
         meaning="On many examples no class is shown to have at least half of the draws: they are certified at no "
         "radius and are in no cce and no cbs.",
         remedy="Read cce_system; train for noise of this sigma, use a smaller one, or raise n if it is small.",

@@ -10,15 +10,19 @@ from seatrial.families.shared import robust_accuracy
 RECORDS = "seatrial.families.certified_calibration.records:"
 
 
-def radii(measured: Measurement) -> Range | None:
-    """Return the range of certified radii, which ends at that of an example on whose class all draws agree.
+def largest_radius(sigma: float, n: int, alpha: float) -> float:
+    """Return the certified radius of an example on whose class all draws agree: sigma Phi^-1(alpha^(1/n)) (Cohen 2019).
 
-    That is sigma Phi^-1(alpha^(1/n)) (Cohen et al. 2019).
+    >>> round(largest_radius(0.25, 100_000, 0.001), 3)
+    0.953
     """
-    params = measured.params
+    return max(0.0, sigma * NormalDist().inv_cdf(math.exp(math.log(alpha) / n)))
+
+
+def radii(measured: Measurement) -> Range | None:
+    """Return the range of certified radii."""
     try:
-        share = math.exp(math.log(params["alpha"]) / params["n"])
-        return 0.0, max(0.0, float(params["sigma"] * NormalDist().inv_cdf(share)))
+        return 0.0, largest_radius(*(measured.params[name] for name in ("sigma", "n", "alpha")))
     except (KeyError, ValueError):
         return None
 

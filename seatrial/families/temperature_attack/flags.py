@@ -7,6 +7,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="illusion",
         severities=("warning",),
         speaks_of=("adversarial_accuracy", "illusion_gap"),
+        shown_by=("illusion_gap",),
         meaning="Part of the accuracy under attack as served demonstrably vanishes in another arm: it comes from "
         "scores that give an attack nothing to follow.",
         remedy="Do not rely on the accuracy as served; compare models by the lowest arm, and serve calibrated scores.",

@@ -18,6 +18,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="overestimated",
         severities=("warning",),
         speaks_of=("robustness", "overestimate"),
+        shown_by=("overestimate",),
         meaning="Attacks made on the static model demonstrably overstate the defence: part of what they show is "
         "robustness against those who do not know of it.",
         remedy="Quote the lowest number, and compare defences by gain_over_static.",
@@ -26,6 +27,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="worse_than_static",
         severities=("warning",),
         speaks_of=("gain_over_static", "robustness"),
+        shown_by=("gain_over_static",),
         meaning="Under attack the defended model demonstrably keeps less than the static model does.",
         remedy="Serve the model without the defence.",
     ),
@@ -78,6 +80,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="clean_accuracy_lost",
         severities=("warning",),
         speaks_of=("clean_accuracy",),
+        shown_by=("clean_accuracy",),
         meaning="Without an attack the defended model is demonstrably less accurate than the static one.",
         remedy="Weigh it against what is gained under attack; see that the preset was made for this model and data, "
         "and that batches are as large as it needs.",

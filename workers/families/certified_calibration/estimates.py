@@ -5,18 +5,20 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.contracts.family import SHARE
+from seatrial.families.certified_calibration.metrics import largest_radius
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
 from seatrial.families.certified_calibration.records import RADIUS
 from seatrial.statistics.arrays import Floats
-from seatrial.statistics.calibration import calibrate, ece
-from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
-from seatrial.statistics.intervals import Draw, Interval, counts, norm_interval, resample
+from seatrial.statistics.calibration import ece, norm_interval
+from seatrial.statistics.estimating import ALPHA, calibration, estimate, mean, proportion, seed_of
+from seatrial.statistics.intervals import Draw, Interval, counts, resample
 from seatrial.statistics.samples import Sample
 from workers.certification.admm import admm_calibration_error
 from workers.certification.brier import brier_confidences, certified_brier
 from workers.certification.dece import dece_calibration_error
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
-from workers.certification.worst_calibration import resampled_errors
+from workers.certification.worst_calibration import WorstCase, resampled_errors
 from workers.families.certified_calibration.records import column_of
 from workers.families.certified_calibration.sample import (
     Certified,
@@ -27,7 +29,7 @@ from workers.families.certified_calibration.sample import (
     is_answered,
     is_certified,
     is_correct,
-    worst_value,
+    worst_case,
 )
 
 Estimates = dict[str, Estimate]
@@ -36,8 +38,6 @@ MANY_BINS = 30
 """Bins above which a worst case is solved for ``FEW`` resamples only: its cost grows with their square."""
 
 FEW = 200
-
-ALPHA = 0.05
 
 
 def estimate_all(
@@ -81,14 +81,11 @@ def overall_estimates(params: CertifiedCalibrationParams, certify: Sample, seed:
     found = {
         "accuracy": proportion(certify["predicted_class"].astype(np.int64) == certify["label"].astype(np.int64)),
         "abstention_rate": proportion(~answered),
-        "average_certified_radius": mean(radii, seed_of(seed, "average_certified_radius")),
+        "average_certified_radius": mean(radii, (0.0, largest_radius(params.sigma, params.n, params.alpha))),
     }
-    measured = calibrate(
-        confidences(certify)[answered], correct[answered], params.bins, seed=seed_of(seed, "clean calibration")
-    )
-    for name in ("ece", "brier"):
-        found[name] = estimate(measured.values[name], measured.intervals[name], int(answered.sum()))
-    return found
+    confidence, purpose = confidences(certify)[answered], seed_of(seed, "clean calibration")
+    measured = calibration(confidence, correct[answered], params.bins, seed=purpose)
+    return found | {name: measured[name] for name in ("ece", "brier")}
 
 
 def radius_estimates(params: CertifiedCalibrationParams, certify: Sample, radius: float, seed: int) -> Estimates:
@@ -101,14 +98,13 @@ def radius_estimates(params: CertifiedCalibrationParams, certify: Sample, radius
         "certified_share": proportion(reached),
         "cce": worst_estimate(params, certified, seed_of(seed, f"cce {radius:g}")),
         "cce_system": system_estimate(params, certify, certified, seed_of(seed, f"cce_system {radius:g}")),
-        "cbs": mean(squares, seed_of(seed, f"cbs {radius:g}")),
+        "cbs": mean(squares, SHARE),
     }
     named = {metric_name(name, radius=radius): value for name, value in found.items()}
     answered = is_answered(certify)
     for bound in BOUNDS:
         lower, upper = (certify.floats(column_of(side, bound, radius))[answered] for side in ("lower", "upper"))
-        widths = mean(upper - lower, seed_of(seed, f"width {bound} {radius:g}"))
-        named[metric_name("interval_width", bound=bound, radius=radius)] = widths
+        named[metric_name("interval_width", bound=bound, radius=radius)] = mean(upper - lower, SHARE)
     return named
 
 
@@ -127,7 +123,8 @@ def compared_estimates(
     certified = certified_at(params, certify, radius)
     n = len(certified)
     given = certified.lower, certified.upper, certified.correct
-    found = {"ece": _ece(params, certified.confidence, certified, seed_of(seed, f"ece {radius:g}"))}
+    purpose = seed_of(seed, f"ece {radius:g}")
+    found = {"ece": calibration(certified.confidence, certified.correct, params.bins, seed=purpose)["ece"]}
     if "admm" in params.solvers:
         outcome = admm_calibration_error(*given, certified.confidence, params.bins, check_cancelled=check_cancelled)
         found["acce"] = estimate(outcome.value, None, n)
@@ -147,21 +144,17 @@ def attack_estimates(
 ) -> Estimates:
     """Return ECE and Brier score an attack reached; it is over the examples that did not error under it either."""
     attacked = attacked_at(params, certify, attack)
-    measured = calibrate(
-        attacked.confidence, attacked.certified.correct, params.bins, seed=seed_of(seed, f"attack {name}")
-    )
+    purpose = seed_of(seed, f"attack {name}")
+    measured = calibration(attacked.confidence, attacked.certified.correct, params.bins, seed=purpose)
     return {
-        metric_name(metric, attack=name, radius=params.attack_radius): estimate(
-            measured.values[metric], measured.intervals[metric], len(attacked.certified)
-        )
-        for metric in ("ece", "brier")
+        metric_name(metric, attack=name, radius=params.attack_radius): measured[metric] for metric in ("ece", "brier")
     }
 
 
 def worst_estimate(params: CertifiedCalibrationParams, certified: Certified, seed: list[int]) -> Estimate:
     """Return the certified calibration error of some examples, with its interval (:func:`worst_interval`)."""
-    value, n = worst_value(certified, params.bins), len(certified)
-    if value is None:
+    worst, n = worst_case(certified, params.bins), len(certified)
+    if worst is None:
         return estimate(None, None, 0)
 
     def errors(weights: Floats) -> Floats:
@@ -170,8 +163,8 @@ def worst_estimate(params: CertifiedCalibrationParams, certified: Certified, see
     def by_chance(gaps: Floats) -> Floats:
         return _deviations(certified, gaps, params.bins) / n
 
-    interval = worst_interval(value, errors, by_chance, certified.confidence, seed, resamples=_resamples(params))
-    return estimate(value, interval, n)
+    interval = worst_interval(worst, errors, by_chance, certified.confidence, seed, resamples=_resamples(params))
+    return estimate(worst.value, interval, n)
 
 
 def system_estimate(
@@ -199,37 +192,38 @@ def system_estimate(
         return _deviations(certified, gaps[:, :n], params.bins) / (n + free)
 
     sure = np.append(certified.confidence, np.ones(free))
-    value = worst.value or 0.0
-    return estimate(value, worst_interval(value, errors, by_chance, sure, seed, resamples=_resamples(params)), n + free)
+    return estimate(
+        worst.value, worst_interval(worst, errors, by_chance, sure, seed, resamples=_resamples(params)), n + free
+    )
 
 
 def worst_interval(
-    value: float,
+    worst: WorstCase,
     errors: Callable[[Floats], Floats],
     by_chance: Callable[[Floats], Floats],
     confidence: Floats,
     seed: list[int],
     *,
     resamples: int | None = None,
+    alpha: float = ALPHA,
 ) -> Interval | None:
     """Return an interval of a worst case over the population, which that of a sample overstates.
 
-    Guarantee, up to the resampling's approximations: each end is wrong with probability at most 2.5 %. The worst case
-    is the largest of the means of many functions of an example, one for each way the bins' errors can point. The sample
-    exceeds the population by no more than the largest deviation of any of these means; how large that gets is
-    resampled, and simulated with outcomes drawn at the confidences without an attack, because resampling a model that
-    made no mistake says nothing. The sample's expectation is no less than the population's value, so only its spread
-    has to be added above. It fails for few examples: the upper end was wrong up to 10 % of the time for 10, 5 % for 30,
-    3.5 % for 100, about 3 % from 300 on; the lower end up to 2 % whatever their number (500 to 1500 samples each of
-    made-up populations, 5 bins).
+    Guarantee, up to the resampling's approximations: each end is wrong with probability at most alpha / 2. The worst
+    case is the largest of the means of many functions of an example, one for each way the bins' errors can point. The
+    upper end is that of the mean of the sample's own function, which leaves room for an example not seen
+    (:mod:`seatrial.statistics.bounded`). The sample exceeds the population by no more than the largest deviation of any
+    of these means: how large that gets is resampled, and simulated with outcomes drawn at the confidences without an
+    attack, because resampling a model that made no mistake says nothing.
 
     Args:
-        value: Of the sample.
+        worst: Of the sample.
         errors: Weights (resamples, n) to the worst case of a sample so weighted (resamples,).
         by_chance: What outcomes exceed confidences by (resamples, n), to the largest deviation that causes.
         confidence: (n,) confidences without an attack; 1 for examples that by chance do nothing.
         seed: The same seed gives the same interval.
         resamples: As for :func:`seatrial.statistics.intervals.resample`.
+        alpha: Probability of missing the truth.
 
     Returns:
         None for fewer than 2 examples.
@@ -245,12 +239,9 @@ def worst_interval(
     def draw(statistic: Callable[[Floats], Floats], how: Draw) -> Floats:
         return resample(lambda drawn: statistic(drawn)[:, None], [n], seed=seed, resamples=resamples, draw=how)[:, 0]
 
-    drawn = draw(errors, counts)
     deviations = draw(errors, lambda rng, rows, size: counts(rng, rows, size) - 1)
-    low, high = norm_interval(value, drawn, deviations, draw(by_chance, outcomes), alpha=ALPHA)
-    # A few examples that are far off skew the errors: where their upper tail is the longer one it counts.
-    high = max(high, value + float(np.quantile(drawn, 1 - ALPHA / 2) - drawn.mean()))
-    return low, min(1.0, high)
+    own: Floats = worst.signs[worst.bins] * (worst.confidence - worst.correct)
+    return norm_interval(own, np.ones(n), deviations, draw(by_chance, outcomes), alpha=alpha)
 
 
 def _deviations(certified: Certified, gaps: Floats, bins: int) -> Floats:
@@ -266,8 +257,3 @@ def _deviations(certified: Certified, gaps: Floats, bins: int) -> Floats:
 
 def _resamples(params: CertifiedCalibrationParams) -> int | None:
     return FEW if params.bins > MANY_BINS else None
-
-
-def _ece(params: CertifiedCalibrationParams, confidence: Floats, certified: Certified, seed: list[int]) -> Estimate:
-    measured = calibrate(confidence, certified.correct, params.bins, seed=seed)
-    return estimate(measured.values["ece"], measured.intervals["ece"], len(certified))

@@ -19,9 +19,9 @@ Threat model
     keeps its tag.
 
 The guarantee
-    Every number is of texts that were written and answered. All attackers and levels are compared on the same examples
-    and on the same resamples of them; examples are resampled, never tokens or labels of one. Accuracy has the exact
-    interval. Which token a tagger no longer tags counts as wrong.
+    Every number is of texts that were written and answered. All attackers and levels are compared on the same examples.
+    Intervals are over examples, never over tokens or labels of one; accuracy has the exact one. Which token a tagger no
+    longer tags counts as wrong.
 
 Limits
     Noise is not a search: a model that withstands it may fall to whoever looks at its scores (``temperature_attack``).

@@ -10,9 +10,10 @@ from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.contracts.models import MULTI_LABEL
 from seatrial.contracts.noise import COMBINED
 from seatrial.statistics.clusters import interval_of
+from workers.families.low_level_attack.areas import auroc_of
 from workers.families.low_level_attack.audit import Audit
 from workers.families.low_level_attack.names import ATTACK, CLEAN, listed
-from workers.families.low_level_attack.resampling import Resampled, auroc_of
+from workers.families.low_level_attack.resampling import Resampled
 from workers.families.low_level_attack.series import chance
 
 TESTED = 0.02

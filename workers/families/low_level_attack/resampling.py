@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from seatrial.contracts.models import MULTI_LABEL
-from seatrial.statistics.arrays import Floats, Ints
+from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.clusters import BinnedErrors, drawn_sums, drawn_values, ratio
 from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import Interval
-from seatrial.statistics.macro_auroc import MacroAuroc
+from workers.families.low_level_attack.areas import Areas, auroc_of
 from workers.families.low_level_attack.audit import Audit, Noise, Scored
+from workers.families.low_level_attack.intervals import surely_below
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,24 @@ class Resampled:
         return self._attacked[attacker]
 
     @cached_property
+    def areas(self) -> Areas:
+        """Intervals of macro AUROC, of multi-label texts."""
+        return Areas(self.audit, seed_of(self._seed, "areas"), self._check_cancelled)
+
+    @cached_property
+    def surely_below(self) -> Mask:
+        """(compared attackers, compared attackers) whether the first surely leaves less at the highest level."""
+        audit = self.audit
+        after = [audit.noise(name, audit.highest).answers.scored.of(audit.common) for name in audit.compared]
+        if audit.task == MULTI_LABEL:
+            return self.areas.surely_below(after)
+        return surely_below([one.correct for one in after], audit.decisions[audit.common])
+
+    def seed_of(self, purpose: str) -> list[int]:
+        """Return a seed for one purpose."""
+        return seed_of(self._seed, purpose)
+
+    @cached_property
     def relative(self) -> Floats:
         """(1 + resamples, compared attackers, levels) relative scores, on the examples common to all compared."""
         audit = self.audit
@@ -188,7 +207,7 @@ class Resampled:
                     tokens_changed=ratio(own[:, 3], present),
                     confidence=ratio(own[:, 4], own[:, -1]),
                     ece=BinnedErrors.error(own[:, 5:]),
-                    ece_interval=errors.interval(own[:, 5:], seed=seed_of(self._seed, f"ece {purpose} {place}")),
+                    ece_interval=errors.interval(seed=seed_of(self._seed, f"ece {purpose} {place}")),
                 )
             )
         return cells
@@ -198,12 +217,3 @@ class Resampled:
         column = np.zeros(len(self.audit))
         column[rows] = values
         return column
-
-
-def auroc_of(audit: Audit, answers: Scored) -> MacroAuroc:
-    """Return the macro AUROC of answers, as a function of weights of the clean sample."""
-    logits, present = np.zeros(audit.truths.shape), np.zeros(len(audit), dtype=bool)
-    present[answers.rows] = True
-    if answers.logits is not None:
-        logits[answers.rows] = answers.logits
-    return MacroAuroc(audit.truths, logits, present)

@@ -6,12 +6,11 @@ from itertools import chain
 import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.contracts.family import SHARE, SIGNED_SHARE
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
-from seatrial.statistics.calibration import calibrate
-from seatrial.statistics.estimating import estimate, mean, proportion, seed_of
-from seatrial.statistics.intervals import bootstrap
+from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
 from seatrial.statistics.paired import Gap
-from workers.calibration.scaling import refitted_temperature
+from workers.calibration.scaling import temperature_interval
 from workers.families.contexts import Records
 from workers.families.temperature_attack import flags
 from workers.families.temperature_attack.arms import limits_of, served_logits
@@ -27,12 +26,12 @@ def reduce(params: TemperatureAttackParams, done: Mapping[str, Records], seed: i
     Args:
         params: What was asked.
         done: Records by stage: ``validation``, ``search_1`` and so on, ``attack_<recipe>``.
-        seed: Of the bootstraps, and of which examples are shown.
+        seed: Of the intervals, and of which examples are shown.
     """
     audit = read_audit(params, done)
-    found = clean_estimates(audit, seed) | temperature_estimates(audit, seed)
+    found = clean_estimates(audit, seed) | temperature_estimates(audit)
     for recipe in audit.attacks:
-        found |= attack_estimates(audit, recipe, seed)
+        found |= attack_estimates(audit, recipe)
     found |= worst_estimates(audit)
     return Result(estimates=found, series=make_series(audit, seed), flags=flags.doubt(audit), counts=count(audit))
 
@@ -48,16 +47,14 @@ def clean_estimates(audit: Audit, seed: int) -> Estimates:
         if arm == "transfer":
             continue
         confidence = audit.confidence(arm, clean.logits)
-        found[metric_name("mean_confidence", arm=arm)] = mean(confidence, seed_of(seed, f"confidence {arm}"))
-        measured = calibrate(confidence, audit.right(arm), bins, seed=seed_of(seed, f"ece {arm}"))
-        for name in ("ece", "mce"):
-            value, interval = measured.values[name], measured.intervals[name]
-            found[metric_name(name, arm=arm)] = estimate(value, interval, len(clean))
+        found[metric_name("mean_confidence", arm=arm)] = mean(confidence, SHARE)
+        measured = calibration(confidence, audit.right(arm), bins, seed=seed_of(seed, f"ece {arm}"))
+        found |= {metric_name(name, arm=arm): measured[name] for name in ("ece", "mce")}
     return found
 
 
-def temperature_estimates(audit: Audit, seed: int) -> Estimates:
-    """Return each arm's temperature; the exact fit with the bootstrap interval of the validation examples."""
+def temperature_estimates(audit: Audit) -> Estimates:
+    """Return each arm's temperature; the exact fit with its interval over the validation examples."""
     found: Estimates = {}
     for name, arm in audit.arms.by_name.items():
         if arm.temperature is None:
@@ -65,20 +62,18 @@ def temperature_estimates(audit: Audit, seed: int) -> Estimates:
         sample, interval = audit.validation, None
         if name == "calibrated" and sample is not None and arm.degenerate is None:
             served, limits = served_logits(audit.params, sample), limits_of(audit.params)
-            statistic = refitted_temperature(served, sample.labels, arm.temperature, limits=limits)
-            (interval,) = bootstrap(statistic, [len(sample)], seed=seed_of(seed, "temperature"))
+            interval = temperature_interval(served, sample.labels, arm.temperature, limits=limits)
         n = 0 if name == AS_SERVED else _fitted_on(audit, name)
-        found[metric_name("temperature", arm=name)] = estimate(arm.temperature, interval, n)
+        found[metric_name("temperature", arm=name)] = estimate(arm.temperature, interval, n, "gaffke-seen")
     return found
 
 
-def attack_estimates(audit: Audit, recipe: str, seed: int) -> Estimates:
+def attack_estimates(audit: Audit, recipe: str) -> Estimates:
     """Return what one recipe did to every arm, and the gap between them."""
     sample = audit.attacks[recipe]
     right = sample.clean.right
     found: Estimates = {}
     for arm, ended in sample.arms.items():
-        purpose = f"{arm} {recipe}"
 
         def named(name: str, arm: str = arm) -> str:
             return metric_name(name, arm=arm, recipe=recipe)
@@ -90,16 +85,16 @@ def attack_estimates(audit: Audit, recipe: str, seed: int) -> Estimates:
         found[named("attack_success_rate")] = proportion(~robust[right] if counts else robust[:0])
         found[named("search_success_rate")] = proportion(ended.succeeded[ended.attacked])
         queries = ended.queries[ended.attacked].astype(np.float64)
-        found[named("mean_queries")] = mean(queries, seed_of(seed, f"queries {purpose}"))
+        budget = audit.params.query_budget
+        found[named("mean_queries")] = mean(queries, (0.0, None if budget is None else float(budget)))
         changed = ended.perturbed_share[ended.succeeded]
-        found[named("mean_perturbed_share")] = mean(changed, seed_of(seed, f"perturbed {purpose}"))
+        found[named("mean_perturbed_share")] = mean(changed, SHARE)
         if arm != "transfer":
             confidence = audit.confidence(arm, ended.logits)
-            found[named("mean_adversarial_confidence")] = mean(confidence, seed_of(seed, f"adversarial {purpose}"))
+            found[named("mean_adversarial_confidence")] = mean(confidence, SHARE)
     found |= _gap_estimates(audit.gap(recipe), len(sample.clean), recipe=recipe)
     if sample.importance is not None:
-        correlation = mean(sample.importance, seed_of(seed, f"importance {recipe}"))
-        found[metric_name("importance_correlation", recipe=recipe)] = correlation
+        found[metric_name("importance_correlation", recipe=recipe)] = mean(sample.importance, SIGNED_SHARE)
     return found
 
 

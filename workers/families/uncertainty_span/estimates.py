@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.contracts.family import SHARE, Limits
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CHANGE, SCALED_SPAN, SPAN, widest_span
 from seatrial.statistics.arrays import Floats
-from seatrial.statistics.calibration import calibrate
-from seatrial.statistics.estimating import diagram, estimate, mean, proportion, seed_of
-from seatrial.statistics.intervals import bootstrap
+from seatrial.statistics.estimating import calibration, diagram, estimate, mean, proportion, seed_of
 from seatrial.statistics.ranking import rank
 from seatrial.statistics.samples import Sample
+from seatrial.statistics.spread import deviation_interval
 from workers.families.uncertainty_span.outliers import column_of, epsilons_of
 
 Estimates = dict[str, Estimate]
@@ -36,27 +36,21 @@ def best_spans(sample: Sample) -> Floats:
 
 def span_estimates(sample: Sample, seed: int) -> Estimates:
     """Return MUS, MSUS, their standard deviations over examples (n - 1), and NUD."""
-    span = spans(sample)
-    names = ("mus", "msus", "mus_std", "msus_std")
-
-    def statistic(weights: Floats) -> Floats:
-        n = len(span)
-        first, second, fourth = (weights @ span**power / n for power in (1, 2, 4))
-        unbiased = n / (n - 1) if n > 1 else math.nan
-        deviations = [np.sqrt(np.maximum(square, 0) * unbiased) for square in (second - first**2, fourth - second**2)]
-        return np.stack([first, second, *deviations], axis=1)
-
-    if sample.valid == 0:
-        found = {name: estimate(None, None, 0) for name in names}
-    else:
-        point = statistic(np.ones((1, len(span))))[0]
-        intervals = bootstrap(statistic, [len(span)], seed=seed_of(seed, "span"))
-        found = {
-            name: estimate(float(value), interval, len(span))
-            for name, value, interval in zip(names, point, intervals, strict=True)
-        }
+    span, found = spans(sample), {}
+    n, once = len(span), np.ones((1, len(span)))
+    moments = {power: float((once @ span**power)[0]) / n if n else math.nan for power in (1, 2, 4)}
+    for name, power in (("mus", 1), ("msus", 2)):
+        told, limits = mean(span**power, nats(sample, power)), nats(sample, power)
+        found[name] = told if told.value is None else told.model_copy(update={"value": moments[power]})
+        variance = (moments[2 * power] - moments[power] ** 2) * (n / (n - 1) if n > 1 else math.nan)
+        interval = None
+        if limits[1] is not None:
+            interval = deviation_interval(span**power, 0.0, limits[1], seed=seed_of(seed, f"{name}_std"))
+        found[f"{name}_std"] = estimate(math.sqrt(max(variance, 0.0)) if n > 1 else None, interval, n)
     for arm in ("over", "under"):
-        found[metric_name("nud", arm=arm)] = mean(_normalised_difference(sample, arm), seed_of(seed, f"nud {arm}"))
+        # Entropy that falls may do so by more than there is room above it.
+        most = 1.0 if arm == "under" else None
+        found[metric_name("nud", arm=arm)] = mean(_normalised_difference(sample, arm), (0.0, most))
     found["nud"] = found[metric_name("nud", arm="under")]
     return found
 
@@ -65,13 +59,12 @@ def arm_estimates(sample: Sample, bins: int, seed: int) -> Estimates:
     """Return entropy, confidence, accuracy and calibration of the clean, over and under arms."""
     found = {"clean_accuracy": proportion(hits(sample, "clean"))}
     for arm in ARMS:
-        for name in ("entropy", "confidence"):
-            found[metric_name(name, arm=arm)] = mean(sample.floats(f"{name}_{arm}"), seed_of(seed, f"{name} {arm}"))
-        found[metric_name("accuracy", arm=arm)] = proportion(hits(sample, arm))
-        correct = hits(sample, arm)
-        measured = calibrate(sample.floats(f"confidence_{arm}"), correct, bins, seed=seed_of(seed, f"ece {arm}"))
-        for name, value in measured.values.items():
-            found[metric_name(name, arm=arm)] = estimate(value, measured.intervals[name], sample.valid)
+        confidence, correct = sample.floats(f"confidence_{arm}"), hits(sample, arm)
+        found[metric_name("entropy", arm=arm)] = mean(sample.floats(f"entropy_{arm}"), nats(sample))
+        found[metric_name("confidence", arm=arm)] = mean(confidence, SHARE)
+        found[metric_name("accuracy", arm=arm)] = proportion(correct)
+        for name, value in calibration(confidence, correct, bins, seed=seed_of(seed, f"ece {arm}")).items():
+            found[metric_name(name, arm=arm)] = value
     return found
 
 
@@ -80,45 +73,39 @@ def attack_estimates(attacks: Mapping[str, Sample], bins: int, seed: int) -> Est
     found: Estimates = {}
     for attack, sample in attacks.items():
         correct, confidence = hits(sample, "attacked"), sample.floats("confidence_attacked")
-        measured = calibrate(confidence, correct, bins, seed=seed_of(seed, f"ece {attack}"))
-        for name in ("ece", "s_ece"):
-            found[metric_name(name, attack=attack)] = estimate(
-                measured.values[name], measured.intervals[name], sample.valid
-            )
-        found[metric_name("confidence", attack=attack)] = mean(confidence, seed_of(seed, f"confidence {attack}"))
+        measured = calibration(confidence, correct, bins, seed=seed_of(seed, f"ece {attack}"))
+        found |= {metric_name(name, attack=attack): measured[name] for name in ("ece", "s_ece")}
+        found[metric_name("confidence", attack=attack)] = mean(confidence, SHARE)
         found[metric_name("accuracy", attack=attack)] = proportion(correct)
     return found
 
 
-def further_spans(sample: Sample, others: Mapping[str, Sample], mus: Estimate, seed: int) -> Estimates:
-    """Return the spans of the tempered and the transferred attack, and per example the worst of all attacks.
-
-    Where nothing beats the white-box attack the worst is ``mus`` itself, interval included.
-    """
+def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
+    """Return the spans of the tempered and the transferred attack, and per example the worst of all attacks."""
     found: Estimates = {}
     for attack, other in others.items():
-        found[metric_name("mus", attack=attack)] = mean(spans(other), seed_of(seed, f"mus {attack}"))
+        found[metric_name("mus", attack=attack)] = mean(spans(other), nats(sample))
     aligned = [(sample.align(one, "entropy_over"), sample.align(one, "entropy_under")) for one in others.values()]
     worst = widest_span(sample.floats("best_entropy_over"), sample.floats("best_entropy_under"), aligned)
-    is_mus = np.array_equal(worst, spans(sample))
-    found["mus_worst"] = mus if is_mus else mean(worst, seed_of(seed, "mus worst"))
+    found["mus_worst"] = mean(worst, nats(sample))
     if "tempered" in others:
-        found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), seed_of(seed, "mus scaled"))
+        found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
     return found
 
 
 def outlier_estimates(params: UncertaintySpanParams, inliers: Sample, outliers: Sample, seed: int) -> Estimates:
     """Return AUROC, both AUPRs, FPR95 and the outliers' mean entropy at every radius."""
     found: Estimates = {}
-    clean = inliers.floats("entropy_clean")
+    clean, limits = inliers.floats("entropy_clean"), nats(inliers)
+    highest = math.inf if limits[1] is None else limits[1]
     for epsilon in epsilons_of(params.outliers) if params.outliers else []:
         scores = outliers.floats(column_of(epsilon))
-        ranking = rank(clean, scores, seed=seed_of(seed, f"ranking {epsilon:g}"))
+        ranking = rank(clean, scores, seed=seed_of(seed, f"ranking {epsilon:g}"), lowest=0.0, highest=highest)
         for name, value in ranking.values.items():
             found[metric_name(name, epsilon=epsilon)] = estimate(
                 value, ranking.intervals[name], len(clean) + len(scores)
             )
-        found[metric_name("outlier_entropy", epsilon=epsilon)] = mean(scores, seed_of(seed, f"outlier {epsilon:g}"))
+        found[metric_name("outlier_entropy", epsilon=epsilon)] = mean(scores, limits)
     return found
 
 
@@ -132,10 +119,11 @@ def growth_points(params: UncertaintySpanParams, sample: Sample, doubled: Sample
     return [{"epsilon": epsilon, "mus": float(mus), "n": int(both.sum())} for epsilon, mus in points]
 
 
-def span_growth(sample: Sample, doubled: Sample, seed: int) -> Estimate:
+def span_growth(sample: Sample, doubled: Sample) -> Estimate:
     """Return the mean paired difference of the span at twice epsilon and at epsilon."""
     before = doubled.align(sample, "entropy_under") - doubled.align(sample, "entropy_over")
-    return mean(spans(doubled) - before, seed_of(seed, "growth"))
+    most = nats(sample)[1]
+    return mean(spans(doubled) - before, (None if most is None else -most, most))
 
 
 def make_series(sample: Sample, bins: int) -> dict[str, Any]:
@@ -155,6 +143,11 @@ def hits(sample: Sample, arm: str) -> NDArray[np.bool_]:
     """Return (valid,) whether the arm's prediction is the label."""
     right: NDArray[np.bool_] = sample[f"prediction_{arm}"].astype(np.int64) == sample["label"].astype(np.int64)
     return right
+
+
+def nats(sample: Sample, power: int = 1) -> Limits:
+    """Return the least and the largest entropy there can be, or span of two, to a power; of no examples it is open."""
+    return 0.0, math.log(classes_of(sample)) ** power if sample.valid else None
 
 
 def classes_of(sample: Sample) -> int:

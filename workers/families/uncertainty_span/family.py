@@ -91,12 +91,12 @@ class UncertaintySpan:
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
-        found |= estimates.further_spans(attack, others, found["mus"], seed)
+        found |= estimates.further_spans(attack, others)
         specific: dict[str, Sample] = {name: samples[name] for name in params.attacks if name in samples}
         found |= estimates.attack_estimates(specific, params.bins, seed)
         series = estimates.make_series(attack, params.bins)
         if "growth" in samples:
-            found["span_growth"] = estimates.span_growth(attack, samples["growth"], seed)
+            found["span_growth"] = estimates.span_growth(attack, samples["growth"])
             series["span_by_epsilon"] = estimates.growth_points(params, attack, samples["growth"])
         if "outliers" in samples:
             found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
