@@ -88,5 +88,5 @@ def steps_run(log: Path) -> list[tuple[int, int, int]]:
 
 
 def saves_in(store: Path) -> list[Path]:
-    """Return every file of a store that holds a save, or a part of one."""
+    """Return every file of a store that holds a checkpoint, or a part of one."""
     return [path for path in store.rglob("*") if path.is_file() and b"seatrial-save" in path.read_bytes()]

@@ -72,11 +72,11 @@ def revoke_key(key_id: KeyId, principal: Admin, services: Service) -> Response:
     """Stop a key from working, at once here and within two seconds on other API processes."""
     project_id = None if principal.is_operator else principal.project_id
     with services.database.write() as session:
-        found: Row[KeyRow, str] | None = repository.find(session, key_id, project_id)
-        if found is None:
+        row: Row[KeyRow, str] | None = repository.find(session, key_id, project_id)
+        if row is None:
             raise NotFoundError(f"There is no key {key_id} in this project.")
         repository.revoke(session, key_id)
-    services.of(Authenticator).forget(found[0].digest)
+    services.of(Authenticator).forget(row[0].digest)
     return Response(status_code=204)
 
 

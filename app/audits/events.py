@@ -59,10 +59,10 @@ def read_events(database: Database, project_id: str, audit_id: str, after: int) 
         NotFoundError: The project has no such audit (any more).
     """
     with database.read() as session:
-        found = repository.list_events(session, project_id, audit_id, after=min(after, _MAX_SEQ), limit=_BATCH)
-    if found is None:
+        read = repository.list_events(session, project_id, audit_id, after=min(after, _MAX_SEQ), limit=_BATCH)
+    if read is None:
         raise not_found(audit_id)
-    audit, events = found
+    audit, events = read
     position = events[-1].seq if events else min(after, audit.event_seq)
     # With a policy, the verdict is told after the end.
     has_ended = audit.state in TERMINAL and (audit.verdict is not None or not audit.is_gated)

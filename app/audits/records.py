@@ -83,12 +83,12 @@ def pick_check(checks: Sequence[AnyRow], named: str, audit_id: str) -> AnyRow:
     """
     if not checks:
         raise not_found(audit_id)
-    found = [check for check in checks if named in (check.id, str(check.ordinal))]
-    found = found or [check for check in checks if check.kind == named]
-    if len(found) == 1:
-        return found[0]
+    matching = [check for check in checks if named in (check.id, str(check.ordinal))]
+    matching = matching or [check for check in checks if check.kind == named]
+    if len(matching) == 1:
+        return matching[0]
     ids = ", ".join(check.id for check in checks)
-    reason = f"has {len(found)} checks of kind {named}" if found else f"has no check {named}"
+    reason = f"has {len(matching)} checks of kind {named}" if matching else f"has no check {named}"
     raise NotFoundError(f"Audit {audit_id} {reason}: name one by its id ({ids}) or its position from 0.")
 
 

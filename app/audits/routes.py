@@ -231,10 +231,10 @@ def read_figure(
 ) -> Response:
     """Read a figure as SVG."""
     with services.database.read() as session:
-        found = pick_check(repository.list_checks(session, principal.project_id, audit_id), check, audit_id)
-    digest = (found.figures or {}).get(name.removesuffix(".svg"))
+        chosen = pick_check(repository.list_checks(session, principal.project_id, audit_id), check, audit_id)
+    digest = (chosen.figures or {}).get(name.removesuffix(".svg"))
     if digest is None:
-        raise NotFoundError(f"Check {found.id} has no figure {name}.")
+        raise NotFoundError(f"Check {chosen.id} has no figure {name}.")
     policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return StoredFile(
         services.store, digest, media_type="image/svg+xml", filename=f"{name.removesuffix('.svg')}.svg", **policy

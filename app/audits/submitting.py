@@ -86,22 +86,22 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         sizes = {}
         for parameter, named in check.references().items():
             pointer = f"/checks/{position}/{parameter}"
-            found: ModelRow | DatasetRow
+            row: ModelRow | DatasetRow
             if named.startswith("mdl_"):
                 if named == model.id:
                     raise InvalidRequestError(
                         f"{parameter} must name another model than the one audited, {model.id}.", pointer=pointer
                     )
-                found = _model(session, project_id, named, pointer)
-                check_same_input(model, found, pointer)
+                row = _model(session, project_id, named, pointer)
+                check_same_input(model, row, pointer)
             else:
-                found = _dataset(session, project_id, named, pointer)
+                row = _dataset(session, project_id, named, pointer)
                 is_learnt_from = parameter in family(check.kind).needs.training
-                check_further_data(model, dataset, found, pointer, is_learnt_from=is_learnt_from)
+                check_further_data(model, dataset, row, pointer, is_learnt_from=is_learnt_from)
                 if is_learnt_from:
-                    check_training_memory(found, limits.max_batch_bytes, pointer)
-                sizes[parameter] = int(found.facts["examples"])
-            further[pointer] = found
+                    check_training_memory(row, limits.max_batch_bytes, pointer)
+                sizes[parameter] = int(row.facts["examples"])
+            further[pointer] = row
         situation = Situation(
             model.id, model.task, dataset.facts.get("shape"), samples, sizes, most_bytes=limits.max_batch_bytes
         )

@@ -143,12 +143,12 @@ def _lacking(extra: str) -> Iterator[str]:
                 yield from _lacking(further)
             continue
         try:
-            found = version(asked.name)
+            installed = version(asked.name)
         except PackageNotFoundError:
             yield f"{asked.name} is not installed"
             continue
-        if not asked.specifier.contains(found, prereleases=True):
-            yield f"{asked.name} is {found}, needs {asked.specifier}"
+        if not asked.specifier.contains(installed, prereleases=True):
+            yield f"{asked.name} is {installed}, needs {asked.specifier}"
 
 
 def device(settings: Settings) -> Finding:
@@ -156,8 +156,8 @@ def device(settings: Settings) -> Finding:
     done = _program("-c", _TORCH)
     if done is None or done.returncode != 0:
         said = "" if done is None else done.stderr.strip().rpartition("\n")[2]
-        found = f"torch cannot be loaded: {said}" if said else "torch cannot be loaded"
-        return Finding("device", found, "pip install 'seatrial[worker]'", not settings.is_distributed)
+        failure = f"torch cannot be loaded: {said}" if said else "torch cannot be loaded"
+        return Finding("device", failure, "pip install 'seatrial[worker]'", not settings.is_distributed)
     torch_version, _, names = done.stdout.strip().partition("\n")
     if settings.device.startswith("cuda") and not names:
         return Finding(
@@ -190,9 +190,9 @@ def folder(settings: Settings) -> Finding:
             "home", f"{there} cannot be written", "seatrial serve --home DIR, with a folder you can write to"
         )
     free = shutil.disk_usage(there).free
-    found = f"{home}, {free / 2**30:.1f} GiB free"
+    detail = f"{home}, {free / 2**30:.1f} GiB free"
     fix = "" if free >= FREE_BYTES else "free some space, or give another folder: seatrial serve --home DIR"
-    return Finding("home", found, fix)
+    return Finding("home", detail, fix)
 
 
 def privacy(settings: Settings) -> Finding:
@@ -207,8 +207,8 @@ def privacy(settings: Settings) -> Finding:
     if not exposed:
         return Finding("privacy", "other users cannot read what is written")
     named = " ".join(shlex.quote(str(path)) for path in exposed)
-    found = f"other users of this machine may read {', '.join(map(str, exposed))}"
-    return Finding("privacy", found, f"chmod go= {named}", is_unsafe=True)
+    detail = f"other users of this machine may read {', '.join(map(str, exposed))}"
+    return Finding("privacy", detail, f"chmod go= {named}", is_unsafe=True)
 
 
 def database(settings: Settings) -> Finding:
@@ -221,8 +221,8 @@ def database(settings: Settings) -> Finding:
         is_migrated = is_current(opened)
     except SQLAlchemyError as error:
         # The message itself may hold the address and the password.
-        found = f"does not answer ({type(error).__name__})"
-        return Finding("database", found, "start it, or set SEATRIAL_DATABASE_URL to where it is")
+        detail = f"does not answer ({type(error).__name__})"
+        return Finding("database", detail, "start it, or set SEATRIAL_DATABASE_URL to where it is")
     finally:
         opened.dispose()
     if not is_migrated:
@@ -246,8 +246,8 @@ def listening(port: int) -> Finding:
         except OSError as error:
             if _is_ours(port):
                 return Finding("port", f"{port}: Seatrial listens there")
-            found = f"{port}: {error.strerror}"
-            return Finding("port", found, "seatrial serve --port 0")
+            detail = f"{port}: {error.strerror}"
+            return Finding("port", detail, "seatrial serve --port 0")
     return Finding("port", f"{port} is free")
 
 

@@ -143,9 +143,9 @@ def _validated(path: Path, parse: Callable[[str], T]) -> T:
     except RecursionError as error:
         raise BadRequestError(f"{path}: it is nested too deeply") from error
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        told = [f"  {shorten(_pointer(one))}: {shorten(_message(one))}" for one in found[:_MAX_SHOWN]]
-        told += [f"  and {len(found) - _MAX_SHOWN:,} more"] if len(found) > _MAX_SHOWN else []
+        errors = error.errors(include_url=False)
+        told = [f"  {shorten(_pointer(one))}: {shorten(_message(one))}" for one in errors[:_MAX_SHOWN]]
+        told += [f"  and {len(errors) - _MAX_SHOWN:,} more"] if len(errors) > _MAX_SHOWN else []
         raise BadRequestError("\n".join([f"{path} is not valid:", *told])) from error
     except (YamlError, ValueError) as error:
         raise BadRequestError(f"{path}: {shorten(str(error))}") from error

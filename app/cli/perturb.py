@@ -203,8 +203,8 @@ def _layout_of(source: Path) -> str:
         if head.startswith(b"{"):
             raise BadRequestError("standard input looks like JSON Lines: give --format jsonl, or --format txt")
         return "txt"
-    if found := _by_suffix(source):
-        return found
+    if layout := _by_suffix(source):
+        return layout
     if source.suffix.lower() == ".gz":
         inner = _by_suffix(Path(source.stem)) or "FORMAT"
         raise BadRequestError(f"unpack it first: gzip -dc {source} | seatrial perturb --format {inner} ...")

@@ -65,8 +65,8 @@ class Plan:
 
     def summary(self) -> str:
         """Return what was done, in a line."""
-        share = self.changed / self.tokens if self.tokens else 0.0
-        return f"{self.texts:,} texts read, {self.copies:,} written: {share:.1%} of their tokens changed."
+        fraction = self.changed / self.tokens if self.tokens else 0.0
+        return f"{self.texts:,} texts read, {self.copies:,} written: {fraction:.1%} of their tokens changed."
 
     def _mixed(self, noising: Noising, number: int) -> Iterator[Cell]:
         return (noising.mixed(self.levels, draw, number) for draw in range(self.draws))

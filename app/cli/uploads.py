@@ -99,8 +99,8 @@ def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | No
     Raises:
         BadRequestError: With what is missing.
     """
-    found = manifest_path or _manifest_beside(path, is_model=False)
-    manifest = {} if found is None else read_object(found)
+    manifest_file = manifest_path or _manifest_beside(path, is_model=False)
+    manifest = {} if manifest_file is None else read_object(manifest_file)
     if "task" not in manifest:
         manifest["task"] = (model.task if model is not None else None) or data_task(path)
     if manifest["task"] is None:
@@ -118,8 +118,8 @@ def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | No
 
 def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
     """Return what data are for: as their manifest says, else by the columns of a table; None where neither does."""
-    found = manifest_path or _manifest_beside(path, is_model=False)
-    if found is not None and (task := read_object(found).get("task")):
+    manifest_file = manifest_path or _manifest_beside(path, is_model=False)
+    if manifest_file is not None and (task := read_object(manifest_file).get("task")):
         return str(task)
     if path.is_dir() or path.suffix == ".npz":
         return IMAGES
@@ -146,8 +146,10 @@ def pointing_to_manifest(path: Path, manifest_path: Path | None, task: str | Non
         pointers = [str(one.get("pointer", "")) for one in error.problem["errors"]]
         if not any(one.startswith("/manifest") for one in pointers):
             raise
-        found = manifest_path or _manifest_beside(path, is_model=False)
-        where = f"in {found}" if found else f"in {path}.{MANIFEST}, or in a file given by --data-manifest"
+        manifest_file = manifest_path or _manifest_beside(path, is_model=False)
+        where = (
+            f"in {manifest_file}" if manifest_file else f"in {path}.{MANIFEST}, or in a file given by --data-manifest"
+        )
         wanted = {"columns": {column: "NAME" for of, columns in COLUMNS.items() if of == task for column in columns}}
         example = f": {json.dumps(wanted)}" if any("/columns" in one for one in pointers) else ""
         raise BadRequestError(f"{error}\nSet it {where}{example}") from error
@@ -165,8 +167,8 @@ def read_object(path: Path) -> dict[str, Any]:
         value = error
     if isinstance(value, dict):
         return value
-    found = value if isinstance(value, Exception) else f"it holds a {type(value).__name__}"
-    raise BadRequestError(f"{path} must hold one JSON object: {shorten(str(found))}")
+    reason = value if isinstance(value, Exception) else f"it holds a {type(value).__name__}"
+    raise BadRequestError(f"{path} must hold one JSON object: {shorten(str(reason))}")
 
 
 def _kind(manifest: Mapping[str, Any]) -> str | None:
@@ -209,10 +211,10 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
     if pickled and not weights:
         raise _pickled(*pickled)
     if not manifest or len(weights) != 1:
-        found = ", ".join(one.name for one in weights) or "none"
+        names = ", ".join(one.name for one in weights) or "none"
         raise BadRequestError(
             f"{folder} is not a model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
-            f"{_SAFETENSORS} file (there: {found}), or be a Hugging Face folder with config.json"
+            f"{_SAFETENSORS} file (there: {names}), or be a Hugging Face folder with config.json"
         )
     return Prepared(_named(manifest, name, version, weights[0]), weights[0])
 

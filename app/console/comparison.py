@@ -23,16 +23,16 @@ async def compare_audits(request: Request, viewer: Reader, services: Service, a:
 
 
 def _compare(request: Request, viewer: Viewer, services: Services, a: str, b: str) -> Response:
-    found = []
+    audits = []
     with services.database.read() as session:
         choices = repository.measured_audits(session, viewer.project_id)
         for named in (a, b):
             if named and not is_id(named):
                 raise NotFoundError("There is no such audit in this project.")
-            found.append(progress_of(session, viewer.project_id, named).audit if named else None)
-        ids = {one for audit in found if audit is not None for one in (audit.model, audit.dataset)}
+            audits.append(progress_of(session, viewer.project_id, named).audit if named else None)
+        ids = {one for audit in audits if audit is not None for one in (audit.model, audit.dataset)}
         names = repository.names_of(session, viewer.project_id, ids)
-    first, second = found
+    first, second = audits
     shown = side_by_side(services, viewer.project_id, first, second) if first and second else None
     return page(
         request,
@@ -63,17 +63,17 @@ async def show_history(
 
 def _history(request: Request, viewer: Viewer, services: Services, name: str, metric: str) -> Response:
     with services.database.read() as session:
-        found = history(session, viewer.project_id, name, metric)
-        names = repository.names_of(session, viewer.project_id, {point.dataset for point in found.points})
+        shown = history(session, viewer.project_id, name, metric)
+        names = repository.names_of(session, viewer.project_id, {point.dataset for point in shown.points})
     # Versions in the order they were uploaded, whenever they were audited.
-    newest = sorted((point for point in found.points if point.is_newest), key=lambda point: (point.model, point.audit))
+    newest = sorted((point for point in shown.points if point.is_newest), key=lambda point: (point.model, point.audit))
     drawn = [(point.version, point.estimate, not point.unlike) for point in newest]
     return page(
         request,
         "history.html",
         title=f"History of {name}",
         name=name,
-        found=found,
+        shown=shown,
         names=names,
         drawing=chart.draw(drawn),
         size=chart,

@@ -63,21 +63,21 @@ def show_policy(
 ) -> Response:
     """Show a version of a policy, rule by rule."""
     with services.database.read() as session:
-        found = find_policy(session, viewer.project_id, reference)
-        if found is None:
+        policy = find_policy(session, viewer.project_id, reference)
+        if policy is None:
             raise NotFoundError(f"There is no policy {reference} in this project.")
         versions = (
-            list(repository.list_policies(session, viewer.project_id, name=found.name, before=None, limit=PER_PAGE))
-            if found.created_at is not None
+            list(repository.list_policies(session, viewer.project_id, name=policy.name, before=None, limit=PER_PAGE))
+            if policy.created_at is not None
             else []
         )
     return page(
         request,
         "policy.html",
-        title=f"Policy {found.name}",
-        policy=found,
-        document=found.document,
-        rules=_rules(found),
+        title=f"Policy {policy.name}",
+        policy=policy,
+        document=policy.document,
+        rules=_rules(policy),
         versions=versions,
     )
 

@@ -114,10 +114,10 @@ def _models(
 ) -> Response:
     before = decode_cursor(cursor, "mdl") if cursor else None
     with services.database.read() as session:
-        found = models.list_models(
+        stored = models.list_models(
             session, viewer.project_id, name=None, task=None, state=None, before=before, limit=PER_PAGE + 1
         )
-        rows = [_model_line(row) for row in found]
+        rows = [_model_line(row) for row in stored]
     context: dict[str, Any] = {
         "form": form,
         "tasks": TASKS,
@@ -174,10 +174,10 @@ def _datasets(
 ) -> Response:
     before = decode_cursor(cursor, "dat") if cursor else None
     with services.database.read() as session:
-        found = datasets.list_datasets(
+        stored = datasets.list_datasets(
             session, viewer.project_id, name=None, task=None, before=before, limit=PER_PAGE + 1
         )
-        rows = [_dataset_line(row) for row in found]
+        rows = [_dataset_line(row) for row in stored]
     columns = {task: ", ".join(names) for task, names in COLUMNS.items()}
     context: dict[str, Any] = {
         "form": form,

@@ -101,7 +101,7 @@ def listed(
     rows = list_audits(
         session, project_id, state=state, model=model, verdict=verdict, before=page.before, limit=page.fetch
     )
-    found = [
+    audits = [
         Listed(
             id=row.id,
             state=row.state,
@@ -113,11 +113,11 @@ def listed(
         )
         for row in rows
     ]
-    ids = {one.model for one in found} | {one.dataset for one in found}
+    ids = {one.model for one in audits} | {one.dataset for one in audits}
     names = repository.names_of(session, project_id, ids)
     return [
         replace(one, model=names.get(one.model, one.model), dataset=names.get(one.dataset, one.dataset))
-        for one in found
+        for one in audits
     ]
 
 
@@ -135,8 +135,8 @@ def progress_of(session: Session, project_id: str, audit_id: str, *, lease_s: fl
 
 
 def _has_policy(session: Session, project_id: str, audit_id: str) -> bool:
-    found = stored.find_audit(session, project_id, audit_id)
-    return found is not None and found.policy is not None
+    audit = stored.find_audit(session, project_id, audit_id)
+    return audit is not None and audit.policy is not None
 
 
 def _said(audit: AuditRead) -> str:

@@ -86,7 +86,7 @@ def inspect_arrays(path: Path, manifest: DatasetManifest, limits: Settings) -> D
 
 
 def _read_headers(path: Path, limits: Settings) -> _Arrays:
-    found = _Arrays()
+    arrays = _Arrays()
     with walk_archive(path, limits) as walk:
         for entry, stream in walk:
             name = entry.name.removesuffix(".npy")
@@ -102,12 +102,12 @@ def _read_headers(path: Path, limits: Settings) -> _Arrays:
                     f"{where} of shape {header.shape} and type {header.dtype} needs {header.data_bytes:,} bytes, "
                     f"the .npz has {entry.size - header.data_offset:,} for it"
                 )
-            found.headers[name] = header
+            arrays.headers[name] = header
             if name == CLASS_NAMES:
-                found.names = _read_names(stream, header, where)
+                arrays.names = _read_names(stream, header, where)
             elif name == LAYOUT and header.dtype.kind == "U" and header.shape == ():
-                found.layout = str(read_array(stream, header, where, max_bytes=4096)[()])
-    return found
+                arrays.layout = str(read_array(stream, header, where, max_bytes=4096)[()])
+    return arrays
 
 
 def _read_names(stream: BinaryIO, header: ArrayHeader, where: str) -> list[str]:

@@ -55,27 +55,27 @@ def inspect_texts(path: Path, where: str, manifest: DatasetManifest, limits: Set
         raise ManifestMismatchError(
             "Two labels of the manifest are equal: class names differ", field="/manifest/labels"
         )
-    tally = _Tally()
+    statistics = _TextStatistics()
     for example in read_examples(path, layout, manifest, names, limits):
-        tally.add(example)
-    if not tally.examples:
+        statistics.add(example)
+    if not statistics.examples:
         raise ContentError(f"{where} holds no examples")
     if in_file is None and manifest.labels is not None:
-        _refuse_two_readings(manifest.labels, tally.numbers)
-    if names is None and tally.names:
-        names = sorted(tally.names)
-    counts = tally.counts(names)
+        _refuse_two_readings(manifest.labels, statistics.numbers)
+    if names is None and statistics.names:
+        names = sorted(statistics.names)
+    counts = statistics.counts(names)
     if not counts and names is None:
         raise ContentError("No example has a label: labels must name the classes then", field="/manifest/labels")
     if manifest.task == MULTI_LABEL:
-        _check_matrix(tally.examples, len(names) if names else max(counts) + 1)
+        _check_matrix(statistics.examples, len(names) if names else max(counts) + 1)
     return DatasetFacts(
         format=layout,
-        examples=tally.examples,
+        examples=statistics.examples,
         classes=len(names) if names else len(counts),
         label_counts={str(number): count for number, count in counts.items()},
         labels=names,
-        mean_words=tally.words(is_tokens=manifest.task == TAGGED) / tally.examples,
+        mean_words=statistics.words(is_tokens=manifest.task == TAGGED) / statistics.examples,
     )
 
 
@@ -118,7 +118,7 @@ def text_format(path: Path, where: str, manifest: DatasetManifest) -> DatasetFor
     raise UnsupportedFormatError(f"{where} has no lists of tokens: a CSV cell is one text; send {wanted}")
 
 
-class _Tally:
+class _TextStatistics:
     """Counts of examples, labels and words."""
 
     def __init__(self) -> None:
@@ -144,8 +144,8 @@ class _Tally:
     def counts(self, names: list[str] | None) -> dict[int, int]:
         """Return how often each class number occurs, smallest number first."""
         numbers = {name: number for number, name in enumerate(names or [])}
-        found = {label if isinstance(label, int) else numbers[label]: count for label, count in self._labels.items()}
-        return dict(sorted(found.items()))
+        counts = {label if isinstance(label, int) else numbers[label]: count for label, count in self._labels.items()}
+        return dict(sorted(counts.items()))
 
     def words(self, *, is_tokens: bool) -> int:
         return self._parts if is_tokens else self._words

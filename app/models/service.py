@@ -70,10 +70,10 @@ async def store_model(request: Request, services: Services, project_id: str, upl
 async def _format(request: Request, services: Services, project_id: str, upload: Upload[ModelManifest]) -> str:
     if not upload.is_manifest:
         arguments = [upload.path, upload.filename, upload.manifest]
-        found: str = await services.inspections.run(
+        file_format: str = await services.inspections.run(
             request, project_id, "app.models.inspection:inspect_model", arguments, size_bytes=upload.size_bytes
         )
-        return found
+        return file_format
 
     def project_name() -> str:
         with services.database.read() as session:

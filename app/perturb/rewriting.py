@@ -84,20 +84,20 @@ class Rewriting:
     def _possible(self) -> list[tuple[str, ...]]:
         return [self.roles] if self.roles else [roles for roles in PARTS if set(self.named) <= set(roles)]
 
-    def columns(self, found: Iterable[str]) -> Columns:
+    def columns(self, present: Iterable[str]) -> Columns:
         """Return the columns that hold texts, by role, in a table with the columns found."""
-        names = set(found)
+        names = set(present)
         possible = [{role: self.named.get(role, role) for role in roles} for roles in self._possible]
         # Where nothing fits the last is looked for, and the refusal names it.
         return next((columns for columns in possible if names.issuperset(columns.values())), possible[-1])
 
-    def check_notes(self, found: Iterable[str], where: str) -> None:
+    def check_notes(self, present: Iterable[str], where: str) -> None:
         """Refuse to write over columns of the file.
 
         Raises:
             ContentError: It has one of the names that notes have.
         """
-        if self.notes and (taken := [name for name in found if name in NOTES]):
+        if self.notes and (taken := [name for name in present if name in NOTES]):
             raise ContentError(f"{where} has a column {taken[0]!r} already: leave the notes out, or rename it")
 
     def copies(self, number: int, values: tuple[Any, ...], columns: Columns, where: str) -> Iterable[Copy]:
@@ -147,12 +147,12 @@ def rewrite_jsonl(source: BinaryIO, sink: Sink, how: Rewriting) -> None:
         ContentError: With the line that is no object or lacks a text, and the column.
     """
     columns: Columns = {}
-    for row, (number, found) in enumerate(read_objects(source, how.limits)):
+    for row, (number, record) in enumerate(read_objects(source, how.limits)):
         where = f"Line {number}"
-        columns = columns or how.columns(found)
-        how.check_notes(found, where)
-        for copy in how.copies(row, values_of(found, columns, number), columns, where):
-            sink.write(_json_line(found | how.written(copy, columns)))
+        columns = columns or how.columns(record)
+        how.check_notes(record, where)
+        for copy in how.copies(row, values_of(record, columns, number), columns, where):
+            sink.write(_json_line(record | how.written(copy, columns)))
 
 
 def rewrite_csv(source: BinaryIO, sink: Sink, how: Rewriting) -> None:

@@ -66,23 +66,25 @@ def find_baseline(session: Session, audit: AnyRow, named: str | None, default: s
                 f"{named} cannot be compared with itself: name another audit.", pointer="/baseline"
             )
         return _fit_audit(session, audit.project_id, named, audit.task, "/baseline")
-    found = repository.find_baseline(session, audit.project_id, audit.model_name, named or default, other_than=audit.id)
-    return found if found is not None and found.task == audit.task else None
+    baseline = repository.find_baseline(
+        session, audit.project_id, audit.model_name, named or default, other_than=audit.id
+    )
+    return baseline if baseline is not None and baseline.task == audit.task else None
 
 
 def _fit_audit(session: Session, project_id: str, audit_id: str, task: str, pointer: str) -> AnyRow:
-    found = repository.find_audit(session, project_id, audit_id) if "\0" not in audit_id else None
-    if found is None:
+    audit = repository.find_audit(session, project_id, audit_id) if "\0" not in audit_id else None
+    if audit is None:
         raise UnfitBaselineError(f"There is no audit {audit_id} in this project.", pointer=pointer)
-    if found.state != RunState.SUCCEEDED:
+    if audit.state != RunState.SUCCEEDED:
         raise UnfitBaselineError(
-            f"Audit {audit_id} is {found.state}: only a succeeded one can be compared with.", pointer=pointer
+            f"Audit {audit_id} is {audit.state}: only a succeeded one can be compared with.", pointer=pointer
         )
-    if found.task != task:
+    if audit.task != task:
         raise UnfitBaselineError(
-            f"Audit {audit_id} is of a model for {found.task}, this one does {task}.", pointer=pointer
+            f"Audit {audit_id} is of a model for {audit.task}, this one does {task}.", pointer=pointer
         )
-    return found
+    return audit
 
 
 def promote(services: Services, project_id: str, request: BaselineCreate) -> BaselineRead:

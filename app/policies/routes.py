@@ -114,10 +114,10 @@ def _render_policy(row: PolicyRow) -> dict[str, Any]:
 def read_policy(reference: PolicyReference, principal: Reader, services: Service) -> PolicyRead:
     """Read a version of a policy, defaults filled in."""
     with services.database.read() as session:
-        found = find_policy(session, principal.project_id, reference)
-    if found is None:
+        policy = find_policy(session, principal.project_id, reference)
+    if policy is None:
         raise NotFoundError(f"There is no policy {reference} in this project.")
-    return found
+    return policy
 
 
 @router.post(

@@ -89,13 +89,13 @@ def word_diff(before: str, after: str) -> list[Segment]:
     >>> [piece.text for piece in word_diff("a wonderful film", "a wnderful film")[1].pieces if piece.is_changed]
     ['o']
     """
-    found = _in_place(before, after) or _by_words(before, after)
+    segments = _in_place(before, after) or _by_words(before, after)
     # Where only white space came or went, words tell it in more than it takes.
     enough = 1.0 if before.split() != after.split() and _letters_of(before) == _letters_of(after) else ENOUGH
-    if _kept(found) >= enough * min(len(before), len(after)):
-        return found
+    if _kept(segments) >= enough * min(len(before), len(after)):
+        return segments
     by_letters = _by_letters(before, after)
-    return by_letters if by_letters is not None and enough * _kept(by_letters) > _kept(found) else found
+    return by_letters if by_letters is not None and enough * _kept(by_letters) > _kept(segments) else segments
 
 
 def coarse_diff(before: str, after: str) -> list[Segment]:

@@ -299,12 +299,12 @@ def allowed_methods(request: Request) -> list[str]:
     routes: list[BaseRoute] = request.app.router.routes
     if any(_is_folder(route) and route.matches(scope)[0] == Match.FULL for route in routes):
         return ["GET", "HEAD"]
-    found = {
+    methods = {
         method
         for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
         if any(route.matches({**scope, "method": method})[0] == Match.FULL for route in routes if not _is_folder(route))
     }
-    return sorted({*found, "HEAD"} if "GET" in found else found)
+    return sorted({*methods, "HEAD"} if "GET" in methods else methods)
 
 
 def _is_folder(route: BaseRoute) -> bool:

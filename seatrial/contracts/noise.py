@@ -80,7 +80,7 @@ class Noise(Request):
         return all(shipped.values()) if attacker == COMBINED else shipped.get(attacker, True)
 
 
-def shares(levels: list[float], *, at_zero: str) -> list[float]:
+def check_levels(levels: list[float], *, at_zero: str) -> list[float]:
     """Return levels in rising order, each as names of metrics hold it: 0.1 + 0.2 is the level 0.3.
 
     Args:

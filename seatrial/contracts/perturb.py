@@ -7,7 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real
-from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, in_a_list, shares
+from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, check_levels, in_a_list
 from seatrial.contracts.rules import all_different
 
 Noisemaker = Attacker | Literal["combined"]
@@ -142,8 +142,8 @@ class PerturbRequest(Noise):
 
     @field_validator("levels")
     @classmethod
-    def _levels_are_shares(cls, levels: list[float]) -> list[float]:
-        return shares(levels, at_zero="a text stays as it is there")
+    def _levels_are_fractions(cls, levels: list[float]) -> list[float]:
+        return check_levels(levels, at_zero="a text stays as it is there")
 
     @model_validator(mode="after")
     def _given_once(self) -> Self:

@@ -110,8 +110,8 @@ def require_registered(kind: str, flags: Iterable[Flag]) -> None:
 def _found() -> _Families:
     ours = {point.name: point.value for point in SHIPPED}
     # Our own metadata offers the shipped ones again.
-    found = [point for point in entry_points(group=GROUP) if ours.get(point.name) != point.value]
-    theirs = sorted(found, key=lambda one: (one.name, one.value))
+    points = [point for point in entry_points(group=GROUP) if ours.get(point.name) != point.value]
+    theirs = sorted(points, key=lambda one: (one.name, one.value))
     times = Counter(point.name for point in theirs)
     specs = {point.name: _load(point) for point in SHIPPED}
     failed: dict[str, str] = {}

@@ -132,7 +132,7 @@ def system_addresses(host: str, port: int) -> list[str]:
         NotConnectedError: The resolver does not answer at present.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         if error.errno == socket.EAI_AGAIN:
             raise NotConnectedError(f"the name {host} cannot be looked up at present") from error
@@ -140,7 +140,7 @@ def system_addresses(host: str, port: int) -> list[str]:
     # A label that is empty or too long fails in the encoding.
     except (UnicodeError, OSError) as error:
         raise NameUnknownError(f"the name {host} cannot be looked up") from error
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in addresses))
 
 
 def checked_addresses(

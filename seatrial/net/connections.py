@@ -225,20 +225,20 @@ class Backend(httpcore.NetworkBackend):
         """Return the addresses of a host, looked up by a thread: what cannot be interrupted can be left alone."""
         while not _look_ups.acquire(timeout=self._watch.wait_s()):
             pass
-        found: queue.SimpleQueue[Sequence[str] | Exception] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Sequence[str] | Exception] = queue.SimpleQueue()
 
         def look_up() -> None:
             try:
-                found.put(self._resolve(host, port))
+                answers.put(self._resolve(host, port))
             except Exception as error:
-                found.put(error)
+                answers.put(error)
             finally:
                 _look_ups.release()
 
         threading.Thread(target=look_up, name=f"look up {host}", daemon=True).start()
         while True:
             try:
-                answer = found.get(timeout=self._watch.wait_s())
+                answer = answers.get(timeout=self._watch.wait_s())
             except queue.Empty:
                 continue
             if isinstance(answer, Exception):

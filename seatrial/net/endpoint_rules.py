@@ -138,10 +138,10 @@ def filled_headers(
     origin = origin_of(architecture.url)
     used: set[str] = set()
 
-    def reveal(header: str, found: re.Match[str]) -> str:
-        secret = secrets.get(found[1])
+    def reveal(header: str, match: re.Match[str]) -> str:
+        secret = secrets.get(match[1])
         if secret is None and not are_all_known:
-            return found[0]
+            return match[0]
         pointer = f"headers/{header.replace('~', '~0')}"
         is_bound = (
             secret is not None
@@ -154,17 +154,17 @@ def filled_headers(
             entry = {"host": host, "scheme": scheme, "port": port, "projects": [project], "headers": [header]}
             raise EndpointRuleError(
                 pointer,
-                f"there is no secret {found[1]} for project {project} to send to {scheme}://{host}:{port} in {header}: "
+                f"there is no secret {match[1]} for project {project} to send to {scheme}://{host}:{port} in {header}: "
                 f"the operator keeps them in SEATRIAL_ENDPOINT_SECRETS, for this with {json.dumps(entry)}",
             )
         value = secret.value.get_secret_value()
         if not value.isascii() or not value.isprintable():
-            raise EndpointRuleError(pointer, f"the secret {found[1]} holds characters that no header can carry")
+            raise EndpointRuleError(pointer, f"the secret {match[1]} holds characters that no header can carry")
         used.add(value)
         return value
 
     filled = {
-        name: SECRET.sub(lambda found, name=name: reveal(name, found), value)  # type: ignore[misc]
+        name: SECRET.sub(lambda match, name=name: reveal(name, match), value)  # type: ignore[misc]
         for name, value in architecture.headers.items()
     }
     return filled, used

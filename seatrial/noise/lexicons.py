@@ -214,10 +214,10 @@ class _Respellings(Mapping[str, Weighted]):
 
     def __getitem__(self, word: str) -> Weighted:
         spellings, _, hundredths = self._lines[word].partition("\t")
-        shares = [int(share) for share in hundredths.split()]
+        counts = [int(count) for count in hundredths.split()]
         # Those the table leaves out have taken their hundredths with them.
-        whole = sum(shares)
-        return tuple((spelling, share / whole) for spelling, share in zip(spellings.split(), shares, strict=True))
+        whole = sum(counts)
+        return tuple((spelling, count / whole) for spelling, count in zip(spellings.split(), counts, strict=True))
 
     def __contains__(self, word: object) -> bool:
         return word in self._lines

@@ -90,7 +90,7 @@ class Perturber:
         """
         if self._segments:
             fades = self._noise.variant == "paper"
-            joined = segment(text, _share(level), rng, phi=self._phi(level), fades=fades)
+            joined = segment(text, _fraction(level), rng, phi=self._phi(level), fades=fades)
             return Perturbation(joined.text, joined.words, joined.merged)
         parts = between_tokens(text)
         words = len(parts) // 2
@@ -135,7 +135,7 @@ class Perturber:
             level: How hard it is hit, in [0, 1], unless ``phi`` says; at 0 nothing is.
             rng: Where every draw comes from.
         """
-        if _share(level) == 0 or self._segments:
+        if _fraction(level) == 0 or self._segments:
             return None
         parts = ["", word, ""]
         return parts[1] if self._editor(parts, level, rng)(0) else None
@@ -147,7 +147,7 @@ class Perturber:
         self, words: int, level: float, rng: random.Random, *, every: bool = False
     ) -> tuple[Iterable[int], float]:
         """Return the places of the words to attack in turn, and how many may change."""
-        if _share(level) == 0:
+        if _fraction(level) == 0:
             return (), 0.0
         if every:
             return range(words), inf
@@ -213,7 +213,7 @@ def _attacked(places: Iterable[int], most: float, edit: Callable[[int], bool]) -
     return changed
 
 
-def _share(level: float) -> float:
+def _fraction(level: float) -> float:
     if not 0 <= level <= 1:
         raise ValueError(f"a level is a share, from 0 to 1, got {level:g}")
     return level

@@ -94,8 +94,8 @@ def code() -> list[Path]:
     A checkout on the path may hold the service's files beside its packages.
     """
     prefixes = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
-    found = {*prefixes, Path(__file__).resolve().parents[1]}
-    found |= {
+    folders = {*prefixes, Path(__file__).resolve().parents[1]}
+    folders |= {
         Path(module.__file__).resolve().parent
         for name in ("app", "workers")
         if (module := sys.modules.get(name)) and module.__file__
@@ -105,10 +105,10 @@ def code() -> list[Path]:
         if any(folder.is_relative_to(prefix) for prefix in prefixes) or not folder.is_dir():
             continue
         if folder.name in ("site-packages", "dist-packages"):
-            found.add(folder)
+            folders.add(folder)
         else:
-            found |= {package.parent for package in folder.glob("*/__init__.py")} | set(folder.glob("*.py"))
-    return sorted(found)
+            folders |= {package.parent for package in folder.glob("*/__init__.py")} | set(folder.glob("*.py"))
+    return sorted(folders)
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:

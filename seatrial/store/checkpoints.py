@@ -2,8 +2,8 @@
 
 A file is written down as one to delete before it is stored, and crossed out when a shard's row takes it over. So a
 process killed at any moment leaves no file behind that nobody knows of: either a row names it or a sweep deletes it.
-Every save is a file of its own (:mod:`workers.runtime.checkpointing` puts a random number into each), so deleting one
-never takes another shard's, however alike their states.
+Every checkpoint is a file of its own (:mod:`workers.runtime.checkpointing` puts a random number into each), so deleting
+one never takes another shard's, however alike their states.
 """
 
 import logging
@@ -30,20 +30,20 @@ class Deletes(Protocol):
 
 
 STORED_WITHIN_S = 3600.0
-"""Seconds a save may take from its announcement to the shard's row: many times what the largest upload takes."""
+"""Seconds a checkpoint may take from its announcement to the shard's row: many times what the largest upload takes."""
 
 MARGIN_S = 60.0
 """Seconds between the last moment a file may be taken over and the first at which it is deleted: more than a
 transaction lasts, so that none takes over what a sweep deletes."""
 
 
-def announce_save(session: Session, digest: str) -> None:
+def announce_checkpoint(session: Session, digest: str) -> None:
     """Write down that a file is about to be stored; it is deleted in an hour unless a shard takes it over."""
     session.add(DiscardRow(digest=digest, due_at=epoch_now() + STORED_WITHIN_S + MARGIN_S))
 
 
-def point_at_save(session: Session, shard_id: str, token: str, digest: str) -> bool:
-    """Make an announced and stored file the shard's save; the one before it is to be deleted.
+def point_at_checkpoint(session: Session, shard_id: str, token: str, digest: str) -> bool:
+    """Make an announced and stored file the shard's checkpoint; the one before it is to be deleted.
 
     False, and nothing is written, when the shard is no longer the caller's or the announcement is too old.
     """
@@ -66,17 +66,17 @@ def point_at_save(session: Session, shard_id: str, token: str, digest: str) -> b
 
 
 def may_resume(shard: ShardRow) -> bool:
-    """Return whether the present attempt begins from the shard's save, or anew.
+    """Return whether the present attempt begins from the shard's checkpoint, or anew.
 
     An attempt that failed, or lost its worker, is followed by one that begins where it had saved. When that one ends
-    the same way without having saved again, the save itself may be what kills it, and the next attempt begins anew. A
-    worker that is asked to stop costs no attempt, so such stops never count.
+    the same way without having saved again, the checkpoint itself may be what kills it, and the next attempt begins
+    anew. A worker that is asked to stop costs no attempt, so such stops never count.
     """
     return shard.saved_attempt is not None and shard.attempts <= shard.saved_attempt + 1
 
 
-def drop_saves(session: Session, *where: ColumnElement[bool]) -> None:
-    """Forget the saves of those matching shards that have ended; their files are to be deleted.
+def drop_checkpoints(session: Session, *where: ColumnElement[bool]) -> None:
+    """Forget the checkpoints of those matching shards that have ended; their files are to be deleted.
 
     Called after the shards were moved to their end in the same transaction, which therefore holds their rows.
     """

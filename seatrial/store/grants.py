@@ -73,14 +73,14 @@ def grant(database: Database, kind: RoleKind, role: str, password: str | None = 
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", role):
         raise ValueError(f"{role!r} is no name of a role: lower-case letters, digits and underscores")
     with database.engine.begin() as connection:
-        found = connection.execute(
+        role_row = connection.execute(
             text("SELECT rolsuper, rolname = current_user AS is_me FROM pg_roles WHERE rolname = :role"), {"role": role}
         ).one_or_none()
-        if found is None and password is None:
+        if role_row is None and password is None:
             raise ValueError(f"there is no role {role}: make it, or give a password to have it made")
-        if found is not None and (found.rolsuper or found.is_me):
+        if role_row is not None and (role_row.rolsuper or role_row.is_me):
             raise ValueError(f"{role} owns the tables or is a superuser: no grant can limit it, so name another role")
-        if found is None:
+        if role_row is None:
             connection.execute(text(f'CREATE ROLE "{role}" LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION'))
         if password is not None:
             verifier = _verifier(connection, role, password)

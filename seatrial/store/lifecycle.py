@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import TERMINAL, ModelState, RunState
 from seatrial.contracts.webhooks import AuditEvent
-from seatrial.store.checkpoints import drop_saves
+from seatrial.store.checkpoints import drop_checkpoints
 from seatrial.store.database import epoch_now
 from seatrial.store.events import record_event
 from seatrial.store.outbox import announce
@@ -161,7 +161,7 @@ def close_shard(session: Session, shard_id: str, token: str | None, state: RunSt
     if not move(session, ShardRow, state, *mine, token=None, lease_until=None, **values):
         return False
     audit_id, check_id = owner
-    drop_saves(session, ShardRow.id == shard_id)
+    drop_checkpoints(session, ShardRow.id == shard_id)
     _count_closed(session, check_id, 1)
     _record_progress(session, audit_id, check_id)
     _settle_cancelled(session, audit_id)
@@ -254,7 +254,7 @@ def cancel_audit(session: Session, audit_id: str) -> bool:
         move(session, CheckRow, RunState.CANCELLING, CheckRow.id == check_id)
         record_event(session, audit_id, "check", {"check": check_id, "state": RunState.CANCELLING})
         waiting = move(session, ShardRow, RunState.CANCELLED, ShardRow.check_id == check_id, sources={RunState.QUEUED})
-        drop_saves(session, ShardRow.check_id == check_id)
+        drop_checkpoints(session, ShardRow.check_id == check_id)
         _count_closed(session, check_id, waiting)
     _settle_cancelled(session, audit_id)
     return True

@@ -13,7 +13,7 @@ from sqlalchemy import make_url, select
 from app.access.service import create_key
 from app.cli import main
 from seatrial.store.artifacts import digest_of_bytes, open_store
-from seatrial.store.checkpoints import announce_save, has_due_discards, sweep_discards
+from seatrial.store.checkpoints import announce_checkpoint, has_due_discards, sweep_discards
 from seatrial.store.database import Database, connect
 from seatrial.store.grants import WORKER
 from seatrial.store.lifecycle import count_work, count_workers
@@ -116,7 +116,7 @@ def _housekeeping(roles: Roles, tmp_path: Path) -> None:
         reap(database, max_attempts=1)
         sweep_workers(database)
         with database.write() as session:
-            announce_save(session, digest_of_bytes(b"a save"))
+            announce_checkpoint(session, digest_of_bytes(b"a checkpoint"))
             assert count_work(session) == 0
             assert count_workers(session) >= 1
             assert not has_due_discards(session)

@@ -165,7 +165,7 @@ class _Holder:
     def check_cancelled(self) -> None:
         pass
 
-    def delete_save(self, store: LocalStore, digest: str) -> None:
+    def delete_checkpoint(self, store: LocalStore, digest: str) -> None:
         store.delete(digest)
 
 
@@ -305,7 +305,7 @@ def test_a_child_reads_and_deletes_the_files_of_its_job_and_no_others(bench: Ben
     with bench.db.read() as session:
         row = session.scalars(select(ModelRow).limit(1)).one()
     other = bench.store.put_bytes(b"of another project")
-    job, mine = ModelJob(row), bench.store.put_bytes(b"a save of the job's")
+    job, mine = ModelJob(row), bench.store.put_bytes(b"a checkpoint of the job's")
 
     def answer(name: str, digest: str, payload: bytes = b"") -> dict[str, Any]:
         message = Message({"call": name, "arguments": [digest]}, payload)
@@ -316,9 +316,9 @@ def test_a_child_reads_and_deletes_the_files_of_its_job_and_no_others(bench: Ben
     assert "missing" in answer("read_passing", other)
     assert "missing" in answer("local_path", digest_of_bytes(b"nothing"))
     for digest in (row.digest, other):
-        assert "missing" in answer("delete_save", digest)
+        assert "missing" in answer("delete_checkpoint", digest)
         assert "store" in answer("put_passing", digest, b"other weights")
         assert digest_of_bytes(bench.store.local_path(digest).read_bytes()) == digest
     assert "store" in answer("put_passing", mine, b"other bytes")
-    assert answer("put_passing", mine, b"a save of the job's") == {}
-    assert answer("delete_save", mine) == {}
+    assert answer("put_passing", mine, b"a checkpoint of the job's") == {}
+    assert answer("delete_checkpoint", mine) == {}

@@ -12,10 +12,10 @@ from seatrial.store.artifacts import LocalStore
 from seatrial.store.checkpoints import (
     MARGIN_S,
     STORED_WITHIN_S,
-    announce_save,
+    announce_checkpoint,
     has_due_discards,
     may_resume,
-    point_at_save,
+    point_at_checkpoint,
     sweep_discards,
 )
 from seatrial.store.database import Database
@@ -38,13 +38,13 @@ def files(store: LocalStore) -> set[str]:
     return {"sha256:" + path.name for path in store.staging().parent.rglob("*") if path.is_file()}
 
 
-def add_save(db: Database, store: LocalStore, claimed: Claimed, data: bytes) -> str:
+def add_checkpoint(db: Database, store: LocalStore, claimed: Claimed, data: bytes) -> str:
     """Save as a worker does; return the digest of what the shard now names."""
     digest = store.put_bytes(data)
     with db.write() as session:
-        announce_save(session, digest)
+        announce_checkpoint(session, digest)
     with db.write() as session:
-        assert point_at_save(session, *claimed, digest)
+        assert point_at_checkpoint(session, *claimed, digest)
     return digest
 
 
@@ -94,9 +94,9 @@ def claimed(database: Database) -> Claimed:  # noqa: F811
 
 
 def test_a_save_replaces_the_one_before(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
-    first = add_save(database, store, claimed, b"one")
+    first = add_checkpoint(database, store, claimed, b"one")
     assert discards(database) == set()
-    second = add_save(database, store, claimed, b"two")
+    second = add_checkpoint(database, store, claimed, b"two")
     assert saved(database, claimed[0]) == second
     assert discards(database) == {first}
     assert sweep_discards(database, store) == 1
@@ -104,15 +104,15 @@ def test_a_save_replaces_the_one_before(database: Database, store: LocalStore, c
 
 
 def test_a_claim_that_is_lost_points_at_nothing(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
-    kept = add_save(database, store, claimed, b"of the worker that froze")
+    kept = add_checkpoint(database, store, claimed, b"of the worker that froze")
     lose(database, claimed[0])
     with database.write() as session:
-        announce_save(session, "sha256:late")
+        announce_checkpoint(session, "sha256:late")
     with database.write() as session:
-        assert not point_at_save(session, *claimed, "sha256:late")
-    newer = add_save(database, store, take_shard(database), b"of the other")
+        assert not point_at_checkpoint(session, *claimed, "sha256:late")
+    newer = add_checkpoint(database, store, take_shard(database), b"of the other")
     with database.write() as session:
-        assert not point_at_save(session, *claimed, "sha256:late")
+        assert not point_at_checkpoint(session, *claimed, "sha256:late")
     assert saved(database, claimed[0]) == newer
     assert discards(database) == {kept, "sha256:late"}
 
@@ -122,7 +122,7 @@ def test_a_file_announced_and_never_named_is_deleted_in_an_hour(
     store: LocalStore,
 ) -> None:
     with database.write() as session:
-        announce_save(session, store.put_bytes(b"of a worker killed before it named it"))
+        announce_checkpoint(session, store.put_bytes(b"of a worker killed before it named it"))
     assert sweep_discards(database, store) == 0
     pass_time(database, STORED_WITHIN_S + MARGIN_S)
     with database.read() as session:
@@ -136,13 +136,13 @@ def test_no_shard_takes_over_what_a_sweep_may_be_deleting(
     store: LocalStore,
     claimed: Claimed,
 ) -> None:
-    kept = add_save(database, store, claimed, b"one")
+    kept = add_checkpoint(database, store, claimed, b"one")
     slow = store.put_bytes(b"two")
     with database.write() as session:
-        announce_save(session, slow)
+        announce_checkpoint(session, slow)
     pass_time(database, STORED_WITHIN_S + 1)
     with database.write() as session:
-        assert not point_at_save(session, *claimed, slow)
+        assert not point_at_checkpoint(session, *claimed, slow)
     assert saved(database, claimed[0]) == kept
 
 
@@ -155,7 +155,7 @@ def test_what_is_begun_again_begins_at_its_save(
     claimed: Claimed,
     again: Callable[[Database, Claimed], None],
 ) -> None:
-    digest = add_save(database, store, claimed, b"one")
+    digest = add_checkpoint(database, store, claimed, b"one")
     again(database, claimed)
     assert take_shard(database)[0] == claimed[0]
     assert saved(database, claimed[0]) == digest
@@ -173,7 +173,7 @@ def test_a_save_that_two_attempts_failed_at_is_not_tried_a_third_time(
     store: LocalStore,
     claimed: Claimed,
 ) -> None:
-    add_save(database, store, claimed, b"one")
+    add_checkpoint(database, store, claimed, b"one")
     fail_once(database, claimed)
     # A worker asked to stop is nobody's failure.
     stop(database, take_shard(database))
@@ -184,17 +184,17 @@ def test_a_save_that_two_attempts_failed_at_is_not_tried_a_third_time(
     third = take_shard(database)
     assert not resumes(database, claimed[0])
     # Begun anew, it saves again.
-    add_save(database, store, third, b"two")
+    add_checkpoint(database, store, third, b"two")
     stop(database, third)
     take_shard(database)
     assert resumes(database, claimed[0])
 
 
 def test_a_save_that_was_gone_beyond_is_another(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
-    add_save(database, store, claimed, b"one")
+    add_checkpoint(database, store, claimed, b"one")
     fail_once(database, claimed)
     second = take_shard(database)
-    add_save(database, store, second, b"two")
+    add_checkpoint(database, store, second, b"two")
     fail_once(database, second)
     take_shard(database)
     assert resumes(database, claimed[0])
@@ -207,7 +207,7 @@ def test_a_shard_that_ended_leaves_no_file(
     claimed: Claimed,
     state: RunState,
 ) -> None:
-    add_save(database, store, claimed, b"one")
+    add_checkpoint(database, store, claimed, b"one")
     assert end_shard(database, claimed, state)
     assert saved(database, claimed[0]) is None
     assert sweep_discards(database, store) == 1
@@ -219,7 +219,7 @@ def test_an_ending_that_comes_too_late_deletes_nothing(
     store: LocalStore,
     claimed: Claimed,
 ) -> None:
-    digest = add_save(database, store, claimed, b"one")
+    digest = add_checkpoint(database, store, claimed, b"one")
     lose(database, claimed[0])
     assert not end_shard(database, claimed)
     assert saved(database, claimed[0]) == digest
@@ -227,7 +227,7 @@ def test_an_ending_that_comes_too_late_deletes_nothing(
 
 
 def test_a_shard_given_up_leaves_no_file(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
-    digest = add_save(database, store, claimed, b"one")
+    digest = add_checkpoint(database, store, claimed, b"one")
     lose(database, claimed[0], max_attempts=1)
     assert saved(database, claimed[0]) is None
     assert discards(database) == {digest}
@@ -239,8 +239,8 @@ def test_cancel_forgets_the_saves_of_what_waits_and_not_of_what_succeeded(
 ) -> None:
     start_stage(database, add_audit(database, id="aud_1"), shards=3)
     waiting, running, other = take_shard(database), take_shard(database), take_shard(database)
-    gone = add_save(database, store, waiting, b"waiting")
-    kept = add_save(database, store, running, b"running")
+    gone = add_checkpoint(database, store, waiting, b"waiting")
+    kept = add_checkpoint(database, store, running, b"running")
     stop(database, waiting)
     assert end_shard(database, other)
     with database.write() as session:
@@ -254,7 +254,7 @@ def test_cancel_forgets_the_saves_of_what_waits_and_not_of_what_succeeded(
 
 
 def test_a_retry_begins_anew(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
-    add_save(database, store, claimed, b"one")
+    add_checkpoint(database, store, claimed, b"one")
     assert end_shard(database, claimed, RunState.FAILED, error={"code": "x"})
     assert finish_check(database, RunState.FAILED)
     with database.write() as session:
@@ -267,15 +267,15 @@ def test_a_save_and_an_end_at_once_leave_one_file_or_none(database: Database, st
     start_stage(database, add_audit(database), shards=10)
     claims = [take_shard(database) for _ in range(10)]
     for number, claimed in enumerate(claims):
-        add_save(database, store, claimed, b"first %d" % number)
+        add_checkpoint(database, store, claimed, b"first %d" % number)
     digests = [store.put_bytes(b"second %d" % number) for number in range(10)]
     with database.write() as session:
         for digest in digests:
-            announce_save(session, digest)
+            announce_checkpoint(session, digest)
 
     def point(claimed: Claimed, digest: str) -> None:
         with database.write() as session:
-            point_at_save(session, *claimed, digest)
+            point_at_checkpoint(session, *claimed, digest)
 
     jobs = [threading.Thread(target=point, args=pair) for pair in zip(claims, digests, strict=True)]
     jobs += [threading.Thread(target=end_shard, args=(database, claimed)) for claimed in claims]
@@ -295,7 +295,7 @@ def test_a_store_that_is_away_keeps_its_files_for_a_later_sweep(
     claimed: Claimed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    add_save(database, store, claimed, b"one")
+    add_checkpoint(database, store, claimed, b"one")
     end_shard(database, claimed)
 
     def away(digest: str) -> None:

@@ -66,7 +66,7 @@ def _native(values: NDArray[Any]) -> NDArray[Any]:
 def _read_arrays(
     path: Path, images: str, labels: str, limits: Settings
 ) -> tuple[tuple[NDArray[Any], NDArray[Any]], str | None]:
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     stated = None
     with walk_archive(path, limits) as walk:
         for entry, stream in walk:
@@ -83,14 +83,14 @@ def _read_arrays(
             for chunk in read_chunks(stream, header, name):
                 flat[start : start + len(chunk)] = chunk
                 start += len(chunk)
-            found[name] = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
-    if images not in found or labels not in found:
+            arrays[name] = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    if images not in arrays or labels not in arrays:
         raise DataError(
             "dataset-changed",
             "The dataset is not what it was when it was uploaded",
             f"no arrays {images!r} and {labels!r}",
         )
-    return (found[images], found[labels]), stated
+    return (arrays[images], arrays[labels]), stated
 
 
 def _room(length: int, dtype: np.dtype[Any]) -> NDArray[Any]:

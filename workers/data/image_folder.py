@@ -35,8 +35,8 @@ class FolderImages:
         self._channels = channels
         self._limits = limits
         with walk_archive(path, limits) as walk:
-            found = {entry.name: entry for entry, _ in walk}
-        images = [name for name in found if PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES]
+            by_name = {entry.name: entry for entry, _ in walk}
+        images = [name for name in by_name if PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES]
         index = index_image_folder(images, manifest)
         if len(index.paths) != facts.examples:
             raise DataError(
@@ -46,7 +46,7 @@ class FolderImages:
             )
         self.labels: NDArray[np.int64] = np.asarray(index.labels, dtype=np.int64)
         self.label_names: list[str] | None = index.names
-        self._source = _source(path, [found[name] for name in index.paths])
+        self._source = _source(path, [by_name[name] for name in index.paths])
         weakref.finalize(self, self._source.close)
         self._paths = index.paths
 

@@ -94,16 +94,16 @@ class ParquetImages:
 
 def _read_labels(table: ParquetTable, name: str, names: list[str] | None, limits: Settings) -> NDArray[np.int64]:
     numbers = {label: number for number, label in enumerate(names or [])}
-    found = []
+    chunks = []
     for batch in read_batches(table, [name], limits):
         column = batch.column(name)
         if pa.types.is_integer(column.type):
-            found.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
+            chunks.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
             continue
         column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         of_values = np.asarray([numbers.get(label, -1) for label in column.dictionary.to_pylist()], dtype=np.int64)
-        found.append(of_values[column.indices.to_numpy(zero_copy_only=False)])
-    labels = np.concatenate([np.zeros(0, np.int64), *found])
+        chunks.append(of_values[column.indices.to_numpy(zero_copy_only=False)])
+    labels = np.concatenate([np.zeros(0, np.int64), *chunks])
     if names is not None and (labels < 0).any():
         raise DataError(
             "dataset-changed", "The dataset is not what it was when it was uploaded", "a row has a label that is new"

@@ -31,14 +31,14 @@ def stratified_sample(labels: NDArray[np.int64], samples: int, seed: int) -> NDA
     draw = np.random.default_rng(seed)
     _, members = np.unique(labels, return_inverse=True)
     counts = np.bincount(members)
-    shares = _largest_remainder(counts, min(samples, len(labels)), draw)
+    sizes = _largest_remainder(counts, min(samples, len(labels)), draw)
     by_class = np.split(np.argsort(members, kind="stable"), np.cumsum(counts)[:-1])
     positions, ranks = [], []
-    for candidates, share in zip(by_class, shares, strict=True):
-        positions.append(draw.permutation(candidates)[:share])
+    for candidates, size in zip(by_class, sizes, strict=True):
+        positions.append(draw.permutation(candidates)[:size])
         # Spreading each class evenly over (0, 1) and sorting interleaves the classes in proportion.
-        ranks.append((np.arange(share) + 0.5) / max(share, 1))
-    ties = draw.random(int(shares.sum()))
+        ranks.append((np.arange(size) + 0.5) / max(size, 1))
+    ties = draw.random(int(sizes.sum()))
     order = np.lexsort((ties, np.concatenate(ranks)))
     return np.concatenate(positions)[order].astype(np.int64)
 

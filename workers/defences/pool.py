@@ -120,7 +120,7 @@ def _attacked(
     seeds: list[int],
     check_cancelled: Callable[[], None],
 ) -> Tensor:
-    found: list[Tensor] = []
+    batches: list[Tensor] = []
     for start in range(0, len(images), CHUNK):
         stop = start + CHUNK
         expected = labels[start:stop].to(base.device)
@@ -131,8 +131,8 @@ def _attacked(
             generators=[torch.Generator().manual_seed(seed) for seed in seeds[start:stop]],
             check_cancelled=check_cancelled,
         )
-        found.append(outcome.best.cpu())
-    return torch.cat(found)
+        batches.append(outcome.best.cpu())
+    return torch.cat(batches)
 
 
 def highest_cross_entropy(labels: Tensor) -> Objective:

@@ -53,16 +53,16 @@ def find_plugin(name: str) -> Plugin:
     Raises:
         DefenceError: No defence has that name, or the operator's package does not hold one there.
     """
-    found = _found()
-    if name not in found:
-        raise DefenceError(f"no defence is called {name!r}; known are {', '.join(sorted(found))}")
+    plugins = _found()
+    if name not in plugins:
+        raise DefenceError(f"no defence is called {name!r}; known are {', '.join(sorted(plugins))}")
     try:
-        plugin = found[name].load()
+        plugin = plugins[name].load()
     except Exception as error:
         # An operator's package may fail in any way when imported.
-        raise DefenceError(f"the defence {name!r} ({found[name].value}) cannot be loaded: {error!r}") from error
+        raise DefenceError(f"the defence {name!r} ({plugins[name].value}) cannot be loaded: {error!r}") from error
     if not isinstance(plugin, Plugin):
-        raise DefenceError(f"the defence {name!r} ({found[name].value}) is a {type(plugin).__name__}, not a Plugin")
+        raise DefenceError(f"the defence {name!r} ({plugins[name].value}) is a {type(plugin).__name__}, not a Plugin")
     return plugin
 
 

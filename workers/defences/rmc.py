@@ -213,13 +213,13 @@ class EarlyStop:
         return self._count >= self._patience and (self._below is None or training_loss < self._below)
 
 
-def split(positions: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def split(positions: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return the positions (n,) in random order, cut into those to train on and ceil(share n) held out.
 
     >>> [len(part) for part in split(torch.arange(204), 0.25, torch.Generator())]
     [153, 51]
     """
-    held_out = math.ceil(share * len(positions))
+    held_out = math.ceil(fraction * len(positions))
     shuffled = positions[torch.randperm(len(positions), generator=generator)]
     return shuffled[held_out:], shuffled[:held_out]
 

@@ -120,8 +120,8 @@ class Tadv(OneRound):
             F.cross_entropy(logits[:half], labels[:half]),
             F.cross_entropy(logits[half:], labels[half:]),
         )
-        share = half / len(images) if self._params.variant == "official" else 0.5
-        return (1 - share) * clean + share * adversarial
+        fraction = half / len(images) if self._params.variant == "official" else 0.5
+        return (1 - fraction) * clean + fraction * adversarial
 
     def _network(self, base: ImageClassifier) -> nn.Module:
         if self._params.network == "resnet20":

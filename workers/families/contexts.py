@@ -184,18 +184,18 @@ class CheckpointContext(RunContext, Protocol):
         """Return what this shard saved last, or None when it begins at its beginning. Ask once, before anything else.
 
         A shard may be begun again: its worker died, was frozen beyond its lease, was asked to stop, or an error came
-        that nobody foresaw. The next attempt begins from the save; one that fails there too without having saved again
-        is followed by an attempt that begins anew, since the state itself may be to blame. Only what the same code
-        saved for the same shard comes back. A shard of a failed audit that is retried begins anew.
+        that nobody foresaw. The next attempt begins from the checkpoint; one that fails there too without having saved
+        again is followed by an attempt that begins anew, since the state itself may be to blame. Only what the same
+        code saved for the same shard comes back. A shard of a failed audit that is retried begins anew.
         """
         ...
 
     def save(self, state: Mapping[str, Tensor], notes: Mapping[str, str] | None = None, *, force: bool = False) -> None:
         """Keep a state from which the shard can go on; it replaces the one before and goes when the shard ends.
 
-        Call it after every round, however short: a call soon after the last save only looks for cancellation, as
-        :meth:`check_cancelled` does. A worker asked to stop saves what it is given here, then interrupts. A save that
-        cannot be stored is logged and the shard goes on.
+        Call it after every round, however short: a call soon after the last checkpoint only looks for cancellation, as
+        :meth:`check_cancelled` does. A worker asked to stop saves what it is given here, then interrupts. A checkpoint
+        that cannot be stored is logged and the shard goes on.
 
         The records must not depend on where a shard was resumed: save everything that persists between rounds,
         generators too (``generator.get_state()``), and the rows of the examples that are done.
@@ -203,7 +203,7 @@ class CheckpointContext(RunContext, Protocol):
         Args:
             state: Tensors by name, on any device; copied here, so that they may change afterwards.
             notes: Strings by name, for what is no tensor: the reason an attack failed, a summary as JSON.
-            force: Save now, however young the last save is: after a round whose repetition would cost minutes.
+            force: Save now, however young the last checkpoint is: after a round whose repetition would cost minutes.
 
         Raises:
             Interrupted: The shard was cancelled or lost, and nothing is stored; or the worker is asked to stop.

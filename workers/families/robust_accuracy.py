@@ -56,14 +56,14 @@ def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records
         if begin > 0:
             begin -= len(batch.example_ids)
             continue
-        found, signs = attack_batch(ensemble, context, batch, NAME)
+        evaluation, signs = attack_batch(ensemble, context, batch, NAME)
         rows = {
             "example_id": torch.tensor(batch.example_ids),
             "label": batch.labels.cpu(),
-            "errored": found.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
-            "correct": found.correct.cpu(),
-            "robust": found.robust.cpu(),
-            "broken_by": found.broken_by.cpu(),
+            "errored": evaluation.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
+            "correct": evaluation.correct.cpu(),
+            "robust": evaluation.robust.cpu(),
+            "broken_by": evaluation.broken_by.cpu(),
             **signs,
         }
         done = {name: torch.cat([done[name], values]) if done else values for name, values in rows.items()}
@@ -82,19 +82,19 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
     right, apart = checks.look_again(model, batch.images, batch.labels, check_cancelled=context.check_cancelled)
     adapts = checks.runs_backward(model, batch.images)
     generators = context.generators(purpose, batch.example_ids)
-    found = ensemble.run(
+    evaluation = ensemble.run(
         model, batch.images, batch.labels, generators=generators, check_cancelled=context.check_cancelled
     )
-    stuck = [found.zero_gradient[name] for name in ensemble.attacks if name in RATIOS]
+    without_gradient = [evaluation.zero_gradient[name] for name in ensemble.attacks if name in RATIOS]
     signs = {
         "answers_right": right,
         "answers_apart": apart,
-        "is_probability": checks.is_probability(found.logits),
-        "runs_backward": torch.full_like(found.correct, adapts),
-        "zero_gradient": torch.stack([torch.zeros_like(found.correct), *stuck]).any(0),
+        "is_probability": checks.is_probability(evaluation.logits),
+        "runs_backward": torch.full_like(evaluation.correct, adapts),
+        "zero_gradient": torch.stack([torch.zeros_like(evaluation.correct), *without_gradient]).any(0),
         "classes": torch.full_like(batch.labels, context.classifier.classes),
     }
-    return found, {name: values.cpu() for name, values in signs.items()}
+    return evaluation, {name: values.cpu() for name, values in signs.items()}
 
 
 def to_records(columns: Columns, ensemble: AutoAttack) -> pa.Table:
@@ -127,8 +127,10 @@ def add_to(result: Result, params: RobustAccuracyParams, records: Records) -> No
 def estimate(params: RobustAccuracyParams, records: Records) -> dict[str, Estimate]:
     """Return the robust accuracy, and what it was after each attack, with Clopper-Pearson intervals."""
     held = holding(records, make_ensemble(params))
-    found = {"robust_accuracy": proportion(list(held.values())[-1])}
-    return found | {metric_name("robust_accuracy", attack=name): proportion(hits) for name, hits in held.items()}
+    estimates = {"robust_accuracy": proportion(list(held.values())[-1])}
+    return estimates | {
+        metric_name("robust_accuracy", attack=name): proportion(robust) for name, robust in held.items()
+    }
 
 
 def count(params: RobustAccuracyParams, records: Records) -> dict[str, int]:
@@ -166,24 +168,24 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
         return []
     held = holding(sound, ensemble)
     ratio = next((name for name in ensemble.attacks if name in RATIOS), None)
-    started = stuck = 0
+    started = without_gradient = 0
     if ratio is not None:
         position = ensemble.attacks.index(ratio)
         before = held[ensemble.attacks[position - 1]] if position else _flags(sound, "correct")
-        started, stuck = int(before.sum()), int(_flags(sound, "zero_gradient").sum())
+        started, without_gradient = int(before.sum()), int(_flags(sound, "zero_gradient").sum())
     right = sound["answers_right"].to_numpy()
     apart = float(sound["answers_apart"].to_numpy().max())
     wavering = int(((right > 0) & (right < LOOKS)).sum())
-    found = [
+    flags = [
         None if ensemble.draws > 1 else checks.randomized_forward(apart, wavering),
         checks.softmax_output(int(_flags(sound, "is_probability").sum()), sound.num_rows),
-        checks.zero_gradients(stuck, started),
+        checks.zero_gradients(without_gradient, started),
         _square(held, ensemble, records.num_rows),
         checks.optimizes_at_inference(int(_flags(sound, "runs_backward").sum())),
         checks.losses_replaced(int(sound["classes"][0].as_py()), ensemble.attacks, ensemble.targets),
     ]
     return [
-        Flag(code=one.code, severity=one.severity, message=f"{of}: {one.message}") for one in found if one is not None
+        Flag(code=one.code, severity=one.severity, message=f"{of}: {one.message}") for one in flags if one is not None
     ]
 
 

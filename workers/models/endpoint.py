@@ -337,12 +337,12 @@ class EndpointClassifier:
 
     def _misfit(self, error: MisfitError) -> NoScoresError:
         try:
-            found = error.found if isinstance(error.found, str) else json.dumps(error.found, ensure_ascii=False)
+            shown = error.found if isinstance(error.found, str) else json.dumps(error.found, ensure_ascii=False)
         # What was read at the limit of nesting is too deep to be written with a level around it.
         except RecursionError:
-            found = "nested too deeply to be shown"
+            shown = "nested too deeply to be shown"
         code = "endpoint-labels" if error.field == LABELS else "endpoint-answer"
-        detail = f"{error.reason}: {self._quoted(found)}"
+        detail = f"{error.reason}: {self._quoted(shown)}"
         return NoScoresError(code, detail, field=error.field, is_one_texts=error.field == SCORES)
 
     def _quoted(self, text: str) -> str:

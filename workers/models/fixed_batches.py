@@ -98,11 +98,11 @@ class FixedBatches:
                 if outputs is not None:
                     computed.append((taken, outputs[: len(taken)]))
                     numbers = numbers[len(taken) :]
-        found: dict[int, Tensor] = {}
+        own: dict[int, Tensor] = {}
         for taken, outputs in computed:
             for number, row in zip(taken, outputs.float().cpu(), strict=True):
-                found[number] = self._own(row, len(texts[number].ids)).clone()
-        return [found[number] for number in range(len(texts))]
+                own[number] = self._own(row, len(texts[number].ids)).clone()
+        return [own[number] for number in range(len(texts))]
 
     def _texts_a_batch(self, length: int) -> int:
         # A text as long as the model takes has no padding; the filler's then keeps the mask.

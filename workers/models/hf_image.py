@@ -185,8 +185,8 @@ def _size(stated: Mapping[str, Any], config: Any) -> tuple[int, int] | None:
 def _channel_values(values: Any, channels: int, default: float) -> list[float]:
     if values is None:
         return [default] * channels
-    found = [float(value) for value in values] if isinstance(values, list) else [float(values)]
-    return found if len(found) in (1, channels) else [default] * channels
+    numbers = [float(value) for value in values] if isinstance(values, list) else [float(values)]
+    return numbers if len(numbers) in (1, channels) else [default] * channels
 
 
 def _check_normalisation(mean: list[float], std: list[float], stated: Preprocessing, *, has_file: bool) -> None:

@@ -81,13 +81,13 @@ class HuggingFaceTokenClassifier(FrozenModel):
             Pieces(ids, types[place] if types is not None else None) for place, ids in enumerate(encoded["input_ids"])
         ]
         computed = self._batches.logits(pieces)
-        found = [torch.full((len(sentence), computed[0].shape[1]), torch.nan) for sentence in texts]
+        answers = [torch.full((len(sentence), computed[0].shape[1]), torch.nan) for sentence in texts]
         for place, (number, rows) in enumerate(zip(filled, computed, strict=True)):
             tokens = encoded.word_ids(place)
             for piece, token in enumerate(tokens):
                 if token is not None and token not in tokens[:piece]:
-                    found[number][token] = rows[piece]
-        return [*found]
+                    answers[number][token] = rows[piece]
+        return [*answers]
 
     def read(self, texts: Sequence[Text]) -> list[Reading]:
         """Return what the tokenizer makes of each sentence, before anything is cut off."""
@@ -101,8 +101,8 @@ class HuggingFaceTokenClassifier(FrozenModel):
             own = [token for token, word in zip(ids, encoded.word_ids(place), strict=True) if word is not None]
             count = 0 if unknown is None else own.count(unknown)
             readings.append(Reading(len(own), count, is_truncated=len(ids) > self.longest))
-        found = iter(readings)
-        return [next(found) if text else Reading(0, 0, is_truncated=False) for text in texts]
+        remaining = iter(readings)
+        return [next(remaining) if text else Reading(0, 0, is_truncated=False) for text in texts]
 
     def _encode(self, sentences: Sequence[Text], **how: Any) -> Any:
         if any(isinstance(sentence, str) for sentence in sentences):

@@ -37,12 +37,12 @@ def strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     >>> sorted(strip_prefixes({"module.model.conv1.weight": torch.zeros(1), "module.model.bn1.bias": torch.zeros(1)}))
     ['bn1.bias', 'conv1.weight']
     """
-    found = dict(state)
-    while prefix := next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in found)), ""):
-        found = {name.removeprefix(prefix): tensor for name, tensor in found.items()}
-        if not found:
+    tensors = dict(state)
+    while prefix := next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in tensors)), ""):
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+        if not tensors:
             break
-    return found
+    return tensors
 
 
 def fit_state(module: nn.Module, state: Mapping[str, Tensor], architecture: str) -> None:

@@ -202,24 +202,24 @@ def _reading_flags(classifier: TextClassifier, texts: Sequence[Text], called: st
         return []
     readings = classifier.read(texts)
     pieces = sum(reading.pieces for reading in readings)
-    share = sum(reading.unknown for reading in readings) / max(1, pieces)
-    if share > MOST_UNKNOWN:
+    fraction = sum(reading.unknown for reading in readings) / max(1, pieces)
+    if fraction > MOST_UNKNOWN:
         raise PreflightError(
             "tokenizer-mismatch",
             "The model's tokenizer does not know these texts",
-            f"{share:.0%} of {pieces} tokens are the token for the unknown: the folder holds another model's "
+            f"{fraction:.0%} of {pieces} tokens are the token for the unknown: the folder holds another model's "
             "tokenizer, or the texts are in a language it was not made for",
             field="/model",
         )
     flags = []
-    if share >= DOUBTFUL_UNKNOWN:
+    if fraction >= DOUBTFUL_UNKNOWN:
         flags.append(
             Flag(
                 code="unknown_tokens",
                 severity="warning",
-                message=f"{share:.0%} of {pieces} tokens are unknown to the model's tokenizer: it sees no difference "
-                "between them, so attacks that write unknown words change little. Check that the tokenizer is the one "
-                "the model was trained with.",
+                message=f"{fraction:.0%} of {pieces} tokens are unknown to the model's tokenizer: it sees no "
+                "difference between them, so attacks that write unknown words change little. Check that the tokenizer "
+                "is the one the model was trained with.",
             )
         )
     cut = sum(reading.is_truncated for reading in readings)

@@ -68,10 +68,10 @@ def _list(library: Library) -> int:
 def _verify(library: Library) -> int:
     checked = {SHIPPED_LEXICONS: check(SHIPPED_LEXICONS, shipped_files())}
     for name in RESOURCES:
-        found = library.find(name)
+        resource = library.find(name)
         # Word vectors inside the sentence encoder are checked with it.
-        if isinstance(found, Found) and found.form not in {"shipped", "wordpiece"}:
-            checked[name] = _checked(name, found)
+        if isinstance(resource, Found) and resource.form not in {"shipped", "wordpiece"}:
+            checked[name] = _checked(name, resource)
     differing = 0
     for name, each in ((name, each) for name, several in checked.items() for each in several):
         differing += each.verdict == "differs"
@@ -82,9 +82,9 @@ def _verify(library: Library) -> int:
     return 1 if differing else 0
 
 
-def _checked(name: str, found: Found) -> list[Checked]:
+def _checked(name: str, resource: Found) -> list[Checked]:
     published_as = {"shipped": SHIPPED_LEXICONS, "wordpiece": "sentence-encoder"}
-    return check(published_as.get(found.form, name), found.files)
+    return check(published_as.get(resource.form, name), resource.files)
 
 
 def _install(library: Library, name: str | None, source: Path | None) -> int:
@@ -95,13 +95,13 @@ def _install(library: Library, name: str | None, source: Path | None) -> int:
             print(f"{each}: already in {there.path}; remove it to install it again")
             continue
         try:
-            found = install(each, library, source, print)
+            resource = install(each, library, source, print)
         except InstallError as error:
             print(f"{each}: {error}", file=sys.stderr)
             failed += 1
             continue
-        if found.stands_for:
-            print(f"{each}: results of recipes that use it are named (variant: {found.stands_for})")
+        if resource.stands_for:
+            print(f"{each}: results of recipes that use it are named (variant: {resource.stands_for})")
     return 1 if failed else 0
 
 

@@ -78,12 +78,12 @@ def install(name: str, library: Library, source: Path | None = None, say: Callab
             _unpack(source, unpacked)
         with _naming(source, unpacked, staged):
             folder = put(unpacked if source is None or source.is_file() else source, staged)
-            found = Library(staged).find(name)
-            if isinstance(found, Absent):
-                raise InstallError(f"{name}: what was unpacked is not usable: {found.why}")
+            resource = Library(staged).find(name)
+            if isinstance(resource, Absent):
+                raise InstallError(f"{name}: what was unpacked is not usable: {resource.why}")
         # What the operator gives is the operator's.
         if source is None:
-            _verify(name, found, say, is_pinned=is_pinned)
+            _verify(name, resource, say, is_pinned=is_pinned)
         _make_readable(staged)
         _put_in_place(staged / folder, library.folder / folder)
         say(f"{name}: installed in {library.folder / folder}")
@@ -300,9 +300,9 @@ def _walk(folder: Path, pattern: str) -> list[Path]:
     return sorted(path for path in folder.rglob(pattern) if path.is_file())
 
 
-def _verify(name: str, found: Found, say: Callable[[str], None], *, is_pinned: bool) -> None:
+def _verify(name: str, resource: Found, say: Callable[[str], None], *, is_pinned: bool) -> None:
     """Refuse another content under a pinned version; say so where the version is the distribution's choice."""
-    checked = [each for each in check(name, found.files) if each.edition != SHIPPED]
+    checked = [each for each in check(name, resource.files) if each.edition != SHIPPED]
     differing = [each for each in checked if each.verdict == "differs"]
     if not differing and any(each.verdict == "as published" for each in checked):
         return

@@ -130,10 +130,10 @@ class Library:
 
     def masked_lm(self) -> Finding:
         """Find a masked language model: a Hugging Face folder, made for BERT's word pieces."""
-        found = _model(self.folder / "masked-lm", "lm=")
-        if isinstance(found, Absent) or not _is_bert_base(found.path):
-            return found
-        return Found(found.path, found.form, found.files)
+        model = _model(self.folder / "masked-lm", "lm=")
+        if isinstance(model, Absent) or not _is_bert_base(model.path):
+            return model
+        return Found(model.path, model.form, model.files)
 
     def find(self, resource: str) -> Finding:
         """Find a resource by its name.

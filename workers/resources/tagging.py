@@ -35,7 +35,7 @@ class TaggerUnusableError(ValueError):
 
 
 @lru_cache(maxsize=1)
-def load_tagger(found: Found) -> Tagger:
+def load_tagger(resource: Found) -> Tagger:
     """Return a tagger; the last one asked for is kept.
 
     Raises:
@@ -48,11 +48,11 @@ def load_tagger(found: Found) -> Tagger:
         "model": UposModel,
     }
     try:
-        return loaders[found.form](found.path)
+        return loaders[resource.form](resource.path)
     except (ValueError, TypeError, LookupError, OSError) as error:
         if isinstance(error, TaggerUnusableError | ModelUnusableError):
             raise
-        raise TaggerUnusableError(f"{found.path}: {type(error).__name__}: {error}") from error
+        raise TaggerUnusableError(f"{resource.path}: {type(error).__name__}: {error}") from error
 
 
 class NltkPerceptron:

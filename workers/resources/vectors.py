@@ -85,7 +85,7 @@ class WordVectors:
 
 
 @lru_cache(maxsize=1)
-def load_word_vectors(found: Found) -> Any:
+def load_word_vectors(resource: Found) -> Any:
     """Return word vectors for TextAttack's embedding parts; the last ones asked for are kept.
 
     TextAttack has to be prepared: its own vectors are returned in its own class.
@@ -94,13 +94,13 @@ def load_word_vectors(found: Found) -> Any:
         VectorsUnusableError: A file is damaged, or parts do not fit each other.
         PickleRefusedError: One of TextAttack's pickles holds more than words and numbers.
     """
-    if found.form == "textattack":
-        return _counter_fitted(found.path)
-    if found.form == "text":
-        return WordVectors(*read_text_vectors(found.path))
+    if resource.form == "textattack":
+        return _counter_fitted(resource.path)
+    if resource.form == "text":
+        return WordVectors(*read_text_vectors(resource.path))
     from workers.resources.encoding import load_sentence_encoder
 
-    words, matrix = load_sentence_encoder(found.path).word_pieces()
+    words, matrix = load_sentence_encoder(resource.path).word_pieces()
     return WordVectors(words, matrix.numpy())
 
 

@@ -20,8 +20,8 @@ FORMAT = "seatrial-save/1"
 """Changes when the bytes, or what they mean, do."""
 
 SAVE_S = 5.0
-"""Seconds between two saves. A shard whose worker dies waits for its lease anyway (60 s), so a few seconds of work
-beside that are little, and a family may call after every round, however short."""
+"""Seconds between two checkpoints. A shard whose worker dies waits for its lease anyway (60 s), so a few seconds of
+work beside that are little, and a family may call after every round, however short."""
 
 SAVE_SHARE = 20
 """Saving takes at most one part in so many of the time, however large the state and slow the store."""
@@ -60,7 +60,7 @@ class CheckpointStore:
         try:
             data = self._store.read_passing(self._digest)
         except ArtifactMissingError as error:
-            log.warning("%s begins anew, its save cannot be read: %s", self._holder.row_id, error)
+            log.warning("%s begins anew, its checkpoint cannot be read: %s", self._holder.row_id, error)
             return None
         header = _header(data)
         if (header.get("format"), header.get("belongs_to")) != (FORMAT, self._belongs_to):
@@ -70,9 +70,9 @@ class CheckpointStore:
         return Checkpoint(load(data), json.loads(header["notes"]))
 
     def write(self, state: Mapping[str, Tensor], notes: Mapping[str, str], *, force: bool) -> None:
-        """Replace the save; skipped while the last one is young, unless forced or the process is stopping.
+        """Replace the checkpoint; skipped while the last one is young, unless forced or the process is stopping.
 
-        A store or a database that does not answer costs the save, not the shard.
+        A store or a database that does not answer costs the checkpoint, not the shard.
 
         Raises:
             Interrupted: The shard was cancelled or lost, and then nothing is written; or the process is stopping, and
@@ -98,7 +98,7 @@ class CheckpointStore:
                 "belongs_to": self._belongs_to,
                 "notes": json.dumps(dict(notes)),
                 "seconds": repr(self.spent_s()),
-                # Makes this save a file of its own: equal states of two shards, or of two claims on one, would
+                # Makes this checkpoint a file of its own: equal states of two shards, or of two claims on one, would
                 # otherwise be one file, which either might delete under the other.
                 "nonce": secrets.token_hex(16),
             },
@@ -107,15 +107,15 @@ class CheckpointStore:
     def _replace(self, data: bytes) -> None:
         holder, digest = self._holder, digest_of_bytes(data)
         try:
-            holder.announce_save(digest)
-            is_stored = self._put(data, digest) and holder.point_at_save(digest)
+            holder.announce_checkpoint(digest)
+            is_stored = self._put(data, digest) and holder.point_at_checkpoint(digest)
         except SQLAlchemyError as error:
             # Whether the row names the file now is for the database to say; a sweep deletes the one it does not name.
             log.warning("%s is not saved: %s", holder.row_id, error)
             return
         unnamed = self._digest if is_stored else digest
         if unnamed is not None:
-            holder.delete_save(self._store, unnamed)
+            holder.delete_checkpoint(self._store, unnamed)
         if not is_stored:
             holder.confirm()
             log.warning("%s is not saved", holder.row_id)

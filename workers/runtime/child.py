@@ -185,17 +185,17 @@ class Parent:
         """Tell how many of the shard's examples are done."""
         self._channel.send({"progress": done})
 
-    def announce_save(self, digest: str) -> None:
-        """Let the parent write down that a save is about to be stored."""
-        self.call("announce_save", digest)
+    def announce_checkpoint(self, digest: str) -> None:
+        """Let the parent write down that a checkpoint is about to be stored."""
+        self.call("announce_checkpoint", digest)
 
-    def point_at_save(self, digest: str) -> bool:
-        """Let the parent make a stored file the shard's save."""
-        return bool(self.call("point_at_save", digest).header["value"])
+    def point_at_checkpoint(self, digest: str) -> bool:
+        """Let the parent make a stored file the shard's checkpoint."""
+        return bool(self.call("point_at_checkpoint", digest).header["value"])
 
-    def delete_save(self, store: Files, digest: str) -> None:
-        """Let the parent delete a save that no row names."""
-        self.call("delete_save", digest)
+    def delete_checkpoint(self, store: Files, digest: str) -> None:
+        """Let the parent delete a checkpoint that no row names."""
+        self.call("delete_checkpoint", digest)
 
     def call(self, name: str, *arguments: Any, payload: bytes = b"") -> Message:
         """Return the parent's answer.
@@ -259,11 +259,11 @@ class ParentStore:
         return str(self._parent.call("put_bytes", payload=data).header["value"])
 
     def put_passing(self, data: bytes, digest: str) -> None:
-        """Store a save."""
+        """Store a checkpoint."""
         self._parent.call("put_passing", digest, payload=data)
 
     def read_passing(self, digest: str) -> bytes:
-        """Return a save.
+        """Return a checkpoint.
 
         Raises:
             ArtifactMissingError: There is no such file.
@@ -271,5 +271,5 @@ class ParentStore:
         return self._parent.call("read_passing", digest).payload
 
     def delete(self, digest: str) -> None:
-        """Let the parent delete a save that no row names."""
-        self._parent.delete_save(self, digest)
+        """Let the parent delete a checkpoint that no row names."""
+        self._parent.delete_checkpoint(self, digest)

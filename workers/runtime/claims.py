@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import RunState
-from seatrial.store.checkpoints import announce_save, delete_file, point_at_save
+from seatrial.store.checkpoints import announce_checkpoint, delete_file, point_at_checkpoint
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import report_progress
 from seatrial.store.settings import Settings
@@ -114,18 +114,18 @@ class Claim:
         except SQLAlchemyError as error:
             log.warning("progress of %s is not stored: %s", self.row_id, error)
 
-    def announce_save(self, digest: str) -> None:
-        """Write down that a save is about to be stored."""
+    def announce_checkpoint(self, digest: str) -> None:
+        """Write down that a checkpoint is about to be stored."""
         with self.database.write() as session:
-            announce_save(session, digest)
+            announce_checkpoint(session, digest)
 
-    def point_at_save(self, digest: str) -> bool:
-        """Make an announced and stored file the shard's save; False when the shard is no longer ours."""
+    def point_at_checkpoint(self, digest: str) -> bool:
+        """Make an announced and stored file the shard's checkpoint; False when the shard is no longer ours."""
         with self.database.write() as session:
-            return point_at_save(session, self.row_id, self.token, digest)
+            return point_at_checkpoint(session, self.row_id, self.token, digest)
 
-    def delete_save(self, store: Files, digest: str) -> None:
-        """Delete a save that no row names."""
+    def delete_checkpoint(self, store: Files, digest: str) -> None:
+        """Delete a checkpoint that no row names."""
         delete_file(self.database, store, digest)
 
     def _keep(self) -> None:

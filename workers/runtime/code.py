@@ -14,12 +14,12 @@ def code_version() -> str:
 
     Read once, as early as a process can: sources replaced under a running process are not the ones it runs.
     """
-    found = hashlib.sha256(f"torch {version('torch')}, numpy {version('numpy')}".encode())
+    digest = hashlib.sha256(f"torch {version('torch')}, numpy {version('numpy')}".encode())
     groups = [group for group in entry_points().groups if group.startswith("seatrial.")]
     plugins = {(point.value, point.dist and point.dist.version) for g in groups for point in entry_points(group=g)}
-    found.update(repr(sorted(plugins, key=repr)).encode())
+    digest.update(repr(sorted(plugins, key=repr)).encode())
     for package in ("seatrial", "app", "workers"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            found.update(f"\n{path.relative_to(ROOT).as_posix()}\n".encode())
-            found.update(path.read_bytes())
-    return found.hexdigest()
+            digest.update(f"\n{path.relative_to(ROOT).as_posix()}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -133,12 +133,12 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         """Return images of a dataset brought to the model's shape, a few at a time: they may be larger than its own."""
         shape = self.classifier.input_shape
         check_batch_bytes(len(ids), shape, self._resources.settings)
-        found = torch.empty((len(ids), *shape))
+        images = torch.empty((len(ids), *shape))
         stated = row.facts.get("shape")
         step = max(1, _PIECE_BYTES // (4 * prod((shape[0], *stated[1:])))) if stated else 1
         for first in range(0, len(ids), step):
-            found[first : first + step] = self._resized(dataset.images(ids[first : first + step]))
-        return found
+            images[first : first + step] = self._resized(dataset.images(ids[first : first + step]))
+        return images
 
     def _resized(self, images: torch.Tensor) -> torch.Tensor:
         size = self.classifier.input_shape[1:]
@@ -196,10 +196,10 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         """Return the shard's examples of a dataset of texts of any task, in order."""
         positions = [int(position) for position in self.text_positions()]
         if self.task == TAGGING:
-            found = [self.tagged_dataset.sentence(position) for position in positions]
+            sentences = [self.tagged_dataset.sentence(position) for position in positions]
             return [
                 LabelledText(position, tuple(tokens), tuple(tags))
-                for position, (tokens, tags) in zip(positions, found, strict=True)
+                for position, (tokens, tags) in zip(positions, sentences, strict=True)
             ]
         dataset = self.text_dataset
         labels = dataset.labels[positions]

@@ -66,16 +66,16 @@ class Holder(Protocol):
         """Tell how many of the shard's examples are done."""
         ...
 
-    def announce_save(self, digest: str) -> None:
-        """Write down that a save is about to be stored; see :func:`seatrial.store.checkpoints.announce_save`."""
+    def announce_checkpoint(self, digest: str) -> None:
+        """Write down that a checkpoint is about to be stored; see :mod:`seatrial.store.checkpoints`."""
         ...
 
-    def point_at_save(self, digest: str) -> bool:
-        """Make an announced and stored file the shard's save; see :func:`seatrial.store.checkpoints.point_at_save`."""
+    def point_at_checkpoint(self, digest: str) -> bool:
+        """Make an announced and stored file the shard's checkpoint; see :mod:`seatrial.store.checkpoints`."""
         ...
 
-    def delete_save(self, store: Files, digest: str) -> None:
-        """Delete a save that no row names."""
+    def delete_checkpoint(self, store: Files, digest: str) -> None:
+        """Delete a checkpoint that no row names."""
         ...
 
 

@@ -15,8 +15,8 @@ def find_family(kind: str) -> AnyFamily:
     Raises:
         KeyError: There is no such family.
     """
-    found: AnyFamily = load(family(kind).worker)
-    return found
+    loaded: AnyFamily = load(family(kind).worker)
+    return loaded
 
 
 def import_families() -> None:

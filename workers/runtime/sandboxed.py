@@ -220,7 +220,7 @@ class SandboxedExecutor:
             "may_connect": any(model.format == "endpoint" for model in models),
         }
         watch = Watch(child, holder)
-        saves = {job.checkpoint} if isinstance(job, ShardJob) else set()
+        checkpoints = {job.checkpoint} if isinstance(job, ShardJob) else set()
         try:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
             while True:
@@ -238,7 +238,7 @@ class SandboxedExecutor:
                 if "progress" in told:
                     holder.progress(int(told["progress"]))
                 elif "call" in told:
-                    child.channel.send(*self._answer(message, job, holder, saves))
+                    child.channel.send(*self._answer(message, job, holder, checkpoints))
         except DeadlineError:
             if watch.reason is not None:
                 raise watch.reason from None
@@ -259,33 +259,33 @@ class SandboxedExecutor:
         return self._running
 
     def _answer(
-        self, message: Message, job: Any, holder: Holder, saves: set[str | None]
+        self, message: Message, job: Any, holder: Holder, checkpoints: set[str | None]
     ) -> tuple[dict[str, Any], bytes]:
         name, arguments = message.header["call"], message.header["arguments"]
         try:
             if name in ("poll_cancelled", "confirm"):
                 getattr(holder, name)()
                 return {}, b""
-            if name == "announce_save":
-                holder.announce_save(str(arguments[0]))
-                saves.add(str(arguments[0]))
+            if name == "announce_checkpoint":
+                holder.announce_checkpoint(str(arguments[0]))
+                checkpoints.add(str(arguments[0]))
                 return {}, b""
-            if name == "point_at_save":
-                return {"value": holder.point_at_save(str(arguments[0]))}, b""
+            if name == "point_at_checkpoint":
+                return {"value": holder.point_at_checkpoint(str(arguments[0]))}, b""
             if name == "put_bytes":
                 return {"value": self._store.put_bytes(message.payload)}, b""
             digest = str(arguments[0])
             if name == "put_passing":
                 # Under another's digest it would take that file's place.
-                if digest not in saves or digest_of_bytes(message.payload) != digest:
-                    return {"store": f"{digest} is no save of this shard"}, b""
+                if digest not in checkpoints or digest_of_bytes(message.payload) != digest:
+                    return {"store": f"{digest} is no checkpoint of this shard"}, b""
                 self._store.put_passing(message.payload, digest)
                 return {}, b""
-            if name == "delete_save":
+            if name == "delete_checkpoint":
                 # Any other file of the store may be somebody's model.
-                if digest not in saves:
-                    return {"missing": f"{digest} is no save of this shard"}, b""
-                holder.delete_save(self._store, digest)
+                if digest not in checkpoints:
+                    return {"missing": f"{digest} is no checkpoint of this shard"}, b""
+                holder.delete_checkpoint(self._store, digest)
                 return {}, b""
             if digest not in job.digests():
                 return {"missing": f"{digest} is none of the job's files"}, b""

@@ -25,7 +25,7 @@ class Known:
     radius: float
     cce: Estimate | None
     clean: Estimate | None
-    share: Estimate | None
+    fraction: Estimate | None
     attacks: dict[str, Estimate]
 
     @property
@@ -67,12 +67,12 @@ def _under_attack(result: Result) -> Iterator[tuple[str, str, str]]:
 def known_at(result: Result, at: float) -> Known:
     """Return what is known at a radius."""
     attacks = {
-        attack: found
+        attack: estimate
         for radius, attack, name in _under_attack(result)
-        if radius == f"{at:g}" and (found := defined(result, name))
+        if radius == f"{at:g}" and (estimate := defined(result, name))
     }
-    cce, clean, share = (defined(result, metric_name(one, radius=at)) for one in ("cce", "ece", "certified_share"))
-    return Known(at, cce, clean, share, attacks)
+    cce, clean, fraction = (defined(result, metric_name(one, radius=at)) for one in ("cce", "ece", "certified_share"))
+    return Known(at, cce, clean, fraction, attacks)
 
 
 def asked(params: Mapping[str, Any], name: str) -> Any:

@@ -192,19 +192,19 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
     if doubts := _doubts(result):
         codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
         return "unproven", f"Not shown: the numbers cannot be relied on ({codes}) until the flags are resolved."
-    if known.share is not None and known.share.value == 0:
+    if known.fraction is not None and known.fraction.value == 0:
         return "unproven", f"Not shown: no example is certified at {known.place}, so nothing is proven of an attacker."
-    if known.cce is None or known.share is None:
+    if known.cce is None or known.fraction is None:
         return "unproven", f"Not shown: what an attacker within {known.place} can do is undefined on this sample."
     if known.cce.n < ENOUGH:
         return "unproven", (
             f"Not shown: {known.cce.n:,} examples are certified at {known.place}. What is proven of their calibration "
             f"error holds for them, but so few say little about others: audit more ({ENOUGH} certified ones at least)."
         )
-    if at_least(known.share) < LEAST:
+    if at_least(known.fraction) < LEAST:
         return "unproven", (
-            f"Not shown: {format_percentage(known.share.value)} of the examples are certified at {known.place}; what "
-            "is proven about them says nothing about the others."
+            f"Not shown: {format_percentage(known.fraction.value)} of the examples are certified at {known.place}; "
+            "what is proven about them says nothing about the others."
         )
     if at_most(known.cce) > LOOSE_CCE:
         seen = known.strongest
@@ -214,7 +214,7 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
             else f"the attacks tried reached {format_percentage_points(seen[1].value)}"
         )
         return "unproven", (
-            f"Not shown: all that is proven is that, on the {format_percentage(known.share.value)} of the examples "
+            f"Not shown: all that is proven is that, on the {format_percentage(known.fraction.value)} of the examples "
             f"that are certified, no attacker within {known.place} can make the smoothed model's confidence differ "
             f"from its accuracy by more than {in_points(known.cce)} on average. That is too loose to act on, and no "
             f"proof of harm either: {reached}."
@@ -224,19 +224,19 @@ def _obstacle(result: Result, known: Known) -> tuple[Standing, str] | None:
 
 def _proof(result: Result, known: Known) -> tuple[Standing, str]:
     """Return the answer where something is proven: for how many examples, and how tightly."""
-    if known.cce is None or known.share is None:
+    if known.cce is None or known.fraction is None:
         raise AssertionError("unreachable: answered before")
     told = (
-        f"on the {format_percentage(known.share.value)} of the examples that are certified, none can make the smoothed "
-        f"model's confidence differ from its accuracy by more than {in_points(known.cce)} on average"
+        f"on the {format_percentage(known.fraction.value)} of the examples that are certified, none can make the "
+        f"smoothed model's confidence differ from its accuracy by more than {in_points(known.cce)} on average"
     )
-    rest = f"for the other {format_percentage(1 - number_of(known.share))} nothing is proven"
+    rest = f"for the other {format_percentage(1 - number_of(known.fraction))} nothing is proven"
     explained = [flag.code.replace("_", " ") for flag in result.flags if _is_serious(flag) and flag.code in OF_COVERAGE]
     is_tight = known.cce.high is not None and at_most(known.cce) <= POOR_ECE
-    if is_tight and at_least(known.share) >= MOST and not explained:
-        end = f"; {rest}" if number_of(known.share) < 1 else ""
+    if is_tight and at_least(known.fraction) >= MOST and not explained:
+        end = f"; {rest}" if number_of(known.fraction) < 1 else ""
         return "real", f"Yes, against any attacker within {known.place}: {told}{end}."
-    limits = [] if number_of(known.share) == 1 else [rest]
+    limits = [] if number_of(known.fraction) == 1 else [rest]
     if at_most(known.cce) > POOR_ECE:
         more = "is more" if number_of(known.cce) > POOR_ECE else "may, by its interval, be more"
         limits.insert(
@@ -320,7 +320,7 @@ def _ceiling(result: Result, known: Known) -> Iterator[str]:
         )
     system = defined(result, metric_name("cce_system", radius=known.radius))
     if system is not None:
-        others = "" if known.share is None else f" ({format_percentage(1 - number_of(known.share))})"
+        others = "" if known.fraction is None else f" ({format_percentage(1 - number_of(known.fraction))})"
         yield (
             f"Over all examples it is at most {in_digits(system)}: those not certified{others} may become right or "
             "wrong with nearly any confidence."
@@ -348,18 +348,18 @@ def _attacks(result: Result, params: Mapping[str, Any], known: Known) -> Iterato
     elif known.cce is None or not number_of(known.cce) or not is_whole:
         yield f"{told}."
     else:
-        share = format_percentage(min(number_of(reached) / number_of(known.cce), 1.0))
-        yield f"{told}: {share} of the most that is possible. Whether an attacker can get closer to that is open."
+        fraction = format_percentage(min(number_of(reached) / number_of(known.cce), 1.0))
+        yield f"{told}: {fraction} of the most that is possible. Whether an attacker can get closer to that is open."
 
 
 def _comparisons(result: Result, known: Known) -> Iterator[str]:
     """Say how much of the exact value approximations find."""
-    found = {name: defined(result, metric_name(name, radius=known.radius)) for name in _SOLVERS}
+    estimates = {name: defined(result, metric_name(name, radius=known.radius)) for name in _SOLVERS}
     if known.cce is None or not number_of(known.cce):
         return
     told = [
         f"{_SOLVERS[name]} {one.value:.3f} ({format_percentage(number_of(one) / number_of(known.cce))} of it)"
-        for name, one in found.items()
+        for name, one in estimates.items()
         if one is not None
     ]
     if told:

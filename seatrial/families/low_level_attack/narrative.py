@@ -19,10 +19,10 @@ from seatrial.families.low_level_attack.noise_narrative import (
     levels_of,
     score_name,
     scored,
-    shares_of_worst,
     things,
     value_of,
     with_interval,
+    worst_fractions,
 )
 from seatrial.families.shared.figures import describe
 from seatrial.reporting.adversarial_texts import noisy_comparisons
@@ -30,20 +30,20 @@ from seatrial.reporting.numbers import format_percentage, format_percentage_poin
 from seatrial.reporting.schemas import Answer, Comparison, Scale, Standing
 from seatrial.reporting.words import enumerate_words, words
 
-ROBUST_SHARE = 0.9
+ROBUST_FRACTION = 0.9
 """Share of its score a model must keep at the highest level, each text under its worst attacker, to be called robust.
 Ours. For scale: RoBERTa keeps 0.2 to 0.5 there under the worst attacker alone (the paper's Table 6)."""
 
-FRAGILE_SHARE = 0.5
+FRAGILE_FRACTION = 0.5
 """The same at the lowest level, below which a model is called broken."""
 
-LOST_SHARE = 0.1
+LOST_FRACTION = 0.1
 """Share of what a score has above guessing that counts as nothing, where the interval reaches down to guessing."""
 
 NOTABLE_DROP = 0.1
 """Drop of a score from which confidence should have fallen as well."""
 
-UNNOTICED_SHARE = 0.2
+UNNOTICED_FRACTION = 0.2
 """Share of that drop below which confidence is said to stay where it was."""
 
 FINDING = "confident_under_noise"
@@ -115,17 +115,17 @@ def scale(result: Result, classes: int | None) -> Scale | None:
         return None
     top = levels[-1]
     each = [value_of(result, "score", attacker=one, level=top) for one in attackers_of(result)]
-    found = [one for one in (value_of(result, "worst_case_score", level=top), *each) if one is not None]
-    if len(found) < 2:
+    scores = [one for one in (value_of(result, "worst_case_score", level=top), *each) if one is not None]
+    if len(scores) < 2:
         return None
     name = score_name(result)
     maximum = 1.0 if name == AUROC else 100.0
     return Scale(
         label=name[0].upper() + name[1:],
         unit="1" if name == AUROC else "%",
-        low=maximum * min(found),
+        low=maximum * min(scores),
         mark=maximum * clean,
-        high=maximum * max(found),
+        high=maximum * max(scores),
         maximum=maximum,
         band=f"what is left at level {top:g}, from each of the {things(result)} under its worst attacker to all under "
         "the gentlest",
@@ -169,7 +169,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
         return _unresolved(nothing, told)
     # What noise did take stays taken; a flag leaves open how much more it would take.
     worse = " The flags below mean that it may be less still." if doubts else ""
-    if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_SHARE:
+    if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_FRACTION:
         why = (
             f" Under {words(attackers[0])} alone it does no better than guessing ({scored(chance, result)})."
             if is_lost
@@ -178,7 +178,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
             else ""
         )
         return "not_real", f"No: {told}{why}{worse}"
-    if kept(most.value if most.low is None else most.low, clean.value, result) >= ROBUST_SHARE:
+    if kept(most.value if most.low is None else most.low, clean.value, result) >= ROBUST_FRACTION:
         return _unresolved(doubts, told) if doubts else ("real", f"Yes, against this noise: {told}")
     if void := [flag for flag in doubts if flag.severity == "error"]:
         return _unresolved(void, told)
@@ -187,7 +187,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
 
 
 def _is_lost(score: Estimate, clean: float, chance: float) -> bool:
-    if score.value is None or score.value - chance > LOST_SHARE * (clean - chance):
+    if score.value is None or score.value - chance > LOST_FRACTION * (clean - chance):
         return False
     return (score.value if score.low is None else score.low) <= chance
 
@@ -296,9 +296,11 @@ def _by_harm(result: Result, level: float) -> Iterator[str]:
     if told:
         yield f"Most harm at level {level:g} is done by {enumerate_words(told)}{gentlest}."
     kind = things(result)
-    shares = [f"{words(attacker)} for {format_percentage(share)}" for attacker, share in shares_of_worst(result, level)]
-    if len(shares) > 1:
-        yield f"The one that does most harm is {enumerate_words(shares[:3])} of the {kind} that lose by noise there."
+    fractions = [
+        f"{words(attacker)} for {format_percentage(fraction)}" for attacker, fraction in worst_fractions(result, level)
+    ]
+    if len(fractions) > 1:
+        yield f"The one that does most harm is {enumerate_words(fractions[:3])} of the {kind} that lose by noise there."
 
 
 def _tries(result: Result, params: Mapping[str, Any], level: float) -> Iterator[str]:
@@ -335,7 +337,7 @@ def _confidence(result: Result, level: float) -> Iterator[str]:
     )
     if score_name(result) == AUROC or clean - noisy < NOTABLE_DROP:
         yield told
-    elif before - after < UNNOTICED_SHARE * (clean - noisy):
+    elif before - after < UNNOTICED_FRACTION * (clean - noisy):
         yield f"It hardly notices the noise. {told}"
     elif before - after < (clean - noisy) / 2:
         yield f"Its confidence falls less than half as far as its score. {told}"

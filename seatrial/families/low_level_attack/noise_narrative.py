@@ -11,14 +11,14 @@ AUROC = "macro AUROC"
 
 def estimate_of(result: Result, name: str, **qualifiers: str | float) -> Estimate | None:
     """Return a published number; None where there is none or it is undefined."""
-    found = result.estimates.get(metric_name(name, **qualifiers))
-    return None if found is None or found.value is None else found
+    estimate = result.estimates.get(metric_name(name, **qualifiers))
+    return None if estimate is None or estimate.value is None else estimate
 
 
 def value_of(result: Result, name: str, **qualifiers: str | float) -> float | None:
     """Return the value of a published number; None where there is none."""
-    found = estimate_of(result, name, **qualifiers)
-    return None if found is None else found.value
+    estimate = estimate_of(result, name, **qualifiers)
+    return None if estimate is None else estimate.value
 
 
 def levels_of(result: Result) -> list[float]:
@@ -95,7 +95,7 @@ def with_interval(estimate: Estimate, result: Result, of: str = "") -> str:
     return f"{scored(estimate.value, result)}{of} (95% interval {low} to {high})"
 
 
-def shares_of_worst(result: Result, level: float) -> Iterator[tuple[str, float]]:
+def worst_fractions(result: Result, level: float) -> Iterator[tuple[str, float]]:
     """Yield attackers and the share of examples they did most harm to at a level, the largest first."""
     rows = result.series.get("worst_attackers") or []
     found = {str(row["attacker"]): int(row["examples"]) for row in rows if float(row["level"]) == level}

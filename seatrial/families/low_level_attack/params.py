@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from seatrial.contracts.base import Real
 from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.family import FamilyParams
-from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, in_a_list, shares
+from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, check_levels, in_a_list
 from seatrial.contracts.rules import all_different
 
 WORDS_A_SECOND = 20_000.0
@@ -68,8 +68,8 @@ class LowLevelAttackParams(Noise, FamilyParams):
 
     @field_validator("levels")
     @classmethod
-    def _levels_are_shares(cls, levels: list[float]) -> list[float]:
-        return shares(levels, at_zero="what 0 gives is always told")
+    def _levels_are_fractions(cls, levels: list[float]) -> list[float]:
+        return check_levels(levels, at_zero="what 0 gives is always told")
 
     @model_validator(mode="after")
     def _combined_has_several(self) -> Self:

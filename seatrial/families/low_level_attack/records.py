@@ -42,11 +42,11 @@ def _of_decisions(mean: PerExample) -> PerExample:
     """Return the sum of what ``mean`` reads over that of the decisions, which of one class for each text is a mean."""
 
     def read(records: Records) -> Values | None:
-        found, decisions = mean(records), records.values(_DECISIONS)
-        if found is None or decisions is None or _task(records) in SINGLE_LABEL_TEXTS:
-            return found
-        counted = combine([found, decisions], lambda columns: columns[1])
-        return counted and Values(counted.example_ids, found.on(counted.example_ids), counted.values)
+        values, decisions = mean(records), records.values(_DECISIONS)
+        if values is None or decisions is None or _task(records) in SINGLE_LABEL_TEXTS:
+            return values
+        counted = combine([values, decisions], lambda columns: columns[1])
+        return counted and Values(counted.example_ids, values.on(counted.example_ids), counted.values)
 
     return read
 

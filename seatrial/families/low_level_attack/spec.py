@@ -16,14 +16,14 @@ _HEEDING_PHI = frozenset({"intrude", "visual", "segment"})
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return parameters of noise with what stands for others written out: the same noise in other words is the same."""
-    found = dict(params)
+    given = dict(params)
     if not _hits_by_phi(name, qualifiers, params):
-        found.pop("phi", None)
-    if "attackers" in found:
-        found["attackers"] = sorted(ATTACKERS if found["attackers"] == "all" else found["attackers"])
-    if "selection" in found:
-        found["selection"] = found["selection"] or found.get("variant")
-    return found
+        given.pop("phi", None)
+    if "attackers" in given:
+        given["attackers"] = sorted(ATTACKERS if given["attackers"] == "all" else given["attackers"])
+    if "selection" in given:
+        given["selection"] = given["selection"] or given.get("variant")
+    return given
 
 
 def _hits_by_phi(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> bool:

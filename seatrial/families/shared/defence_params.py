@@ -179,14 +179,14 @@ class Rmc(ShippedDefence):
     @model_validator(mode="after")
     def _nearest_are_several(self) -> "Rmc":
         asked, neighbours = self.changes, self.neighbours
-        share = self._preset.nearest_share if asked.nearest_share is None else asked.nearest_share
-        if int(neighbours * share) < 2:
+        fraction = self._preset.nearest_share if asked.nearest_share is None else asked.nearest_share
+        if int(neighbours * fraction) < 2:
             at = "nearest_share" if asked.neighbours is None else "neighbours"
             raise PydanticCustomError(
                 "too_few_nearest",
                 "RMC holds some of the nearest neighbours out and trains on the others, so they are at least two: of "
                 "{neighbours} neighbours a share of {share} is less",
-                {"neighbours": neighbours, "share": share, "path": ["changes", at]},
+                {"neighbours": neighbours, "share": fraction, "path": ["changes", at]},
             )
         return self
 

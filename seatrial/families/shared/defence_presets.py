@@ -145,11 +145,11 @@ class RmcParams:
     variant: Variant = "official"
 
     def __post_init__(self) -> None:
-        shares = (self.nearest_share, self.held_out_share, self.calibration_held_out_share)
+        fractions = (self.nearest_share, self.held_out_share, self.calibration_held_out_share)
         counts = (self.neighbours, self.batch_size, self.epochs, self.patience)
         if not (self.adversarial_passes >= 0 and self.learning_rate > 0 and min(counts) >= 1):
             raise ValueError(f"not an adaptation: {self}")
-        if not all(0 < share < 1 for share in shares) or int(self.neighbours * self.nearest_share) < 2:
+        if not all(0 < fraction < 1 for fraction in fractions) or int(self.neighbours * self.nearest_share) < 2:
             raise ValueError(f"shares are in (0, 1), and the nearest are at least two: {self}")
 
 

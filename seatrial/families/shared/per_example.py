@@ -103,15 +103,15 @@ PerExample = Callable[[Records], Values | None]
 def values_of(example_ids: NDArray[Any], values: NDArray[Any]) -> Values:
     """Return values by example, those that are not finite left out."""
     order = np.argsort(example_ids, kind="stable")
-    found = values[order].astype(np.float64)
-    defined = np.isfinite(found)
-    return Values(example_ids[order].astype(np.int64)[defined], found[defined])
+    ordered = values[order].astype(np.float64)
+    defined = np.isfinite(ordered)
+    return Values(example_ids[order].astype(np.int64)[defined], ordered[defined])
 
 
-def combine(found: Sequence[Values | None], of: Callable[[list[Floats]], Floats]) -> Values | None:
+def combine(parts: Sequence[Values | None], of: Callable[[list[Floats]], Floats]) -> Values | None:
     """Return what ``of`` makes of several values of the examples that all have; None where one is missing."""
-    each = [values for values in found if values is not None]
-    if not each or len(each) < len(found):
+    each = [values for values in parts if values is not None]
+    if not each or len(each) < len(parts):
         return None
     common = reduce(lambda ids, values: np.intersect1d(ids, values.example_ids), each[1:], each[0].example_ids)
     return Values(common, of([values.on(common) for values in each]))
@@ -119,8 +119,8 @@ def combine(found: Sequence[Values | None], of: Callable[[list[Floats]], Floats]
 
 @cache
 def _resolved(reference: str) -> Formula | PerExample:
-    found: Formula | PerExample = load(reference)
-    return found
+    resolved: Formula | PerExample = load(reference)
+    return resolved
 
 
 def read_values(metric: Metric, records: Records) -> Values | None:

@@ -21,13 +21,13 @@ def value_of(result: Result, name: str) -> float | None:
 
 def by_recipe(result: Result, name: str, arm: str | None = None) -> dict[str, Estimate]:
     """Return ``name[recipe=]``, or ``name[arm=,recipe=]`` of an arm, by recipe that counts."""
-    found = {}
+    estimates = {}
     for full, estimate in result.estimates.items():
         base, qualifiers = split_name(full)
         is_counted = "recipe" in qualifiers and qualifiers["recipe"] not in UNCOUNTED
         if base == name and is_counted and qualifiers.get("arm") == arm:
-            found[qualifiers["recipe"]] = estimate
-    return found
+            estimates[qualifiers["recipe"]] = estimate
+    return estimates
 
 
 def overall(result: Result, name: str) -> Estimate | None:
@@ -46,14 +46,16 @@ def answered_arms(result: Result) -> set[str]:
     """Return the arms beside as served that have an adversarial accuracy."""
     arms = {split_name(name)[1].get("arm", SERVED) for name in result.estimates if name.startswith("adversarial_acc")}
     return {
-        arm for arm in arms - {SERVED} if (found := accuracy_in(result, arm)) is not None and found.value is not None
+        arm
+        for arm in arms - {SERVED}
+        if (accuracy := accuracy_in(result, arm)) is not None and accuracy.value is not None
     }
 
 
 def lowest_arm(result: Result) -> tuple[str, Estimate] | None:
     """Return the arm in which the model keeps least, and what it keeps."""
-    found = [(arm, estimate) for arm in sorted(answered_arms(result)) if (estimate := accuracy_in(result, arm))]
-    return min(found, key=lambda pair: pair[1].value or 0.0) if found else None
+    accuracies = [(arm, estimate) for arm in sorted(answered_arms(result)) if (estimate := accuracy_in(result, arm))]
+    return min(accuracies, key=lambda pair: pair[1].value or 0.0) if accuracies else None
 
 
 def is_shown(gap: Estimate) -> bool:

@@ -34,10 +34,10 @@ from seatrial.reporting.numbers import (
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.words import enumerate_words, words
 
-ROBUST_SHARE = 0.5
+ROBUST_FRACTION = 0.5
 """Share of its right answers a model must keep under attack to be called robust. Ours."""
 
-WEAK_SHARE = 0.25
+WEAK_FRACTION = 0.25
 """The same below which a model as served shows too little for an illusion to matter: few texts suffice to say so."""
 
 SEARCHED = frozenset({"calibrated", "optimized", "platt_vector", "platt_matrix"})
@@ -207,7 +207,7 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
             f"Not shown: the only other way tried ({tried}) can miss an illusion. Ask for the arm calibrated or "
             "optimized."
         )
-    if (most := at_most(gap)) > SMALL_GAP and served.value >= WEAK_SHARE * clean:
+    if (most := at_most(gap)) > SMALL_GAP and served.value >= WEAK_FRACTION * clean:
         return "unproven", (
             f"Not shown: no illusion was proven, but one of up to {format_percentage_points(most)} is not excluded on "
             f"{gap.n:,} texts. Attack more of them."
@@ -244,7 +244,7 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
             f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under {_attack(params)}: the "
             f"model is weak and honest about it, as far as {served.n:,} texts tell."
         )
-    if least < ROBUST_SHARE * clean:
+    if least < ROBUST_FRACTION * clean:
         return "partly", (
             f"In part: what it shows is real, and it is little. {_served(params)} it keeps "
             f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under {_attack(params)}, and "
@@ -301,14 +301,14 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     if served is not None and served.value is not None:
         yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(params)}."
     for arm in params.get("arms", []):
-        found, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
+        accuracy, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
         at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"
         if temperature == 1:
             at = " (the one it is served at)"
-        if found is None or found.value is None:
+        if accuracy is None or accuracy.value is None:
             yield f"Attacked {_HOW.get(arm, words(arm))}{at} it has no numbers: the flags or the error say why."
         else:
-            yield f"Attacked {_HOW.get(arm, words(arm))}{at} it keeps {format_percentage_estimate(found)}."
+            yield f"Attacked {_HOW.get(arm, words(arm))}{at} it keeps {format_percentage_estimate(accuracy)}."
     yield from _gaps(result)
     yield from _confidence(result)
     for recipe, correlation in by_recipe(result, "importance_correlation").items():

@@ -37,11 +37,11 @@ def standing_under_all(records: Records) -> Values | None:
 
 def answered(records: Records) -> Values | None:
     """Return whether a text's class is right, of every text any recipe had an answer for."""
-    found: dict[int, bool] = {}
+    outcomes: dict[int, bool] = {}
     for recipe in records.params.get("recipes", ()):
         columns = records.columns(f"attack_{recipe}", ("prediction", "label"), where="prediction")
         if columns is None:
             return None
         right = columns["prediction"] == columns["label"]
-        found = dict(zip(columns["example_id"].tolist(), right.tolist(), strict=True)) | found
-    return values_of(np.array(list(found)), np.array(list(found.values())))
+        outcomes = dict(zip(columns["example_id"].tolist(), right.tolist(), strict=True)) | outcomes
+    return values_of(np.array(list(outcomes)), np.array(list(outcomes.values())))

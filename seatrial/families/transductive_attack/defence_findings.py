@@ -115,14 +115,16 @@ def _beside(defence: Defended, start: str, row: str, estimate: Estimate) -> str:
 
 def _selection(result: Result, defence: Defended) -> Iterator[str]:
     """Say what the strongest attack that simulates a defence sent; nothing where there was nothing to choose from."""
-    found = [one for one in iterated(result, defence.name) if one.attack in defence.under and one.iterations > 1]
-    if not found:
+    attacked = [one for one in iterated(result, defence.name) if one.attack in defence.under and one.iterations > 1]
+    if not attacked:
         return
-    one = min(found, key=lambda one: number_of(defence.under[one.attack]))
+    one = min(attacked, key=lambda one: number_of(defence.under[one.attack]))
     most, clean = "", ""
     if one.most_sent is not None:
-        number, share = one.most_sent
-        most = f", most often that of iteration {number}, counted from 0 ({format_percentage(share)} of the examples)"
+        number, fraction = one.most_sent
+        most = (
+            f", most often that of iteration {number}, counted from 0 ({format_percentage(fraction)} of the examples)"
+        )
     if one.clean_share:
         clean = f" For {format_percentage(one.clean_share)} none did better than the clean batch, which was sent."
     fell = (

@@ -182,8 +182,8 @@ def _iterated(row: Mapping[str, Any]) -> Iterated:
 
 def _known(result: Result, name: str, attacks: list[str]) -> Defended:
     def by_attack(metric: str) -> dict[str, Estimate]:
-        found = {one: defined(result, metric_name(metric, defence=name, attack=one)) for one in (CLEAN, *attacks)}
-        return {attack: estimate for attack, estimate in found.items() if estimate is not None}
+        estimates = {one: defined(result, metric_name(metric, defence=name, attack=one)) for one in (CLEAN, *attacks)}
+        return {attack: estimate for attack, estimate in estimates.items() if estimate is not None}
 
     clean = defined(result, metric_name("clean_accuracy", defence=name))
     rows = {attack: estimate for attack, estimate in by_attack("robustness").items() if attack != CLEAN}

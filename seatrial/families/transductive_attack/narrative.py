@@ -43,7 +43,7 @@ SMALL_OVERESTIMATE = 0.05
 SMALL_GAIN = 0.02
 """Gain that nobody would adapt a model for: below it by the upper end, a defence adds nothing to speak of. Ours."""
 
-ROBUST_SHARE = 0.5
+ROBUST_FRACTION = 0.5
 """Share of its right answers a defended model must keep under attack to be called robust. Ours, and that of attacks at
 other temperatures."""
 
@@ -273,7 +273,7 @@ def _proof(defence: Defended, limits: list[Flag]) -> tuple[Standing, str]:
         buts.append(
             f"AutoAttack on the defence itself makes it look {format_percentage_points(more)} better than it is"
         )
-    if number_of(lowest[1]) < ROBUST_SHARE * number_of(clean):
+    if number_of(lowest[1]) < ROBUST_FRACTION * number_of(clean):
         buts.append(
             f"of the {format_percentage(clean.value)} it answers rightly unattacked it keeps "
             f"{format_percentage(lowest[1].value)}"
@@ -295,8 +295,8 @@ def _proof(defence: Defended, limits: list[Flag]) -> tuple[Standing, str]:
 
 def _refusing(defence: Defended) -> str:
     """Return what a defence rejects at most of what nobody attacked."""
-    harmless = [share for row, share in defence.rejected.items() if row == CLEAN or row in CORRUPTIONS]
-    most = max((number_of(share) for share in [*harmless, *defence.clean_rejected.values()]), default=0.0)
+    harmless = [fraction for row, fraction in defence.rejected.items() if row == CLEAN or row in CORRUPTIONS]
+    most = max((number_of(fraction) for fraction in [*harmless, *defence.clean_rejected.values()]), default=0.0)
     return f"it rejects up to {format_percentage(most)} of examples nobody attacked"
 
 

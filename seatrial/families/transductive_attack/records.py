@@ -81,9 +81,9 @@ def _game(attack: str, column: str, *, before: str | None = None) -> PerExample:
     """Return an example's share of repeats; ``before``: the column of records that lack the other."""
 
     def read(records: Records) -> Values | None:
-        found = _games(records, attack, column)
-        if found is not None:
-            return _mean(found, lambda columns: columns[column])
+        games = _games(records, attack, column)
+        if games is not None:
+            return _mean(games, lambda columns: columns[column])
         return None if before is None else _game(attack, before)(records)
 
     return read

@@ -178,12 +178,12 @@ def _check_characters(document: Any, where: str) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"the name {twice[:100]!r} stands twice")
-    return found
+    return members
 
 
 def _not_finite(name: str) -> NoReturn:

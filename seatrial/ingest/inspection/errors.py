@@ -105,9 +105,9 @@ class ManifestMismatchError(InspectionError):
     title = "The file and the manifest disagree"
 
 
-def no_column(where: str, role: str, name: str, found: Iterable[str], hint: str = "") -> ContentError:
+def no_column(where: str, role: str, name: str, present: Iterable[str], hint: str = "") -> ContentError:
     """Return the refusal of a table without a column it needs."""
-    names = list(found)
+    names = list(present)
     # A JSON key may hold half of a surrogate pair, which no answer can carry.
     has = ", ".join(names)[:300].encode(errors="replace").decode() or "nothing"
     are_pairs = role == "text" and {"premise", "hypothesis"} <= set(names)

@@ -125,9 +125,9 @@ def _of_split(paths: Sequence[str], split: str) -> list[str]:
     if is_split and len({parts[:-1] for parts in above}) == 1:
         wanted = {parts for parts in above if SPLITS[parts[-1].lower()] == split}
         if not wanted:
-            found = ", ".join(sorted(parts[-1] for parts in above))
+            names = ", ".join(sorted(parts[-1] for parts in above))
             raise ManifestMismatchError(
-                f"The archive has images of the split {found}, the manifest says {split}", field="/manifest/split"
+                f"The archive has images of the split {names}, the manifest says {split}", field="/manifest/split"
             )
         return [path for path in paths if PurePosixPath(path).parts[:-2] in wanted]
     if len(above) > 1:

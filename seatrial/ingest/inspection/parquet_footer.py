@@ -200,17 +200,17 @@ def _read_row_groups(reader: ThriftReader) -> list[RowGroup]:
 
 
 def _read_chunk(reader: ThriftReader) -> ColumnChunk:
-    found: dict[int, int] = {}
+    fields: dict[int, int] = {}
     for number, kind in reader.fields():
         if number != _CHUNK_METADATA or kind != STRUCT:
             reader.skip(kind)
             continue
         for inner, inner_kind in reader.fields():
             if inner in _CHUNK_FIELDS and inner_kind in _INTEGERS:
-                found[inner] = reader.integer()
+                fields[inner] = reader.integer()
             else:
                 reader.skip(inner_kind)
-    values, packed_bytes, data_offset, dictionary_offset = (found.get(number, 0) for number in _CHUNK_FIELDS)
+    values, packed_bytes, data_offset, dictionary_offset = (fields.get(number, 0) for number in _CHUNK_FIELDS)
     if min(values, packed_bytes, data_offset, dictionary_offset) < 0:
         raise ThriftError("a column has a negative size")
     return ColumnChunk(values, packed_bytes, data_offset, dictionary_offset)

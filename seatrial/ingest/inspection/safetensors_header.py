@@ -98,12 +98,12 @@ def _parse(text: bytes, where: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    segments = dict(pairs)
+    if len(segments) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"the name {twice!r:.200} stands twice")
-    return found
+    return segments
 
 
 def _check_offsets(header: Mapping[str, Any], data_bytes: int, where: str) -> None:

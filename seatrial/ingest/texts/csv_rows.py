@@ -130,14 +130,14 @@ def _delimiter(header: str, wanted: Sequence[str]) -> str:
 
 def _places(line: int, names: list[str], columns: Columns) -> list[int]:
     for role, name in columns.items():
-        found = names.count(name.strip())
-        if not found:
+        count = names.count(name.strip())
+        if not count:
             raise no_column(
                 f"The header (line {line})", role, name, names, "; the first line of a CSV file must name its columns"
             )
-        if found > 1:
+        if count > 1:
             raise ContentError(
-                f"The header (line {line}) has {found} columns {name!r}: names must differ",
+                f"The header (line {line}) has {count} columns {name!r}: names must differ",
                 field=f"/manifest/columns/{role}",
             )
     return [names.index(name.strip()) for name in columns.values()]

@@ -92,8 +92,8 @@ def read_examples(
 
 def _text(value: object, where: str, name: str, limits: Settings) -> str:
     if not isinstance(value, str):
-        found = "missing" if value is None or value != value else f"a {type(value).__name__}"
-        raise ContentError(f"{where}, column {name!r}: the text is {found}: every example needs a string")
+        what = "missing" if value is None or value != value else f"a {type(value).__name__}"
+        raise ContentError(f"{where}, column {name!r}: the text is {what}: every example needs a string")
     if not value or value.isspace():
         raise ContentError(f"{where}, column {name!r}: the text is empty: leave such examples out")
     if len(value) > limits.max_text_chars:
@@ -157,7 +157,7 @@ def _tagged(
 
 def _token(value: object, place: str) -> str:
     if not isinstance(value, str) or not value or value.isspace():
-        found = "empty" if isinstance(value, str) else "missing" if value is None else f"a {type(value).__name__}"
-        raise ContentError(f"{place}: the token is {found}: tokens are strings")
+        what = "empty" if isinstance(value, str) else "missing" if value is None else f"a {type(value).__name__}"
+        raise ContentError(f"{place}: the token is {what}: tokens are strings")
     check_characters(value, f"{place}: the token")
     return value

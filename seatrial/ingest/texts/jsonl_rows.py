@@ -19,8 +19,8 @@ def read_jsonl(path: Path, columns: Columns, limits: Settings) -> Iterator[Row]:
         ContentError: With the line that is no object, or lacks a column.
     """
     with path.open("rb") as file:
-        for number, found in read_objects(file, limits):
-            yield Row(number, values_of(found, columns, number))
+        for number, record in read_objects(file, limits):
+            yield Row(number, values_of(record, columns, number))
 
 
 def read_objects(file: BinaryIO, limits: Settings) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -36,16 +36,16 @@ def read_objects(file: BinaryIO, limits: Settings) -> Iterator[tuple[int, dict[s
         lines.begin_row()
 
 
-def values_of(found: dict[str, Any], columns: Columns, number: int) -> tuple[Any, ...]:
+def values_of(record: dict[str, Any], columns: Columns, number: int) -> tuple[Any, ...]:
     """Return what an object has in each column.
 
     Raises:
         ContentError: It lacks one; ``number`` is its line.
     """
     for role, name in columns.items():
-        if name not in found:
-            raise no_column(f"Line {number}", role, name, found)
-    return tuple(found[name] for name in columns.values())
+        if name not in record:
+            raise no_column(f"Line {number}", role, name, record)
+    return tuple(record[name] for name in columns.values())
 
 
 MAX_STRUCTURE = 500_000
@@ -56,7 +56,7 @@ def _object(line: str, number: int) -> dict[str, Any]:
     if len(line) > MAX_STRUCTURE and sum(map(line.count, "[{,")) > MAX_STRUCTURE:
         raise ContentError(f"Line {number} holds more than {MAX_STRUCTURE:,} lists, objects and values: leave them out")
     try:
-        found = _DECODER.decode(line)
+        value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
         raise ContentError(
             f"Line {number} is not JSON ({error.msg} at character {error.colno}): every line must be one whole object, "
@@ -64,23 +64,23 @@ def _object(line: str, number: int) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ContentError(f"Line {number} cannot be read as JSON: {str(error)[:300]}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ContentError(
-            f'Line {number} is a JSON {_KINDS[type(found)]}: every line must be one object, such as {{"text": "...", '
+            f'Line {number} is a JSON {_KINDS[type(value)]}: every line must be one object, such as {{"text": "...", '
             '"label": 0}'
         )
-    return found
+    return value
 
 
 _KINDS = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice!r:.200} stands twice in one object")
-    return found
+    return members
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_twins)

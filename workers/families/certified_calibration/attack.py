@@ -21,7 +21,7 @@ NEEDED = ["example_id", "errored", "abstained", "radius", "candidate"]
 class CertifiedAttack:
     """One attack on the examples whose class is certified at ``attack_radius``; the class cannot change there.
 
-    The search descends through the mean score of ``attack_draws`` draws, within [0, 1]; the confidence reported is that
+    PGD descends through the mean score of ``attack_draws`` draws, within [0, 1]; the confidence reported is that
     of fresh draws at the point of the certificates' grid next to the best found, no further from the image.
     """
 
@@ -53,11 +53,11 @@ class CertifiedAttack:
             ids = [batch.example_ids[row] for row in chosen]
             classes = torch.tensor([certificate_of[row]["candidate"] for row in chosen], device=batch.images.device)
             images, labels = batch.images[chosen], batch.labels[chosen]
-            best, non_finite = self._search(images, labels, classes)
-            found = within(images, best)
-            confidence, error, unstable = self._measure(found, classes, ids)
+            best, non_finite = self._descend(images, labels, classes)
+            perturbed = within(images, best)
+            confidence, error, unstable = self._measure(perturbed, classes, ids)
             columns["confidence"][chosen], columns["standard_error"][chosen] = confidence, error
-            moved = (to_grid(found) - to_grid(images)).flatten(1).double() / GRID
+            moved = (to_grid(perturbed) - to_grid(images)).flatten(1).double() / GRID
             columns["distance"][chosen] = moved.norm(dim=1).cpu()
             errored[chosen] |= non_finite.cpu() | unstable.cpu()
         return {"attacked": attacked, **columns}, errored, attacked
@@ -65,7 +65,7 @@ class CertifiedAttack:
     def _is_certified(self, row: dict[str, Any]) -> bool:
         return not row["errored"] and not row["abstained"] and row["radius"] >= self._radius
 
-    def _search(self, images: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    def _descend(self, images: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best images (n, ...) and which had an output that is not finite (n,)."""
         # All examples are attacked through the same draws, whatever `noise` says: they only point the way.
         draws = self._certifier.noise("attack", images, shared=True).draws(0, self._params.attack_draws)

@@ -109,9 +109,9 @@ class Certifier:
     def _columns(self, evidence: Evidence) -> Columns:
         params = self.params
         abstained = abstains(evidence.p_lower)
-        hits = evidence.counts[np.arange(len(evidence.draws)), evidence.candidates]
+        successes = evidence.counts[np.arange(len(evidence.draws)), evidence.candidates]
         arrays = {
-            "classes": np.full(len(hits), self.context.classifier.classes),
+            "classes": np.full(len(successes), self.context.classifier.classes),
             "candidate": evidence.candidates,
             "certified_class": np.where(abstained, ABSTAIN, evidence.candidates),
             "predicted_class": np.where(
@@ -119,14 +119,14 @@ class Certifier:
             ),
             "abstained": abstained,
             "draws": evidence.draws,
-            "hits": hits,
+            "hits": successes,
             "p_lower": evidence.p_lower,
             "p_upper": evidence.p_upper,
             "radius": certified_radius(evidence.p_lower, params.sigma),
             "confidence": evidence.mean,
-            "in_bfloat16": np.full(len(hits), self.context.autocast is not None),
+            "in_bfloat16": np.full(len(successes), self.context.autocast is not None),
             "batch_dependent": evidence.batch_dependent,
-            "noise_distance": np.full(len(hits), evidence.distance),
+            "noise_distance": np.full(len(successes), evidence.distance),
         }
         for bound in BOUNDS:
             lower, upper = self._bounds(bound, evidence)

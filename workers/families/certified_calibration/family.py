@@ -86,7 +86,7 @@ class CertifiedCalibration:
         """Turn records into estimates, series, flags and counts."""
         certify = Sample(done[CERTIFY])
         attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
-        found = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled)
+        estimates = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled)
         series = make_series(params, certify, attacks)
         counts = {
             "n": certify.size,
@@ -98,8 +98,8 @@ class CertifiedCalibration:
         for name, sample in attacks.items():
             counts[f"{name}_attacked"] = int(sample.floats("attacked").sum())
             counts[f"{name}_errored"] = sample.size - sample.valid
-        result = Result(estimates=found, series=series, counts=counts)
-        result.flags = flags.doubt(params, certify, attacks, found) if certify.valid else []
+        result = Result(estimates=estimates, series=series, counts=counts)
+        result.flags = flags.doubt(params, certify, attacks, estimates) if certify.valid else []
         if params.robust_accuracy is not None and robust_accuracy.NAME in done:
             robust_accuracy.add_to(result, params.robust_accuracy, done[robust_accuracy.NAME])
         return result

@@ -82,8 +82,8 @@ def _certified(axes: list[Axes], params: CertifiedCalibrationParams, result: Res
     for ax in axes:
         ax.set(xlabel="l_2 radius, pixels in [0, 1]", xlim=(0, widest), ylim=(0, None))
     axes[0].set_ylim(0, 1)
-    found = [ax.get_legend_handles_labels() for ax in axes]
-    by_label = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
+    legends = [ax.get_legend_handles_labels() for ax in axes]
+    by_label = {label: handle for handles, labels in legends for handle, label in zip(handles, labels, strict=True)}
     axes[0].figure.legend(
         by_label.values(), by_label.keys(), loc="outside lower center", ncols=min(4, len(by_label)), fontsize=8
     )
@@ -92,9 +92,9 @@ def _certified(axes: list[Axes], params: CertifiedCalibrationParams, result: Res
 def _accuracy(ax: Axes, params: CertifiedCalibrationParams, result: Result) -> None:
     curve = result.series["fine_curve"]
     radii = [point["radius"] for point in curve]
-    share, accuracy = ([point[name] for point in curve] for name in ("certified_share", "certified_accuracy"))
+    fraction, accuracy = ([point[name] for point in curve] for name in ("certified_share", "certified_accuracy"))
     # Neither rises with the radius: a step that shows the later of two values claims no more than is certified.
-    ax.step(radii, share, where="pre", color=GREY, ls=":", lw=1.6, label="share certified, right or wrong")
+    ax.step(radii, fraction, where="pre", color=GREY, ls=":", lw=1.6, label="share certified, right or wrong")
     ax.step(radii, accuracy, where="pre", color=BLUE, lw=1.4)
     points = _points(params, result, "certified_accuracy")
     _line(ax, points, "certified accuracy", BLUE, "none", "o")
@@ -140,20 +140,20 @@ def _attacks(ax: Axes, params: CertifiedCalibrationParams, result: Result, name:
 
 
 def _reliability(axes: list[Axes], params: CertifiedCalibrationParams, result: Result) -> None:
-    found = result.series["reliability"]
-    radius = found["radius"]
+    series = result.series["reliability"]
+    radius = series["radius"]
     shown = (
         ("clean", "without an attack", "ECE", result.estimates.get(metric_name("ece", radius=radius)), GREY),
         ("worst", "worst case within the radius", "CCE", result.estimates.get(metric_name("cce", radius=radius)), RED),
     )
     for ax, (name, title, metric, estimate, colour) in zip(axes, shown, strict=True):
-        diagram = found[name]
+        diagram = series[name]
         total = sum(diagram["count"])
         edges = diagram["edges"]
         filled = [at for at, count in enumerate(diagram["count"]) if count]
-        shares = [diagram["count"][at] / total for at in filled]
+        fractions = [diagram["count"][at] / total for at in filled]
         lefts, widths = [edges[at] for at in filled], [edges[at + 1] - edges[at] for at in filled]
-        ax.bar(lefts, shares, widths, align="edge", color=colour, alpha=0.25, label="share of examples")
+        ax.bar(lefts, fractions, widths, align="edge", color=colour, alpha=0.25, label="share of examples")
         ax.plot([0, 1], [0, 1], color="#999999", lw=0.8, label="perfectly calibrated")
         accuracy, confidence = ([diagram[key][at] for at in filled] for key in ("accuracy", "confidence"))
         # How far a bin is off is what the error adds up, weighted by the bins' shares.
@@ -202,5 +202,5 @@ def _ends(points: Points) -> tuple[Sequence[float], Sequence[float]]:
 def _points(params: CertifiedCalibrationParams, result: Result, name: str, **qualifiers: str) -> Points:
     """Return the defined estimates of a metric by radius."""
     estimates: Mapping[str, Estimate] = result.estimates
-    found = ((radius, estimates.get(metric_name(name, **qualifiers, radius=radius))) for radius in params.radii)
-    return [(radius, estimate) for radius, estimate in found if estimate is not None and estimate.value is not None]
+    estimated = ((radius, estimates.get(metric_name(name, **qualifiers, radius=radius))) for radius in params.radii)
+    return [(radius, estimate) for radius, estimate in estimated if estimate is not None and estimate.value is not None]

@@ -41,7 +41,7 @@ def doubt(
     """Return every flag of a result, the graver ones first."""
     if not certify.valid:
         return radius_out_of_reach(params, certify)
-    found = [
+    flags = [
         *attack_beyond_certificate(params, certify, attacks),
         *batch_dependent(certify),
         *radius_out_of_reach(params, certify),
@@ -56,7 +56,7 @@ def doubt(
         *rounded_to_grid(certify),
         *reduced_precision(certify),
     ]
-    return sorted(found, key=lambda flag: ("error", "warning", "info").index(flag.severity))
+    return sorted(flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
 
 
 def reach(params: CertifiedCalibrationParams, certify: Sample) -> float:
@@ -107,14 +107,14 @@ def attack_beyond_certificate(
 
 def batch_dependent(certify: Sample) -> list[Flag]:
     """Flag a model whose answer for an image depends on what else is asked for."""
-    found = int(certify.floats("batch_dependent").sum())
-    if found == 0:
+    count = int(certify.floats("batch_dependent").sum())
+    if count == 0:
         return []
     return [
         Flag(
             code="batch_dependent",
             severity="error",
-            message=f"On {found} of {certify.valid} examples the model gave noisy copies other classes among copies of "
+            message=f"On {count} of {certify.valid} examples the model gave noisy copies other classes among copies of "
             "the same image than among copies of other images, or than it had given before. What it computes is no "
             "function of one image: it may average the noise of a batch away, and no certificate holds. These examples "
             "count as certified at no radius; do not rely on the others either.",
@@ -151,9 +151,9 @@ def too_few_certified(
     numbers = {radius: estimates[metric_name("cce", radius=radius)].n for radius in within}
     none = [radius for radius, number in numbers.items() if number == 0]
     few = {radius: number for radius, number in numbers.items() if 0 < number < FEW}
-    found = []
+    flags = []
     if none:
-        found.append(
+        flags.append(
             Flag(
                 code="no_certified_examples",
                 severity="warning",
@@ -165,7 +165,7 @@ def too_few_certified(
         )
     if few:
         told = ", ".join(f"{number} at {radius:g}" for radius, number in few.items())
-        found.append(
+        flags.append(
             Flag(
                 code="few_certified_examples",
                 severity="warning",
@@ -175,7 +175,7 @@ def too_few_certified(
                 "by certified_share first.",
             )
         )
-    return found
+    return flags
 
 
 def not_trained_for_noise(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
@@ -204,16 +204,17 @@ def not_trained_for_noise(params: CertifiedCalibrationParams, certify: Sample) -
 
 def abstains_often(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
     """Flag a model whose class under noise is often not shown to have half of the draws."""
-    share = float(1 - is_answered(certify).mean())
-    if share <= ABSTAINS:
+    fraction = float(1 - is_answered(certify).mean())
+    if fraction <= ABSTAINS:
         return []
     return [
         Flag(
             code="abstains_often",
             severity="warning",
-            message=f"On {share:.0%} of the examples no class is shown to have at least half of the draws, so they are "
-            "certified at no radius and are in no cce and no cbs. The numbers are about the easier rest; cce_system is "
-            f"about all. Train for noise of sigma {params.sigma:g}, use a smaller one, or raise n if it is small.",
+            message=f"On {fraction:.0%} of the examples no class is shown to have at least half of the draws, so they "
+            "are certified at no radius and are in no cce and no cbs. The numbers are about the easier rest; "
+            f"cce_system is about all. Train for noise of sigma {params.sigma:g}, use a smaller one, or raise n if it "
+            "is small.",
         )
     ]
 
@@ -247,22 +248,22 @@ def attack_far_below_certificate(
 
 def admm_below_exact(params: CertifiedCalibrationParams, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Note how much of the exact worst case the paper's approximation finds."""
-    shares: dict[float, float] = {}
+    fractions: dict[float, float] = {}
     for radius in params.radii:
-        found, exact = (estimates.get(metric_name(name, radius=radius)) for name in ("acce", "cce"))
-        if found is not None and found.value is not None and exact is not None and exact.value:
-            shares[radius] = found.value / exact.value
-    if not shares:
+        approximate, exact = (estimates.get(metric_name(name, radius=radius)) for name in ("acce", "cce"))
+        if approximate is not None and approximate.value is not None and exact is not None and exact.value:
+            fractions[radius] = approximate.value / exact.value
+    if not fractions:
         return []
-    least = min(shares, key=lambda radius: shares[radius])
+    least = min(fractions, key=lambda radius: fractions[radius])
     return [
         Flag(
             code="admm_below_exact",
             severity="info",
-            message=f"The paper's ADMM finds {shares[least]:.1%} of the exact worst calibration error at radius "
-            f"{least:g}, and on average {np.mean(list(shares.values())):.1%} over {len(shares)} radii. It searches, so "
-            "what it finds is a lower bound and certifies nothing: state cce as the certified number, acce only to "
-            "compare with published ones.",
+            message=f"The paper's ADMM finds {fractions[least]:.1%} of the exact worst calibration error at radius "
+            f"{least:g}, and on average {np.mean(list(fractions.values())):.1%} over {len(fractions)} radii. It "
+            "searches, so what it finds is a lower bound and certifies nothing: state cce as the certified number, "
+            "acce only to compare with published ones.",
         )
     ]
 

@@ -139,11 +139,13 @@ def shown_radius(
     The reasons: ``attack_radius`` (attacks ran there), ``half_certified`` (the largest with at least half of the
     examples certified), ``any_certified`` (the largest with any).
     """
-    shares = {radius: float(is_certified(certify, radius).mean()) if certify.valid else 0.0 for radius in params.radii}
-    if attacks and params.attack_radius is not None and shares[params.attack_radius] > 0:
+    fractions = {
+        radius: float(is_certified(certify, radius).mean()) if certify.valid else 0.0 for radius in params.radii
+    }
+    if attacks and params.attack_radius is not None and fractions[params.attack_radius] > 0:
         return params.attack_radius, "attack_radius"
     for reason, least in (("half_certified", 0.5), ("any_certified", math.ulp(0.0))):
-        reached = [radius for radius, share in shares.items() if share >= least]
+        reached = [radius for radius, fraction in fractions.items() if fraction >= least]
         if reached:
             return max(reached), reason
     return None

@@ -112,11 +112,11 @@ def worst_diagram(worst: WorstCase, bins: int) -> dict[str, Any]:
     Confidences on an edge may count in either bin beside it, so they cannot be put into bins anew.
     """
     number = np.bincount(worst.bins, minlength=bins)
-    found: dict[str, Any] = {"edges": bin_edges(bins).tolist(), "count": number.tolist()}
+    diagram: dict[str, Any] = {"edges": bin_edges(bins).tolist(), "count": number.tolist()}
     for name, values in (("accuracy", worst.correct), ("confidence", worst.confidence)):
         sums = np.bincount(worst.bins, weights=values, minlength=bins)
-        found[name] = [float(total / n) if n else None for total, n in zip(sums, number, strict=True)]
-    return found
+        diagram[name] = [float(total / n) if n else None for total, n in zip(sums, number, strict=True)]
+    return diagram
 
 
 def _point(params: CertifiedCalibrationParams, certify: Sample, radius: float) -> dict[str, float | None]:
@@ -155,7 +155,7 @@ def _widths(certify: Sample, radius: float) -> dict[str, float | None]:
 
 def _sampling(params: CertifiedCalibrationParams, certify: Sample) -> dict[str, Any]:
     draws = certify["draws"].astype(np.int64)
-    found: dict[str, Any] = {
+    sampling: dict[str, Any] = {
         "sampling": params.sampling,
         "allowed": params.n,
         "mean": _mean(draws),
@@ -165,8 +165,8 @@ def _sampling(params: CertifiedCalibrationParams, certify: Sample) -> dict[str, 
     if params.sampling == "adaptive":
         # The numbers of draws are those at which it is looked whether to stop: a few dozen.
         values, examples = np.unique(draws, return_counts=True)
-        found["histogram"] = {"draws": values.tolist(), "examples": examples.tolist()}
-    return found
+        sampling["histogram"] = {"draws": values.tolist(), "examples": examples.tolist()}
+    return sampling
 
 
 def _noise(certify: Sample) -> dict[str, Any]:

@@ -253,14 +253,14 @@ class Audit:
         valid = _valid(table)
         rows = np.array([self._places[int(key)] for key in _ints(valid, "example_id")], dtype=np.int64)
         for level in self.levels:
-            for found, is_worst in ((self._noise, False), (self._worst, True)):
+            for stage, is_worst in ((self._noise, False), (self._worst, True)):
                 if is_worst and self.params.draws == 1:
                     continue
 
                 def named(name: str, level: float = level, is_worst: bool = is_worst) -> str:
                     return column(name, level, is_worst=is_worst)
 
-                found[attacker, level] = Noise(
+                stage[attacker, level] = Noise(
                     self._answers(valid, rows, named),
                     _floats(valid, named("flipped")),
                     _floats(valid, named("characters_changed")),

@@ -49,12 +49,12 @@ def _rows(audit: Audit, attacker: str) -> dict[int, int]:
 def _lost(audit: Audit, at: dict[str, dict[int, int]], place: int) -> dict[str, float | None]:
     """Return by attacker answered the lowest level at which a decision was lost, None where none was."""
     before = audit.clean.correct[place]
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     for attacker, rows in at.items():
         if place in rows:
             after = ((level, audit.worst(attacker, level).answers.correct[rows[place]]) for level in audit.levels)
-            found[attacker] = next((level for level, correct in after if correct < before), None)
-    return found
+            values[attacker] = next((level for level, correct in after if correct < before), None)
+    return values
 
 
 def _telling(audit: Audit, place: int, lost: dict[str, float | None]) -> tuple[int, int]:

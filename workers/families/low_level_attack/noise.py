@@ -53,18 +53,18 @@ class Row:
     error: str | None = None
     severity: tuple[float, float] | None = None
 
-    def keep(self, found: Mapping[str, Any], level: float, draw: int, *, of: int) -> None:
+    def keep(self, outcome: Mapping[str, Any], level: float, draw: int, *, of: int) -> None:
         """Keep the first of several draws at a level, and the worst: a draw may come again, and changes nothing then.
 
         The worst leaves the fewest decisions right, then has the highest loss; of equals the first stays.
         """
         if draw == 0:
             self.severity = None
-            self.cells |= {column(name, level): value for name, value in found.items()}
-        severity = (float(found["correct"]), -float(found["loss"]))
+            self.cells |= {column(name, level): value for name, value in outcome.items()}
+        severity = (float(outcome["correct"]), -float(outcome["loss"]))
         if of > 1 and (self.severity is None or severity < self.severity):
             self.severity = severity
-            worst = {"draw": draw} | dict(found)
+            worst = {"draw": draw} | dict(outcome)
             self.cells |= {column(name, level, is_worst=True): value for name, value in worst.items()}
 
     @property
@@ -119,12 +119,12 @@ class Attack:
             self._context.check_cancelled()
             scores = service.scores([noisy.text for _, _, noisy in batch])
             for (number, at, noisy), given in zip(batch, scores, strict=True):
-                found = judge(self._task, examples[at], clean[at]["predictions"], noisy, given)
+                outcome = judge(self._task, examples[at], clean[at]["predictions"], noisy, given)
                 level, draw = self._draws[number]
-                if isinstance(found, str):
-                    rows[at].error = rows[at].error or f"at level {level:g}: {found}"
+                if isinstance(outcome, str):
+                    rows[at].error = rows[at].error or f"at level {level:g}: {outcome}"
                 else:
-                    rows[at].keep(found, level, draw, of=self._params.draws)
+                    rows[at].keep(outcome, level, draw, of=self._params.draws)
             # Of the draw the batch ended in, some examples may be through: they are drawn again, the same.
             if (ended := batch[-1][0]) > done:
                 done = ended
@@ -159,7 +159,7 @@ class Attack:
         parts = (example.text,) if isinstance(example.text, str) else example.text
         made = noisy_copy(self._perturber, parts, level, rng, form)
         text = made.parts[0] if isinstance(example.text, str) else made.parts
-        return Noisy(text, _share(made.changed, made.tokens))
+        return Noisy(text, _fraction(made.changed, made.tokens))
 
     def _form(self, level: float, draw: int) -> Callable[[str], str | None]:
         if (level, draw) not in self._forms:
@@ -193,11 +193,11 @@ def judge(
         | {
             "correct": answer.correct(example.truths, decided),
             "flipped": answer.flipped(before, decided),
-            "characters_changed": _share(distance, sum(len(old) for old, _ in pairs)),
+            "characters_changed": _fraction(distance, sum(len(old) for old, _ in pairs)),
             "tokens_changed": noisy.changed_share,
         }
     )
 
 
-def _share(part: int, whole: int) -> float:
+def _fraction(part: int, whole: int) -> float:
     return part / whole if whole else 0.0

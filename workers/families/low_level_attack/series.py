@@ -19,31 +19,31 @@ SCORES = {MULTI_LABEL: "macro AUROC", TAGGING: "token accuracy"}
 
 
 def make_series(
-    audit: Audit, drawn: Resampled, worst: Mapping[float, Worst], found: Mapping[str, Estimate], seed: int
+    audit: Audit, drawn: Resampled, worst: Mapping[float, Worst], estimates: Mapping[str, Estimate], seed: int
 ) -> dict[str, Any]:
     """Return all series of a result.
 
     ``worst_attackers`` counts examples of which some decision was lost: where nothing was, nobody did it.
     """
-    ordered = by_harm(audit, found)
+    ordered = by_harm(audit, estimates)
     return {
         "task": audit.task,
         "score": SCORES.get(audit.task, "accuracy"),
         "chance": chance(audit),
         "levels": audit.levels,
         "attackers": ordered,
-        "curves": {attacker: curve(audit, found, "score", attacker) for attacker in ordered},
+        "curves": {attacker: curve(audit, estimates, "score", attacker) for attacker in ordered},
         "worst": [
-            {"level": level} | _ends(found[metric_name("worst_case_score", level=level)]) for level in audit.levels
+            {"level": level} | _ends(estimates[metric_name("worst_case_score", level=level)]) for level in audit.levels
         ],
         "persistent": {
-            attacker: curve(audit, found, "persistent_score", attacker)[1:]
+            attacker: curve(audit, estimates, "persistent_score", attacker)[1:]
             for attacker in (ordered if audit.params.draws > 1 else [])
         },
-        "ranking": [_ranked(audit, found, attacker) for attacker in ordered],
+        "ranking": [_ranked(audit, estimates, attacker) for attacker in ordered],
         "edit_distance": [
             {"attacker": attacker, "level": level}
-            | {name: _value(found, name, attacker, level) for name in ("characters_changed", "relative_score")}
+            | {name: _value(estimates, name, attacker, level) for name in ("characters_changed", "relative_score")}
             for attacker in ordered
             for level in audit.levels
         ],
@@ -66,16 +66,16 @@ def chance(audit: Audit) -> float | None:
     return float(np.bincount(audit.decided_truths).max() / len(audit.decided_truths))
 
 
-def by_harm(audit: Audit, found: Mapping[str, Estimate]) -> list[str]:
+def by_harm(audit: Audit, estimates: Mapping[str, Estimate]) -> list[str]:
     """Return the attackers, the most harmful first; those without a rank last, equals in the order they ran."""
-    ranks = {attacker: found[metric_name("rank", attacker=attacker)].value for attacker in audit.attackers}
+    ranks = {attacker: estimates[metric_name("rank", attacker=attacker)].value for attacker in audit.attackers}
     return sorted(audit.attackers, key=lambda attacker: _or_last(ranks[attacker]))
 
 
-def curve(audit: Audit, found: Mapping[str, Estimate], name: str, attacker: str) -> list[dict[str, Any]]:
+def curve(audit: Audit, estimates: Mapping[str, Estimate], name: str, attacker: str) -> list[dict[str, Any]]:
     """Return a score at level 0 and at each level of an attacker."""
-    points = [(0.0, found[metric_name("score", level=0)])]
-    points += [(level, found[metric_name(name, attacker=attacker, level=level)]) for level in audit.levels]
+    points = [(0.0, estimates[metric_name("score", level=0)])]
+    points += [(level, estimates[metric_name(name, attacker=attacker, level=level)]) for level in audit.levels]
     return [
         {"level": level, "score": point.value, "low": point.low, "high": point.high, "n": point.n}
         for level, point in points
@@ -95,9 +95,9 @@ def worst_attackers(audit: Audit, worst: Mapping[float, Worst], ordered: list[st
     return rows
 
 
-def _ranked(audit: Audit, found: Mapping[str, Estimate], attacker: str) -> dict[str, Any]:
-    rank = found[metric_name("rank", attacker=attacker)]
-    relative = found[metric_name("relative_score", attacker=attacker, level=audit.highest)]
+def _ranked(audit: Audit, estimates: Mapping[str, Estimate], attacker: str) -> dict[str, Any]:
+    rank = estimates[metric_name("rank", attacker=attacker)]
+    relative = estimates[metric_name("relative_score", attacker=attacker, level=audit.highest)]
     return {
         "attacker": attacker,
         "rank": rank.value,
@@ -129,8 +129,8 @@ def _ends(of: Estimate) -> dict[str, Any]:
     return {"score": of.value, "low": of.low, "high": of.high}
 
 
-def _value(found: Mapping[str, Estimate], name: str, attacker: str, level: float) -> float | None:
-    return found[metric_name(name, attacker=attacker, level=level)].value
+def _value(estimates: Mapping[str, Estimate], name: str, attacker: str, level: float) -> float | None:
+    return estimates[metric_name(name, attacker=attacker, level=level)].value
 
 
 def _or_last(rank: float | None) -> float:

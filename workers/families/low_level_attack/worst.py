@@ -30,11 +30,11 @@ def worst_of(audit: Audit, level: float) -> Worst:
     """
     if not len(audit.common):
         return Worst(np.empty(0, dtype=np.int64), audit.clean.scored.of(audit.common))
-    found = [audit.worst(name, level).answers.of(audit.common) for name in audit.compared]
-    correct, loss = np.stack([one.correct for one in found]), np.stack([one.loss for one in found])
+    answers = [audit.worst(name, level).answers.of(audit.common) for name in audit.compared]
+    correct, loss = np.stack([one.correct for one in answers]), np.stack([one.loss for one in answers])
     # The last key weighs most; the sort is stable, so that of equals the first attacker stays.
     attacker = np.lexsort((-loss, correct), axis=0)[0].astype(np.int64)
     rows = np.arange(len(audit.common))
-    first = found[0].logits
-    logits = None if first is None else np.stack([one.scored.logits for one in found])[attacker, rows]  # type: ignore
+    first = answers[0].logits
+    logits = None if first is None else np.stack([one.scored.logits for one in answers])[attacker, rows]  # type: ignore
     return Worst(attacker, Scored(audit.common, correct[attacker, rows], logits))

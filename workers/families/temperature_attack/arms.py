@@ -100,8 +100,8 @@ def _resolve(
         # The source model's own scores, as they come.
         return Arm(Scaling(is_native=True), None)
     if name == "optimized":
-        found = conclude(SearchSample(searches).evaluated, params.temperature_search)
-        return Arm(Scaling(design, found.temperature), found.temperature, found.failure)
+        conclusion = conclude(SearchSample(searches).evaluated, params.temperature_search)
+        return Arm(Scaling(design, conclusion.temperature), conclusion.temperature, conclusion.failure)
     if sample is None:
         raise ValueError(f"arm {name} is fitted on validation examples: their records are needed")
     if name in ("platt_vector", "platt_matrix"):

@@ -89,8 +89,8 @@ class Audit:
         """Return (n,) the largest probability an arm's attacker sees."""
         if not len(logits):
             return np.empty(0)
-        found: Floats = self.probabilities(arm, logits).max(dim=1).values.to(torch.float64).numpy()
-        return found
+        largest: Floats = self.probabilities(arm, logits).max(dim=1).values.to(torch.float64).numpy()
+        return largest
 
     def right(self, arm: str) -> Mask:
         """Return (n,) whether the class an arm gives the largest probability is the label, on the clean texts.

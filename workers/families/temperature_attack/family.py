@@ -107,8 +107,8 @@ class TemperatureAttack:
         check_cancelled()
         result = estimates.reduce(params, done, seed)
         labels = {recipe: sorted(set(done[f"{ATTACK}{recipe}"][RECIPE].to_pylist())) for recipe in params.recipes}
-        result.series["recipes"] = {recipe: ", ".join(found) for recipe, found in labels.items()}
-        result.flags += [flag for recipe, found in labels.items() for flag in _variant_flags(recipe, found)]
+        result.series["recipes"] = {recipe: ", ".join(variants) for recipe, variants in labels.items()}
+        result.flags += [flag for recipe, variants in labels.items() for flag in _variant_flags(recipe, variants)]
         return result
 
     def figures(self, params: TemperatureAttackParams, result: Result) -> Mapping[str, str]:
@@ -211,12 +211,12 @@ def _scores(
     context: TextContext, service: ScoringService, of: Sequence[TextExample] | Sequence[Outcome]
 ) -> list[Answer]:
     """Return the scores of each one's text, with a look for cancellation between the model's batches."""
-    found: list[Answer] = []
+    answers: list[Answer] = []
     size = max(1, service.classifier.preferred_texts)
     for start in range(0, len(of), size):
         context.check_cancelled()
-        found += service.scores([one.text for one in of[start : start + size]])
-    return found
+        answers += service.scores([one.text for one in of[start : start + size]])
+    return answers
 
 
 def _arms(params: TemperatureAttackParams, context: RunContext) -> Arms:
@@ -236,8 +236,8 @@ def _importance_correlations(
     """Return per text Spearman's correlation of word importances as served and calibrated; NaN where undefined."""
     views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
     weighed = [Example(example.text, example.label) for example in examples]
-    found = word_importances(service, views, weighed, how, check_cancelled=context.check_cancelled)
-    return [float("nan") if pair is None else rank_correlation(pair[0], pair[1]) for pair in found]
+    importances = word_importances(service, views, weighed, how, check_cancelled=context.check_cancelled)
+    return [float("nan") if pair is None else rank_correlation(pair[0], pair[1]) for pair in importances]
 
 
 def _progress(context: RunContext, attacks: int) -> Callable[[Outcome], None]:
@@ -261,24 +261,24 @@ def _is_right(scores: Answer, label: int) -> bool:
     return isinstance(scores, Tensor) and int(scores.numpy().argmax()) == label
 
 
-def _variant_flags(recipe: str, found: Sequence[str]) -> list[Flag]:
-    if len(found) > 1:
+def _variant_flags(recipe: str, variants: Sequence[str]) -> list[Flag]:
+    if len(variants) > 1:
         return [
             Flag(
                 code="resources_differ",
                 severity="error",
-                message=f"Workers ran {recipe} with different resources ({'; '.join(found)}): its numbers mix them. "
+                message=f"Workers ran {recipe} with different resources ({'; '.join(variants)}): its numbers mix them. "
                 "Give all workers the same SEATRIAL_RESOURCES.",
             )
         ]
-    if found == [recipe]:
+    if variants == [recipe]:
         return []
     return [
         Flag(
             code="recipe_variant",
             severity="info",
-            message=f"{', '.join(found)}: the recipe ran with a substitute for a resource of the original; compare its "
-            "numbers with those of the same variant only.",
+            message=f"{', '.join(variants)}: the recipe ran with a substitute for a resource of the original; compare "
+            "its numbers with those of the same variant only.",
         )
     ]
 

@@ -136,9 +136,9 @@ def _reliability(axes: list[Axes], diagrams: list[tuple[str, dict[str, Any], Any
         total = sum(diagram["count"])
         edges = diagram["edges"]
         filled = [at for at, count in enumerate(diagram["count"]) if count]
-        shares = [diagram["count"][at] / total for at in filled]
+        fractions = [diagram["count"][at] / total for at in filled]
         lefts, widths = [edges[at] for at in filled], [edges[at + 1] - edges[at] for at in filled]
-        ax.bar(lefts, shares, widths, align="edge", color=COLOURS[arm], alpha=0.2, label="share of texts")
+        ax.bar(lefts, fractions, widths, align="edge", color=COLOURS[arm], alpha=0.2, label="share of texts")
         ax.plot([0, 1], [0, 1], color="#999999", lw=0.8, label="perfectly calibrated")
         accuracy, confidence = ([diagram[name][at] for at in filled] for name in ("accuracy", "confidence"))
         ax.plot(confidence, accuracy, color=COLOURS[arm], marker="o", ms=3, lw=1.2, label="accuracy", clip_on=False)
@@ -152,10 +152,10 @@ def _reliability(axes: list[Axes], diagrams: list[tuple[str, dict[str, Any], Any
 def _margins(axes: list[Axes], histograms: list[tuple[str, dict[str, Any]]]) -> None:
     for ax, (arm, histogram) in zip(axes, histograms, strict=True):
         total = max(1, sum(histogram["counts"]))
-        shares = [count / total for count in histogram["counts"]]
-        ax.stairs(shares, histogram["edges"], fill=True, color=COLOURS[arm], alpha=0.75)
+        fractions = [count / total for count in histogram["counts"]]
+        ax.stairs(fractions, histogram["edges"], fill=True, color=COLOURS[arm], alpha=0.75)
         # Room for the legend above the bars.
-        top = 1.2 * max(shares, default=0.0) or 1.0
+        top = 1.2 * max(fractions, default=0.0) or 1.0
         ax.set(xlabel="margin of the logits", title=LABELS[arm], ylim=(0, top), xlim=(0, histogram["edges"][-1]))
         # Of two classes, the margin says where a softmax is 1; of more, the smallest logit has no part in it.
         if histogram["classes"] == 2 and histogram["edges"][-1] > FLOAT32_ONE:

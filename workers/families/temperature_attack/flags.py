@@ -35,10 +35,10 @@ FEW = 50
 DISAGREEING = 0.01
 """Share of texts on which TextAttack's count and the unmodified model may differ."""
 
-ERRORED_SHARE = 0.05
+ERRORED_FRACTION = 0.05
 """Share of examples that may err before a recipe's numbers are in doubt: the error rate an audit allows by default."""
 
-UNFINISHED_SHARE = 0.1
+UNFINISHED_FRACTION = 0.1
 """Share of attacks that the query budget may end before what is left standing is in doubt."""
 
 _REASONS = {
@@ -58,11 +58,11 @@ _REASONS = {
 
 def doubt(audit: Audit) -> list[Flag]:
     """Return all flags of a finished audit."""
-    found = illusion(audit) + nothing_compared(audit) + errored_examples(audit) + unfinished_attacks(audit)
+    flags = illusion(audit) + nothing_compared(audit) + errored_examples(audit) + unfinished_attacks(audit)
     if len(audit.clean):
-        found += saturated_softmax(audit) + underconfident_ties(audit) + unrecoverable_scores(audit)
+        flags += saturated_softmax(audit) + underconfident_ties(audit) + unrecoverable_scores(audit)
     return [
-        *found,
+        *flags,
         *degenerate_temperature(audit),
         *paper_code(audit),
         *calibration_did_not_help(audit),
@@ -107,60 +107,60 @@ def nothing_compared(audit: Audit) -> list[Flag]:
 
 def errored_examples(audit: Audit) -> list[Flag]:
     """Flag examples that errored under attack, with what they leave open."""
-    found = []
+    flags = []
     for recipe, sample in audit.attacks.items():
         errored = sample.size - len(sample.clean)
         if not errored or recipe not in audit.counted:
             continue
         kept = int(sample.robust(AS_SERVED).sum())
         reason, times = Counter(sample.errors).most_common(1)[0]
-        found.append(
+        flags.append(
             Flag(
                 code="errored_examples",
-                severity="warning" if errored > ERRORED_SHARE * sample.size else "info",
+                severity="warning" if errored > ERRORED_FRACTION * sample.size else "info",
                 message=f"{errored} of {sample.size} examples errored under {recipe} and are in none of its numbers; "
                 f"most often ({times} times): {reason[:300]}. Right examples take more queries and err more often than "
                 f"wrong ones: over all examples, accuracy as served lies between {kept / sample.size:.1%} and "
                 f"{(kept + errored) / sample.size:.1%}.",
             )
         )
-    return found
+    return flags
 
 
 def unfinished_attacks(audit: Audit) -> list[Flag]:
     """Flag attacks that the query budget ended: an attack that was not let work says nothing about the model."""
-    found = []
+    flags = []
     for recipe in audit.counted:
         sample = audit.attacks[recipe]
-        shares = {
+        fractions = {
             arm: float(ended.unfinished[ended.attacked].mean())
             for arm, ended in sample.arms.items()
             if ended.attacked.any()
         }
-        arm, share = max(shares.items(), key=lambda pair: pair[1], default=(AS_SERVED, 0.0))
-        if share:
-            found.append(
+        arm, fraction = max(fractions.items(), key=lambda pair: pair[1], default=(AS_SERVED, 0.0))
+        if fraction:
+            flags.append(
                 Flag(
                     code="unfinished_attacks",
-                    severity="warning" if share > UNFINISHED_SHARE else "info",
-                    message=f"The query budget of {audit.params.query_budget} ended {share:.0%} of the attacks with "
+                    severity="warning" if fraction > UNFINISHED_FRACTION else "info",
+                    message=f"The query budget of {audit.params.query_budget} ended {fraction:.0%} of the attacks with "
                     f"{recipe} on arm {arm} before they were through. What they left standing is not shown to "
                     "withstand: raise query_budget, or leave it out.",
                 )
             )
-    return found
+    return flags
 
 
 def saturated_softmax(audit: Audit) -> list[Flag]:
     """Flag served probabilities of exactly 1, which no change of a word moves."""
-    share = float(np.mean(audit.confidence(AS_SERVED, audit.clean.logits) == 1))
-    if share < SATURATED:
+    fraction = float(np.mean(audit.confidence(AS_SERVED, audit.clean.logits) == 1))
+    if fraction < SATURATED:
         return []
     return [
         Flag(
             code="saturated_softmax",
             severity=_severity(audit),
-            message=f"The served probability of {share:.0%} of the clean texts is exactly 1. An attack as served "
+            message=f"The served probability of {fraction:.0%} of the clean texts is exactly 1. An attack as served "
             "cannot tell one word from another there: that it fails says nothing about the model."
             + ("" if unrecoverable_scores(audit) else " Rely on the calibrated or the optimized arm."),
         )
@@ -170,14 +170,14 @@ def saturated_softmax(audit: Audit) -> list[Flag]:
 def underconfident_ties(audit: Audit) -> list[Flag]:
     """Flag served probabilities that tie at the top, so that an attack may take another class for the prediction."""
     top = audit.probabilities(AS_SERVED, audit.clean.logits).topk(2, dim=1).values
-    share = float((top[:, 0] == top[:, 1]).double().mean())
-    if share < TIED:
+    fraction = float((top[:, 0] == top[:, 1]).double().mean())
+    if fraction < TIED:
         return []
     return [
         Flag(
             code="underconfident_ties",
             severity=_severity(audit),
-            message=f"The two largest served probabilities of {share:.0%} of the clean texts are equal although the "
+            message=f"The two largest served probabilities of {fraction:.0%} of the clean texts are equal although the "
             "logits differ. As served the attacks see another prediction than the model makes and stop too early; "
             "rely on the arms that compute in float64.",
         )
@@ -187,14 +187,14 @@ def underconfident_ties(audit: Audit) -> list[Flag]:
 def unrecoverable_scores(audit: Audit) -> list[Flag]:
     """Flag probabilities an endpoint rounded to 0, whose logits no temperature brings back."""
     # Exactly: a model's own logits may lie far below it.
-    share = float((audit.clean.logits == LOG_ZERO).any(dim=1).double().mean())
-    if share == 0:
+    fraction = float((audit.clean.logits == LOG_ZERO).any(dim=1).double().mean())
+    if fraction == 0:
         return []
     return [
         Flag(
             code="unrecoverable_scores",
-            severity="error" if share >= LOST_ERROR else "warning",
-            message=f"The endpoint gave a probability of exactly 0 for {share:.0%} of the clean texts. What it was "
+            severity="error" if fraction >= LOST_ERROR else "warning",
+            message=f"The endpoint gave a probability of exactly 0 for {fraction:.0%} of the clean texts. What it was "
             "before rounding is lost, and no temperature restores it: that the other arms do no more harm than as "
             "served proves nothing. Let the endpoint answer with logits, or with log probabilities.",
         )
@@ -203,12 +203,12 @@ def unrecoverable_scores(audit: Audit) -> list[Flag]:
 
 def degenerate_temperature(audit: Audit) -> list[Flag]:
     """Flag every arm whose fit is none, with its reason."""
-    found = []
+    flags = []
     for name, arm in audit.arms.by_name.items():
         if arm.degenerate not in _REASONS:
             continue
         at = "" if arm.temperature is None else f" Its temperature, {arm.temperature:.4g}, is no estimate."
-        found.append(
+        flags.append(
             Flag(
                 code="degenerate_temperature",
                 severity=_severity(audit, name),
@@ -216,15 +216,15 @@ def degenerate_temperature(audit: Audit) -> list[Flag]:
                 "examples, some of which the model gets wrong, or rely on another arm.",
             )
         )
-    return found
+    return flags
 
 
 def paper_code(audit: Audit) -> list[Flag]:
     """Flag where the paper's own code, asked for, does not do what it is for."""
-    found = []
+    flags = []
     optimized = audit.arms.by_name.get("optimized")
     if optimized is not None and optimized.degenerate == "bracket_refused":
-        found.append(
+        flags.append(
             Flag(
                 code="paper_bracket_failed",
                 severity=_severity(audit, "optimized"),
@@ -240,7 +240,7 @@ def paper_code(audit: Audit) -> list[Flag]:
             if paper.degenerate == "vanishing_gradient"
             else f"would have crossed zero and was stopped at T = {paper.temperature:.4g}"
         )
-        found.append(
+        flags.append(
             Flag(
                 code="paper_optimizer_stuck",
                 severity=_severity(audit, "calibrated_paper"),
@@ -248,7 +248,7 @@ def paper_code(audit: Audit) -> list[Flag]:
                 "arm calibrated solves the same problem exactly.",
             )
         )
-    return found
+    return flags
 
 
 def calibration_did_not_help(audit: Audit) -> list[Flag]:
@@ -301,7 +301,7 @@ def few_validation_examples(audit: Audit) -> list[Flag]:
 
 def search_disagreement(audit: Audit) -> list[Flag]:
     """Flag arms in which the attack's own success is not what the unmodified model makes of its texts."""
-    shares: dict[str, float] = {}
+    fractions: dict[str, float] = {}
     for recipe in audit.counted:
         sample = audit.attacks[recipe]
         for arm, ended in sample.arms.items():
@@ -310,12 +310,12 @@ def search_disagreement(audit: Audit) -> list[Flag]:
                 continue
             # A skipped text counts as fooled without an attack, as TextAttack counts it: wrong from the start.
             fooled = ended.succeeded | ~ended.attacked
-            share = float(np.mean(fooled == sample.robust(arm)))
-            shares[arm] = max(share, shares.get(arm, 0.0))
-    differing = {arm: share for arm, share in shares.items() if share > DISAGREEING}
+            fraction = float(np.mean(fooled == sample.robust(arm)))
+            fractions[arm] = max(fraction, fractions.get(arm, 0.0))
+    differing = {arm: fraction for arm, fraction in fractions.items() if fraction > DISAGREEING}
     if not differing:
         return []
-    named = ", ".join(f"{arm} ({share:.1%} of the texts)" for arm, share in differing.items())
+    named = ", ".join(f"{arm} ({fraction:.1%} of the texts)" for arm, fraction in differing.items())
     sound = [arm for arm in _sound(audit) if arm not in differing]
     return [
         Flag(

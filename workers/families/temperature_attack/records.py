@@ -80,8 +80,8 @@ def search_records(
         is_errored = kept is None or asked is None
         if kept is not None and asked is not None and not len(kept) == len(asked) == len(temperatures):
             raise ValueError(f"one entry per temperature: {len(kept)} and {len(asked)} of {len(temperatures)}")
-        found: dict[str, Any] = {} if is_errored else {"robust": kept, "queries": asked}
-        rows.append(_begin(example, is_errored) | {"temperatures": list(temperatures)} | found)
+        columns: dict[str, Any] = {} if is_errored else {"robust": kept, "queries": asked}
+        rows.append(_begin(example, is_errored) | {"temperatures": list(temperatures)} | columns)
     return _table(rows, [*_ALWAYS, *_SEARCH])
 
 
@@ -257,9 +257,9 @@ class SearchSample:
     def evaluated(self) -> list[tuple[float, float]]:
         """Pairs of temperature and Q, NaN where every example errored."""
         n = len(self.robust)
-        hits = self.robust.sum(axis=0).tolist() if n else [0] * len(self.temperatures)
-        shares = [hit / n if n else float("nan") for hit in hits]
-        return list(zip(self.temperatures, shares, strict=True))
+        robust = self.robust.sum(axis=0).tolist() if n else [0] * len(self.temperatures)
+        fractions = [count / n if n else float("nan") for count in robust]
+        return list(zip(self.temperatures, fractions, strict=True))
 
 
 def read_validation(records: Records) -> CleanSample:
@@ -339,9 +339,9 @@ def _valid(records: Records) -> Records:
 
 
 def _read_clean(valid: Records) -> CleanSample:
-    found = set(valid.column("precision").to_pylist())
+    precisions = set(valid.column("precision").to_pylist())
     # Shards of one model agree; were they ever to differ, the wider one holds both.
-    precision = torch.float32 if found == {"float32"} else torch.float64
+    precision = torch.float32 if precisions == {"float32"} else torch.float64
     return CleanSample(
         _ints(valid, "example_id"),
         _ints(valid, "label"),

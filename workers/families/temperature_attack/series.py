@@ -78,19 +78,19 @@ def temperature_curve(audit: Audit) -> dict[str, Any]:
 def margins(audit: Audit) -> dict[str, Any]:
     """Return histograms of the largest less the smallest logit (appendix F.1): as served, and calibrated if it was."""
     fitted = [arm for arm in ("calibrated", "calibrated_paper", "optimized") if arm in audit.arms.by_name][:1]
-    found: dict[str, Any] = {}
+    histograms: dict[str, Any] = {}
     for name in [AS_SERVED, *fitted] if len(audit.clean) else []:
         arm = audit.arms[name].scaling
         logits = Scaling(arm.design_temperature, arm.temperature).logits(audit.clean.logits).numpy()
         widths = logits.max(axis=1) - logits.min(axis=1)
         counts, edges = np.histogram(widths, HISTOGRAM_BINS, range=(0.0, float(widths.max()) or 1.0))
-        found[name] = {
+        histograms[name] = {
             "edges": edges.tolist(),
             "counts": counts.tolist(),
             "temperature": arm.temperature,
             "classes": logits.shape[1],
         }
-    return found
+    return histograms
 
 
 def examples(audit: Audit, seed: int) -> list[dict[str, Any]]:
@@ -159,11 +159,11 @@ def _example(audit: Audit, recipe: str, row: int) -> dict[str, Any]:
 
 
 def _accuracy(robust: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
-    found = proportion(robust)
+    estimate = proportion(robust)
     return {
-        "accuracy": found.value,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
+        "accuracy": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
         "robust": int(robust.sum()),
     }

@@ -18,19 +18,19 @@ def autoattack_weaker_than_pgd(games: Games) -> list[Flag]:
     strong, weak = games.static("robust_autoattack"), games.static("robust_pgd")
     if strong is None or weak is None or len(strong) == 0:
         return []
-    missed = strong.hits[0] & ~weak.hits[0]
-    share = float(missed.mean())
-    if share == 0:
+    missed = strong.successes[0] & ~weak.successes[0]
+    fraction = float(missed.mean())
+    if fraction == 0:
         return []
-    worst = float((strong.hits[0] & weak.hits[0]).mean())
+    worst = float((strong.successes[0] & weak.successes[0]).mean())
     return [
         Flag(
             code="autoattack_weaker_than_pgd",
-            severity="warning" if share > WEAKER else "info",
-            message=f"{int(missed.sum())} of {len(missed)} examples ({share:.1%}) withstand AutoAttack on the static "
-            "model and fall to PGD. static_robustness is AutoAttack's and too high by at least these (against the "
-            f"worse of the two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a sign "
-            "of gradients that mislead it, or of an autoattack_queries set low.",
+            severity="warning" if fraction > WEAKER else "info",
+            message=f"{int(missed.sum())} of {len(missed)} examples ({fraction:.1%}) withstand AutoAttack on the "
+            "static model and fall to PGD. static_robustness is AutoAttack's and too high by at least these (against "
+            f"the worse of the two it is {worst:.1%}), so gain_over_static is too low. A few are chance; many are a "
+            "sign of gradients that mislead it, or of an autoattack_queries set low.",
         )
     ]
 
@@ -39,7 +39,7 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
     """Flag what speaks against AutoAttack on the static model, and so against static_robustness and its transfers."""
     if "transfer_autoattack" not in params.attacks or STATIC not in done:
         return []
-    found = robust_accuracy.doubt(done[STATIC], make_autoattack(params), of="AutoAttack on the static model")
+    flags = robust_accuracy.doubt(done[STATIC], make_autoattack(params), of="AutoAttack on the static model")
     adapting = (
         "The model given as static runs backward passes inside its forward pass: it adapts to its input. The attacks "
         "take it for one that does not, so every number overestimates it. Give the model without its adaptation, and "
@@ -47,7 +47,7 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
     )
     return [
         flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
-        for flag in found
+        for flag in flags
     ]
 
 

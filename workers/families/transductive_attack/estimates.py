@@ -36,41 +36,41 @@ def estimate_all(params: TransductiveAttackParams, done: Mapping[str, Records]) 
     """
     games = Games(params, done)
     robust = games.static_robust()
-    found = {
+    estimates = {
         "static_accuracy": rate(games.static("correct")),
         "static_robustness": rate(None if robust is None else robust[1]),
     }
     for defence in games.defences:
-        found |= defence_estimates(games, defence)
-    return found
+        estimates |= defence_estimates(games, defence)
+    return estimates
 
 
 def defence_estimates(games: Games, defence: str) -> Estimates:
     """Return what one defence keeps without an attack and under each, and what that is worth."""
-    found = abstaining(games, defence) if games.is_rejecting(defence) else {}
-    found[metric_name("clean_accuracy", defence=defence)] = rate(games.outcomes(defence, CLEAN))
+    estimates = abstaining(games, defence) if games.is_rejecting(defence) else {}
+    estimates[metric_name("clean_accuracy", defence=defence)] = rate(games.outcomes(defence, CLEAN))
     for attack in games.rows[1:]:
         outcomes = games.outcomes(defence, attack)
         named = {"defence": defence, "attack": attack}
-        found[metric_name("robustness", **named)] = rate(outcomes)
+        estimates[metric_name("robustness", **named)] = rate(outcomes)
         if games.params.repeats > 1:
-            found[metric_name("robustness_std", **named)] = spread(outcomes)
-    found[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
-    found[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
-    return found
+            estimates[metric_name("robustness_std", **named)] = spread(outcomes)
+    estimates[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
+    estimates[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
+    return estimates
 
 
 def abstaining(games: Games, defence: str) -> Estimates:
     """Return the primary numbers of a defence that may refuse: the error on what it answers, and what it refuses."""
-    found = {}
+    estimates = {}
     for attack in games.rows:
         named = {"defence": defence, "attack": attack}
-        found[metric_name("selective_error", **named)] = selective_error(games.pair(defence, attack))
-        found[metric_name("rejection_rate", **named)] = rate(games.outcomes(defence, attack, "rejected"))
+        estimates[metric_name("selective_error", **named)] = selective_error(games.pair(defence, attack))
+        estimates[metric_name("rejection_rate", **named)] = rate(games.outcomes(defence, attack, "rejected"))
         if attack != CLEAN:
             refused = games.outcomes(defence, attack, "clean_rejected")
-            found[metric_name("clean_rejection_rate", **named)] = rate(refused)
-    return found
+            estimates[metric_name("clean_rejection_rate", **named)] = rate(refused)
+    return estimates
 
 
 def selective_error(pair: tuple[Outcomes, Outcomes] | None) -> Estimate:
@@ -84,37 +84,37 @@ def selective_error(pair: tuple[Outcomes, Outcomes] | None) -> Estimate:
     if pair is None:
         return estimate(None, None, 0)
     wrong, kept = pair
-    answered = kept.whole_hits
+    answered = kept.whole_successes
     if answered[1] == 0:
         return estimate(None, None, 0)
-    value = float(wrong.hits.sum() / kept.hits.sum())
+    value = float(wrong.successes.sum() / kept.successes.sum())
     sizes = [size for size in answered if size]
-    low = min(clopper_pearson(min(wrong.whole_hits[0], size), size)[0] for size in sizes)
-    high = max(clopper_pearson(min(wrong.whole_hits[1], size), size)[1] for size in sizes)
+    low = min(clopper_pearson(min(wrong.whole_successes[0], size), size)[0] for size in sizes)
+    high = max(clopper_pearson(min(wrong.whole_successes[1], size), size)[1] for size in sizes)
     return Estimate(value=value, low=low, high=high, n=sizes[0], method="clopper-pearson")
 
 
 def rate(outcomes: Outcomes | None) -> Estimate:
-    """Return the share of hits with its Clopper-Pearson interval, however many repeats it is the mean of.
+    """Return the fraction of successes with its Clopper-Pearson interval, however many repeats it is the mean of.
 
     Guarantee: each end is wrong with probability at most 2.5 % for one repeat, or several that agree on every example.
-    For several that do not, the examples' shares add up to some number of hits, and the ends are those of the whole
-    numbers below and above it. A share in [0, 1] varies no more between examples than a hit or miss of the same mean,
-    so this errs on the wide side, near 0 and 1 too, where a bootstrap over examples has next to nothing to resample.
-    Failure: as the pairs', it is given what these repeats drew.
+    For several that do not, the examples' fractions add up to some number of successes, and the ends are those of the
+    whole numbers below and above it. A share in [0, 1] varies no more between examples than a hit or miss of the same
+    mean, so this errs on the wide side, near 0 and 1 too, where a bootstrap over examples has next to nothing to
+    resample. Failure: as the pairs', it is given what these repeats drew.
     """
-    if outcomes is None or len(outcomes) == 0 or (outcomes.hits == outcomes.hits[0]).all():
-        return proportion(np.zeros(0, dtype=bool) if outcomes is None else outcomes.hits[0])
-    below, above = (clopper_pearson(hits, len(outcomes)) for hits in outcomes.whole_hits)
-    value = float(outcomes.shares.mean())
+    if outcomes is None or len(outcomes) == 0 or (outcomes.successes == outcomes.successes[0]).all():
+        return proportion(np.zeros(0, dtype=bool) if outcomes is None else outcomes.successes[0])
+    below, above = (clopper_pearson(successes, len(outcomes)) for successes in outcomes.whole_successes)
+    value = float(outcomes.fractions.mean())
     return Estimate(value=value, low=below[0], high=above[1], n=len(outcomes), method="clopper-pearson")
 
 
 def spread(outcomes: Outcomes | None) -> Estimate:
     """Return the standard deviation (n - 1) over repeats; None for fewer than two."""
-    if outcomes is None or len(outcomes) == 0 or len(outcomes.hits) < 2:
+    if outcomes is None or len(outcomes) == 0 or len(outcomes.successes) < 2:
         return estimate(None, None, 0)
-    return estimate(float(outcomes.hits.mean(axis=1).std(ddof=1)), None, len(outcomes))
+    return estimate(float(outcomes.successes.mean(axis=1).std(ddof=1)), None, len(outcomes))
 
 
 def paired(gap: Gap | None, *, turned: bool = False) -> Estimate:
@@ -141,12 +141,12 @@ def count(params: TransductiveAttackParams, done: Mapping[str, Records]) -> dict
     counts = {
         "n": done[STATIC].num_rows,
         "errored": done[STATIC].num_rows - (0 if correct is None else len(correct)),
-        "static_correct": 0 if correct is None else int(correct.hits.sum()),
+        "static_correct": 0 if correct is None else int(correct.successes.sum()),
     }
     for attack, column in STATIC_ATTACKS.items():
         robust = games.static(column)
         if robust is not None:
-            counts[metric_name("static_robust", attack=attack)] = int(robust.hits.sum())
+            counts[metric_name("static_robust", attack=attack)] = int(robust.successes.sum())
     for defence in games.defences:
         is_rejecting = games.is_rejecting(defence)
         for attack in games.rows:
@@ -158,13 +158,13 @@ def _count(games: Games, defence: str, attack: str, *, is_rejecting: bool) -> di
     outcomes = games.outcomes(defence, attack, "correct")
     counts = {"failed": len(games.failures(defence, attack)), "n": 0, "errored": 0, "repeats": 0, "correct": 0}
     if outcomes is not None:
-        counts["n"], counts["repeats"] = len(outcomes), len(outcomes.hits)
+        counts["n"], counts["repeats"] = len(outcomes), len(outcomes.successes)
         counts["errored"] = max(games.sizes(defence, attack)) - len(outcomes)
-        counts["correct"] = int(outcomes.hits.sum())
+        counts["correct"] = int(outcomes.successes.sum())
     if is_rejecting:
         pair = games.pair(defence, attack)
-        counts["wrong"] = 0 if pair is None else int(pair[0].hits.sum())
+        counts["wrong"] = 0 if pair is None else int(pair[0].successes.sum())
         for column in ("robust", "rejected", *(() if attack == CLEAN else ("clean_rejected",))):
-            hits = games.outcomes(defence, attack, column)
-            counts[column] = 0 if hits is None else int(hits.hits.sum())
+            happened = games.outcomes(defence, attack, column)
+            counts[column] = 0 if happened is None else int(happened.successes.sum())
     return {metric_name(name, defence=defence, attack=attack): number for name, number in counts.items()}

@@ -33,7 +33,7 @@ from workers.families.transductive_attack.flags import doubt
 from workers.families.transductive_attack.games import Answers, Game, GameState, OverdueError
 from workers.families.transductive_attack.rules import build, followed, is_playable, start_at, starts_static
 from workers.families.transductive_attack.series import make_series
-from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_search
+from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_pgd
 from workers.models.image_classifier import ImageClassifier
 
 STATIC = "static"
@@ -113,11 +113,11 @@ class TransductiveAttack:
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         check_cancelled()
-        found = estimate_all(params, done)
-        result = Result(estimates=found, series=make_series(params, done), counts=count(params, done))
+        estimates = estimate_all(params, done)
+        result = Result(estimates=estimates, series=make_series(params, done), counts=count(params, done))
         result.series["followed"] = followed(params)
         randomized = [one.name for one in params.defences if build(one).traits.is_randomized]
-        result.flags = doubt(params, done, found, randomized=randomized)
+        result.flags = doubt(params, done, estimates, randomized=randomized)
         return result
 
     def figures(self, params: TransductiveAttackParams, result: Result) -> Mapping[str, str]:
@@ -245,14 +245,14 @@ def _game(
 def _attack(params: TransductiveAttackParams, match: Match, defence: Defence) -> ModelSpaceAttack | None:
     if match.attack not in ("fpa", "gmsa_avg", "gmsa_min"):
         return None
-    search = make_search(params)
-    perturb: Perturb = RaiseWrongConfidence(search) if match.defence.name == "dent" else RaiseCrossEntropy(search)
+    pgd = make_pgd(params)
+    perturb: Perturb = RaiseWrongConfidence(pgd) if match.defence.name == "dent" else RaiseCrossEntropy(pgd)
     return ModelSpaceAttack(
         match.attack,
         perturb,
         params.iterations,
         start_at=start_at(match.defence.name, defence.traits),
-        evade=RaiseAnsweredLoss(search),
+        evade=RaiseAnsweredLoss(pgd),
         stop_at_first_success=not defence.traits.is_one_round and defence.batch_size == 1,
     )
 

@@ -119,14 +119,14 @@ def _iterations(axes: list[Axes], attacks: Sequence[str], defences: Sequence[str
     handles: dict[str, Any] = {}
     longest = 1
     for ax, attack in zip(axes, attacks, strict=True):
-        for found in _of(result, ITERATIONS, attack):
-            name = found["defence"]
+        for series in _of(result, ITERATIONS, attack):
+            name = series["defence"]
             colour, marker = COLOURS[defences.index(name)], MARKERS[defences.index(name)]
-            points = [point for point in found["points"] if point["score"] is not None]
+            points = [point for point in series["points"] if point["score"] is not None]
             numbers, scores = ([point[key] for point in points] for key in ("iteration", "score"))
             longest = max([longest, *numbers])
             # What a marker's area shows: how often these images were sent. One never sent is a dot all the same.
-            areas = [6 + 90 * point["selected"] / found["n"] for point in points]
+            areas = [6 + 90 * point["selected"] / series["n"] for point in points]
             ax.plot(numbers, scores, color=colour, lw=1.1)
             handles[_label(name)] = Line2D([], [], color=colour, lw=1.1, marker=marker, ms=5)
             ax.scatter(numbers, scores, areas, color=colour, marker=marker, alpha=0.85, lw=0, clip_on=False, zorder=3)
@@ -144,16 +144,16 @@ def _iterations(axes: list[Axes], attacks: Sequence[str], defences: Sequence[str
 
 def _rejection(axes: list[Axes], defences: Sequence[str], result: Result) -> None:
     handles: dict[str, Any] = {}
-    has_twins = any(found["clean_rejection_rate"] is not None for found in result.series[REJECTION])
+    has_twins = any(curve["clean_rejection_rate"] is not None for curve in result.series[REJECTION])
     for ax, defence in zip(axes, defences, strict=True):
-        for found in result.series[REJECTION]:
-            if found["defence"] != defence:
+        for curve in result.series[REJECTION]:
+            if curve["defence"] != defence:
                 continue
-            label, colour, _ = ATTACKS[found["attack"]]
-            if found["clean_rejection_rate"] is not None:
+            label, colour, _ = ATTACKS[curve["attack"]]
+            if curve["clean_rejection_rate"] is not None:
                 label += ", half clean"
             (handles[label],) = ax.plot(
-                found["rejection_rate"], found["error_among_accepted"], color=colour, lw=1.4, marker=".", ms=3
+                curve["rejection_rate"], curve["error_among_accepted"], color=colour, lw=1.4, marker=".", ms=3
             )
         ax.set(title=_label(defence), xlabel="share rejected", xlim=(0, 1), ylim=(0, 1))
     of = ";\nhalf of all points perturbed, half clean" if has_twins else ""
@@ -170,8 +170,8 @@ def _label(defence: str) -> str:
 def _kept(result: Result, defence: str, attack: str) -> Estimate | None:
     """Return the defined estimate of what a defence keeps, or None."""
     named = {"defence": defence} if attack == CLEAN else {"defence": defence, "attack": attack}
-    found = result.estimates.get(metric_name("clean_accuracy" if attack == CLEAN else "robustness", **named))
-    return None if found is None or found.value is None else found
+    estimate = result.estimates.get(metric_name("clean_accuracy" if attack == CLEAN else "robustness", **named))
+    return None if estimate is None or estimate.value is None else estimate
 
 
 def _ends(kept: Sequence[Estimate]) -> list[list[float]]:

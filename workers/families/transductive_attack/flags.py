@@ -55,7 +55,7 @@ def doubt(
         randomized: Defences that draw random numbers; of those shipped these are the ones that learn.
     """
     games = Games(params, done)
-    found = [
+    flags = [
         *defence_failed(games),
         *overestimated(games, estimates),
         *worse_than_static(games, estimates),
@@ -72,12 +72,12 @@ def doubt(
         *one_repeat(games, randomized),
         *adversarial_order(games),
     ]
-    return sorted(found, key=lambda flag: ("error", "warning", "info").index(flag.severity))
+    return sorted(flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
 
 
 def defence_failed(games: Games) -> list[Flag]:
     """Flag every game that has no numbers, with its reason; games of a defence that failed alike are told together."""
-    found = []
+    flags = []
     for defence in games.defences:
         alike: dict[str, dict[str, list[int]]] = {}
         for attack in games.rows:
@@ -94,13 +94,13 @@ def defence_failed(games: Games) -> list[Flag]:
                 "that fails when it is hard pressed. The other games stand. Mend the defence or its hyper-parameters, "
                 "or give it more time (round_timeout_s), and submit again.",
             )
-            found.append(flag)
-    return found
+            flags.append(flag)
+    return flags
 
 
 def overestimated(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Flag robustness that is surely there under attacks on the static model alone."""
-    found = []
+    flags = []
     for defence in games.defences:
         gap, low = overestimate(games, defence), estimates[metric_name("overestimate", defence=defence)].low
         if gap is None or low is None or low <= OVERSTATED:
@@ -113,13 +113,13 @@ def overestimated(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]
             f"{_points(gap.value)} (at least {_points(low)}): that part is robustness against those who do not know of "
             "the defence. Quote the lowest number, and compare defences by gain_over_static.",
         )
-        found.append(flag)
-    return found
+        flags.append(flag)
+    return flags
 
 
 def worse_than_static(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Flag a defence that surely does harm: under attack it keeps less than the model without it."""
-    found = []
+    flags = []
     for defence in games.defences:
         gap, high = loss_to_static(games, defence), estimates[metric_name("gain_over_static", defence=defence)].high
         if gap is None or high is None or high >= 0:
@@ -131,8 +131,8 @@ def worse_than_static(games: Games, estimates: Mapping[str, Estimate]) -> list[F
             f"{gap.reference_rate:.1%}: with the defence the model is {_points(gap.value)} less robust (at least "
             f"{_points(-high)}). Adapting gives an attacker one more thing to turn. Serve the model without it.",
         )
-        found.append(flag)
-    return found
+        flags.append(flag)
+    return flags
 
 
 def no_adaptive_attack(games: Games) -> list[Flag]:
@@ -145,7 +145,7 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
         if defence == UNADAPTED or (simulated and not _is_unmoved(games, defence, simulated)):
             continue
         (unsimulated if known and not simulated else unknown).append(defence)
-    found = []
+    flags = []
     if unknown:
         alike: dict[tuple[str, str], list[str]] = {}
         for defence in unknown:
@@ -157,7 +157,7 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
             f"{told} The numbers say nothing about an attacker who knows the defence: carried over from the static "
             "model, attacks meet another model than they were made for. Do not rely on any robustness here before.",
         )
-        found.append(flag)
+        flags.append(flag)
     if unsimulated:
         flag = _flag(
             "defence_not_simulated",
@@ -166,8 +166,8 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
             "batch apart while it runs, so the model it attacks is not the one that answers, and it is known to "
             "overestimate (DENT: 78.8 % against 59.6 % under gmsa_min). Ask for fpa, gmsa_avg and gmsa_min.",
         )
-        found.append(flag)
-    return found
+        flags.append(flag)
+    return flags
 
 
 def _is_unmoved(games: Games, defence: str, attacks: Iterable[str]) -> bool:
@@ -176,7 +176,7 @@ def _is_unmoved(games: Games, defence: str, attacks: Iterable[str]) -> bool:
         # The first model never refuses, and no other is attacked.
         return True
     adapted = [games.outcomes(defence, attack, "adapted") for attack in attacks]
-    return all(outcomes is not None and len(outcomes) and not outcomes.hits.any() for outcomes in adapted)
+    return all(outcomes is not None and len(outcomes) and not outcomes.successes.any() for outcomes in adapted)
 
 
 def _why_unknown(games: Games, defence: str) -> tuple[str, str]:
@@ -208,7 +208,7 @@ def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate
     An error: whatever such an attack leaves, it says nothing of an attacker who knows the defence, and a low or
     negative overestimate would read as a good one. A tie is no weakness.
     """
-    found = []
+    flags = []
     for defence in games.defences:
         gap, high = overestimate(games, defence), estimates[metric_name("overestimate", defence=defence)].high
         if defence == UNADAPTED or gap is None or high is None or high >= 0:
@@ -224,13 +224,13 @@ def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate
             "attacker who knows the defence, and that overestimate is negative is no sign of strength. Raise steps "
             "and iterations, see that step_size times steps exceeds epsilon, and submit again.",
         )
-        found.append(flag)
-    return found
+        flags.append(flag)
+    return flags
 
 
 def clean_accuracy_lost(games: Games) -> list[Flag]:
     """Flag a defence that costs accuracy where nobody attacks."""
-    found = []
+    flags = []
     static = games.static("correct")
     for defence in games.defences:
         clean = games.outcomes(defence, CLEAN)
@@ -239,7 +239,9 @@ def clean_accuracy_lost(games: Games) -> list[Flag]:
             continue
         rejected = games.outcomes(defence, CLEAN, "rejected") if games.is_rejecting(defence) else None
         refused = (
-            "" if rejected is None else f" It rejects {rejected.hits.mean():.1%} of the examples; they count as wrong."
+            ""
+            if rejected is None
+            else f" It rejects {rejected.successes.mean():.1%} of the examples; they count as wrong."
         )
         flag = _flag(
             "clean_accuracy_lost",
@@ -250,13 +252,13 @@ def clean_accuracy_lost(games: Games) -> list[Flag]:
             "gained under attack; see that its preset was made for this model and data, and that its batches are as "
             "large as it needs.",
         )
-        found.append(flag)
-    return found
+        flags.append(flag)
+    return flags
 
 
 def selection_fell_back(games: Games) -> list[Flag]:
     """Note how often an attacker found nothing better to send than the clean batch."""
-    found = []
+    flags = []
     for defence in games.defences:
         told = []
         for attack in (attack for attack in games.attacks if attack in MODEL_SPACE):
@@ -277,8 +279,8 @@ def selection_fell_back(games: Games) -> list[Flag]:
             "not attacked at all. Where it is often, the attack may be weak rather than the defence strong: raise "
             "steps, step_size or iterations.",
         )
-        found.append(flag)
-    return found
+        flags.append(flag)
+    return flags
 
 
 def varies_between_repeats(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
@@ -291,7 +293,7 @@ def varies_between_repeats(games: Games, estimates: Mapping[str, Estimate]) -> l
             std, kept = (estimates[metric_name(name, **named)] for name in ("robustness_std", "robustness"))
             if outcomes is None or std.value is None or kept.low is None or kept.high is None:
                 continue
-            chance = 2 * std.value / float(np.sqrt(len(outcomes.hits)))
+            chance = 2 * std.value / float(np.sqrt(len(outcomes.successes)))
             if chance > kept.high - kept.low:
                 told.append(f"{called(defence)} under {attack} +-{_points(chance)}")
     if not told:
@@ -348,5 +350,5 @@ def _game(games: Games, attack: str, repeats: Iterable[int]) -> str:
     return under if games.params.repeats == 1 else f"{under} (repeat {', '.join(str(repeat) for repeat in repeats)})"
 
 
-def _points(share: float) -> str:
-    return f"{100 * share:.1f} points"
+def _points(fraction: float) -> str:
+    return f"{100 * fraction:.1f} points"

@@ -107,15 +107,15 @@ class GameState:
 
     def tensors(self) -> State:
         """Return it as tensors by name."""
-        found = {"round": torch.tensor(self.round)}
-        found |= {f"answers.{name}": value for name, value in vars(self.answers).items()}
-        found |= {f"defender.{name}": value for name, value in self.defender.items()}
-        found |= {f"attacker.{name}": value for name, value in self.attacker.items()}
+        tensors = {"round": torch.tensor(self.round)}
+        tensors |= {f"answers.{name}": value for name, value in vars(self.answers).items()}
+        tensors |= {f"defender.{name}": value for name, value in self.defender.items()}
+        tensors |= {f"attacker.{name}": value for name, value in self.attacker.items()}
         for number, iteration in enumerate(self.done):
-            found |= {f"done.{number:03d}.{name}": value.cpu() for name, value in vars(iteration).items()}
+            tensors |= {f"done.{number:03d}.{name}": value.cpu() for name, value in vars(iteration).items()}
         for number, model in self.models.items():
-            found |= {f"models.{number}.{name}": value for name, value in model.items()}
-        return found
+            tensors |= {f"models.{number}.{name}": value for name, value in model.items()}
+        return tensors
 
     @classmethod
     def read(cls, tensors: Mapping[str, Tensor]) -> "GameState":

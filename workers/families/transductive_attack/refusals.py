@@ -13,7 +13,7 @@ OWED = 0.05
 
 def refuses_harmless(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Flag defences that surely refuse many examples nobody attacked, wherever that shows."""
-    found = []
+    flags = []
     for defence in filter(games.is_rejecting, games.defences):
         told = []
         for row in games.rows:
@@ -25,7 +25,7 @@ def refuses_harmless(games: Games, estimates: Mapping[str, Estimate]) -> list[Fl
             what = "as they are" if row == CLEAN else f"under {row}" if harmless else f"beside those of {row}"
             told.append(f"{rate.value:.1%} {what} (at least {rate.low:.1%})")
         if told:
-            found.append(
+            flags.append(
                 Flag(
                     code="refuses_harmless",
                     severity="warning",
@@ -34,12 +34,12 @@ def refuses_harmless(games: Games, estimates: Mapping[str, Estimate]) -> list[Fl
                     "rejection_rate[attack=clean] and clean_rejection_rate, or raise its threshold.",
                 )
             )
-    return found
+    return flags
 
 
 def nearly_all_refused(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Flag attacks that nearly always were refused; graver where that is so of all that could have evaded a refusal."""
-    found = []
+    flags = []
     for defence in filter(games.is_rejecting, games.defences):
         rates = {
             row: rate.value
@@ -59,7 +59,7 @@ def nearly_all_refused(games: Games, estimates: Mapping[str, Estimate]) -> list[
             if is_unknown
             else ""
         )
-        found.append(
+        flags.append(
             Flag(
                 code="nearly_all_refused",
                 severity="warning" if is_unknown else "info",
@@ -67,4 +67,4 @@ def nearly_all_refused(games: Games, estimates: Mapping[str, Estimate]) -> list[
                 f"hardly an error to be measured.{unnoticed}",
             )
         )
-    return found
+    return flags

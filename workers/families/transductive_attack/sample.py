@@ -38,30 +38,30 @@ class Outcomes:
 
     Attributes:
         example_ids: (n,) ascending.
-        hits: (repeats, n) bool; right answers unless another column was asked for.
+        successes: (repeats, n) bool; right answers unless another column was asked for.
     """
 
     example_ids: Ints
-    hits: Mask
+    successes: Mask
 
     def __len__(self) -> int:
         return len(self.example_ids)
 
     @property
-    def shares(self) -> Floats:
+    def fractions(self) -> Floats:
         """Share of the repeats with a hit, for each example (n,)."""
-        found: Floats = self.hits.mean(axis=0, dtype=np.float64)
-        return found
+        rates: Floats = self.successes.mean(axis=0, dtype=np.float64)
+        return rates
 
     @property
-    def whole_hits(self) -> tuple[int, int]:
+    def whole_successes(self) -> tuple[int, int]:
         """The whole numbers of examples below and above the sum of the shares; both are it where it is whole."""
-        hits, repeats = int(self.hits.sum()), len(self.hits)
-        return hits // repeats, -(-hits // repeats)
+        successes, repeats = int(self.successes.sum()), len(self.successes)
+        return successes // repeats, -(-successes // repeats)
 
     def on(self, example_ids: Ints) -> "Outcomes":
         """Return these examples alone, ascending; all of them must be among its own."""
-        return Outcomes(example_ids, self.hits[:, np.searchsorted(self.example_ids, example_ids)])
+        return Outcomes(example_ids, self.successes[:, np.searchsorted(self.example_ids, example_ids)])
 
 
 class Games:
@@ -111,8 +111,8 @@ class Games:
         correct, rejected = (self.outcomes(defence, attack, column) for column in ("correct", "rejected"))
         if correct is None or rejected is None:
             return None
-        wrong = is_wrong_answer(correct.hits, rejected.hits)
-        return Outcomes(correct.example_ids, wrong), Outcomes(correct.example_ids, ~rejected.hits)
+        wrong = is_wrong_answer(correct.successes, rejected.successes)
+        return Outcomes(correct.example_ids, wrong), Outcomes(correct.example_ids, ~rejected.successes)
 
     def static(self, column: str) -> Outcomes | None:
         """Return a column of the static model, as of one repeat; None where that was not asked for."""
@@ -213,11 +213,11 @@ def gap_to_lowest(name: str, reference: Outcomes, others: Mapping[str, Outcomes]
     common = _common([reference, *others.values()])
     if len(common) == 0:
         return None
-    first = reference.on(common).shares
-    rates = {other: outcomes.on(common).shares for other, outcomes in others.items()}
+    first = reference.on(common).fractions
+    rates = {other: outcomes.on(common).fractions for other, outcomes in others.items()}
     lowest = min(rates, key=lambda other: float(rates[other].mean()))
-    low = max(_ends(first - shares, ALPHA / len(rates))[0] for shares in rates.values())
-    high = max(_ends(first - shares, ALPHA)[1] for shares in rates.values())
+    low = max(_ends(first - fractions, ALPHA / len(rates))[0] for fractions in rates.values())
+    high = max(_ends(first - fractions, ALPHA)[1] for fractions in rates.values())
     return Gap(name, lowest, float(first.mean()), float(rates[lowest].mean()), (low, high), len(common))
 
 
@@ -243,8 +243,8 @@ def _whole(total: float) -> int:
 
 def _asked(games: Games, defence: str, attacks: Sequence[str]) -> dict[str, Outcomes]:
     """Return the outcomes under the attacks that have any."""
-    found = {attack: games.outcomes(defence, attack) for attack in attacks}
-    return {attack: outcomes for attack, outcomes in found.items() if outcomes is not None and len(outcomes)}
+    played = {attack: games.outcomes(defence, attack) for attack in attacks}
+    return {attack: outcomes for attack, outcomes in played.items() if outcomes is not None and len(outcomes)}
 
 
 def _outcomes(samples: Sequence[Sample], column: str) -> Outcomes | None:
@@ -255,7 +255,7 @@ def _outcomes(samples: Sequence[Sample], column: str) -> Outcomes | None:
         order = np.argsort(sample["example_id"], kind="stable")
         read.append(Outcomes(sample["example_id"][order].astype(np.int64), sample[column][order].astype(bool)[None]))
     common = _common(read)
-    return Outcomes(common, np.concatenate([outcomes.on(common).hits for outcomes in read]))
+    return Outcomes(common, np.concatenate([outcomes.on(common).successes for outcomes in read]))
 
 
 def _common(outcomes: Sequence[Outcomes]) -> Ints:

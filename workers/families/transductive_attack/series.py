@@ -32,8 +32,8 @@ def make_series(params: TransductiveAttackParams, done: Mapping[str, Records]) -
     return {
         "robustness": [_row(games, defence, attack) for defence in defences for attack in attacks],
         "compared": [_compared(games, defence) for defence in defences],
-        "iterations": [found for found in iterated if found is not None],
-        "rejection": [found for found in curves if found is not None],
+        "iterations": [one for one in iterated if one is not None],
+        "rejection": [one for one in curves if one is not None],
     }
 
 
@@ -131,8 +131,8 @@ def _row(games: Games, defence: str, attack: str) -> dict[str, Any]:
         "defence": defence,
         "attack": attack,
         "is_adaptive": attack in ADAPTIVE,
-        "robustness": float(outcomes.hits.mean()) if outcomes is not None and has_numbers else None,
-        "repeats": outcomes.hits.mean(axis=1).tolist() if outcomes is not None and has_numbers else [],
+        "robustness": float(outcomes.successes.mean()) if outcomes is not None and has_numbers else None,
+        "repeats": outcomes.successes.mean(axis=1).tolist() if outcomes is not None and has_numbers else [],
         "failed": len(games.failures(defence, attack)),
     }
 
@@ -160,11 +160,11 @@ def _named(gap: Gap | None) -> dict[str, Any] | None:
 
 def _table(rounds: Sequence[Sequence[float]]) -> Floats:
     """Return ragged rows as one array; shorter ones keep their last value, empty ones are NaN."""
-    found = np.full((len(rounds), max(len(scores) for scores in rounds)), np.nan)
+    table = np.full((len(rounds), max(len(scores) for scores in rounds)), np.nan)
     for row, scores in enumerate(rounds):
-        found[row, : len(scores)] = scores
-        found[row, len(scores) :] = scores[-1] if scores else np.nan
-    return found
+        table[row, : len(scores)] = scores
+        table[row, len(scores) :] = scores[-1] if scores else np.nan
+    return table
 
 
 def _is_scored(sample: Sample) -> bool:

@@ -33,7 +33,7 @@ PERTURBED = ("autoattack", "pgd", "confidence", "cw", *CORRUPTIONS)
 """What the stage leaves images of, with whether the static model is right on them."""
 
 
-def make_search(params: TransductiveAttackParams) -> PGD:
+def make_pgd(params: TransductiveAttackParams) -> PGD:
     """Return the check's PGD."""
     return PGD(params.norm, params.epsilon, params.step_size, params.steps, random_start=True)
 
@@ -56,11 +56,11 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
     columns: dict[str, pa.Array] = {}
     if "transfer_autoattack" in params.attacks:
         ensemble = make_autoattack(params)
-        found, signs = robust_accuracy.attack_batch(ensemble, context, batch, "autoattack")
-        errored |= found.non_finite | ~signs["answers_apart"].isfinite().to(errored.device)
-        columns["robust_autoattack"] = pa.array(found.robust.cpu().numpy())
-        columns["broken_by"] = robust_accuracy.to_names(found.broken_by, ensemble, errored=errored)
-        columns["image_autoattack"] = to_bytes(found.images)
+        evaluation, signs = robust_accuracy.attack_batch(ensemble, context, batch, "autoattack")
+        errored |= evaluation.non_finite | ~signs["answers_apart"].isfinite().to(errored.device)
+        columns["robust_autoattack"] = pa.array(evaluation.robust.cpu().numpy())
+        columns["broken_by"] = robust_accuracy.to_names(evaluation.broken_by, ensemble, errored=errored)
+        columns["image_autoattack"] = to_bytes(evaluation.images)
         columns |= {name: pa.array(signs[name].numpy(), kind) for name, kind in SIGNS.items()}
     for attack, perturb in _perturbing(params).items():
         # As the first iteration of every model space attack: with T = 0 these are transfers, to the bit.
@@ -107,8 +107,8 @@ def corrupt(params: TransductiveAttackParams, name: str, images: Tensor) -> Tens
 
 def _perturbing(params: TransductiveAttackParams) -> dict[str, Perturb]:
     """Return the attacks on the static model within the radius that are PGD's, by the end of their name."""
-    search = make_search(params)
-    known: dict[str, Perturb] = {"pgd": RaiseCrossEntropy(search), "confidence": RaiseWrongConfidence(search)}
+    pgd = make_pgd(params)
+    known: dict[str, Perturb] = {"pgd": RaiseCrossEntropy(pgd), "confidence": RaiseWrongConfidence(pgd)}
     return {name: perturb for name, perturb in known.items() if f"transfer_{name}" in params.attacks}
 
 
