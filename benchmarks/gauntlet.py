@@ -23,11 +23,15 @@ from app.gates.verdict import judge
 from app.policies import presets
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
-from seatrial.contracts.estimates import Result
+from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.states import RunState
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.families.in_memory import Model, run_check
+from workers.errors import PreflightError
+from workers.models.checks import IMAGE_WORDS
+from workers.models.guessing import unrelated_flags
+from workers.models.validating import chance_flags, constant_flags
 from workers.runtime.families import find_family
 
 
@@ -55,6 +59,7 @@ def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, 
     model = Model(contestant.network, classes)
     images, labels = images[: contestant.examples], labels[: contestant.examples]
     result, _ = run_check(family, params, model, (images, labels), batch_size=64)
+    result = result.model_copy(update={"flags": [*doubts(model, images, labels, classes), *result.flags]})
     seconds = time.perf_counter() - began
     check = MeasuredCheck(0, "uncertainty_span", RunState.SUCCEEDED, result, None, params.model_dump(mode="json"))
     judgements = {
@@ -66,6 +71,19 @@ def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, 
         for name in presets.POLICIES
     }
     return Row(contestant, result, seconds, judgements)
+
+
+def doubts(model: Model, images: Tensor, labels: Tensor, classes: int) -> list[Flag]:
+    """Return what an audit doubts before it begins; what it refuses to begin with is an error here."""
+    with torch.no_grad():
+        predictions = model.logits(images).argmax(1).numpy()
+    known = labels.numpy()
+    try:
+        flags = constant_flags(predictions, known, IMAGE_WORDS)
+        guessing = chance_flags(int((predictions == known).sum()), len(known), classes, IMAGE_WORDS)
+    except PreflightError as error:
+        return [Flag(code=error.problem.code.replace("-", "_"), severity="error", message=str(error))]
+    return flags + (guessing or unrelated_flags(predictions, known, IMAGE_WORDS))
 
 
 def network(classes: int) -> nn.Sequential:

@@ -39,7 +39,8 @@ SHARED: tuple[FlagSpec, ...] = (
         code="accuracy_near_chance",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="On the examples looked at, the model cannot be told from one that guesses.",
+        meaning="On the examples looked at, the model cannot be told from one that guesses: one class as well as "
+        "another, or the frequent ones more often without looking.",
         remedy="Audit more examples; if it stays, check labels, their order and the preprocessing.",
     ),
     FlagSpec(

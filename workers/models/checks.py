@@ -11,6 +11,7 @@ from torch import Tensor
 from seatrial.contracts.models import ModelFacts, ModelManifest
 from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
+from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.memory import is_out_of_memory
 from workers.models.timing import measure
@@ -135,7 +136,8 @@ def preflight(
     check_constant(len(chosen), has_inputs=variety.has_images, has_outputs=variety.has_logits, words=IMAGE_WORDS)
     flags += constant_flags(predictions, labels, IMAGE_WORDS)
     accuracy = clean_accuracy(predictions, labels)
-    flags += chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, IMAGE_WORDS)
+    guessing = chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, IMAGE_WORDS)
+    flags += guessing or unrelated_flags(predictions, labels, IMAGE_WORDS)
     flags += claim_flags(accuracy, manifest.clean_accuracy, IMAGE_WORDS)
     return PreflightReport(predictions, accuracy, flags)
 

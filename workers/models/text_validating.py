@@ -14,6 +14,7 @@ from seatrial.statistics.estimating import share
 from seatrial.statistics.intervals import resample
 from workers.errors import PreflightError
 from workers.models import Answer
+from workers.models.guessing import unrelated_flags
 from workers.models.validating import (
     ALPHA,
     CHANCE_EXAMPLES,
@@ -148,7 +149,8 @@ def _validate_classes(
     accuracy = clean_accuracy(predictions, labels)
     # Whether the model guesses is asked of what it answers: an endpoint that is down guesses nothing.
     answered = sum(isinstance(answer, Tensor) for answer in answers)
-    flags += chance_flags(int((predictions == labels).sum()), answered, classes, words)
+    guessing = chance_flags(int((predictions == labels).sum()), answered, classes, words)
+    flags += guessing or unrelated_flags(predictions, labels, words)
     return PreflightReport(predictions, accuracy, flags + claim_flags(accuracy, stated, words))
 
 

@@ -1,0 +1,58 @@
+"""Whether predictions have anything to do with the labels: guessing the most frequent class is accurate, too."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.contracts.estimates import Flag
+from seatrial.statistics.normal import normal_quantile
+from workers.models.validating import ALPHA, CONSTANT_EXAMPLES, ERRORED, Wording
+
+
+def agreement_by_chance(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[float, float]:
+    """Return mean and standard deviation of how many predictions (n,) are right when labels (n,) are shuffled.
+
+    Exact over all n! orders (Hoeffding 1951, "A Combinatorial Central Limit Theorem"): the variance is the sum of the
+    doubly centred squares of what each prediction scores with each label, over n - 1.
+
+    Raises:
+        ValueError: There are fewer than two.
+
+    >>> mean, deviation = agreement_by_chance(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]))
+    >>> round(mean, 6), round(deviation**2, 6)
+    (2.0, 1.333333)
+    """
+    n = len(labels)
+    if n < 2:
+        raise ValueError(f"{n} labels have one order")
+    classes = 1 + int(max(predictions.max(), labels.max()))
+    predicted = np.bincount(predictions, minlength=classes).astype(np.float64)
+    known = np.bincount(labels, minlength=classes).astype(np.float64)
+    mean = float(predicted @ known) / n
+    centred = np.eye(classes) - known[:, None] / n - predicted[None, :] / n + mean / n
+    return mean, math.sqrt(float(predicted @ centred**2 @ known) / (n - 1))
+
+
+def unrelated_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64], words: Wording) -> list[Flag]:
+    """Doubt predictions (n,) of several classes that are right no more often than shuffled ones (one-sided 95 %).
+
+    Where one class is frequent, hardly ever predicting another is accurate, robust and sure of itself without looking.
+    """
+    answered = predictions != ERRORED
+    predictions, labels = predictions[answered], labels[answered]
+    if len(labels) < CONSTANT_EXAMPLES or len(np.unique(predictions)) == 1 or len(np.unique(labels)) == 1:
+        return []
+    correct = int((predictions == labels).sum())
+    mean, deviation = agreement_by_chance(predictions, labels)
+    if correct > mean + normal_quantile(1 - ALPHA) * deviation:
+        return []
+    return [
+        Flag(
+            code="accuracy_near_chance",
+            severity="warning",
+            message=f"{correct} of {len(labels)} {words.thing}s are classified correctly, and {mean:.1f} would be if "
+            "the same predictions were dealt out at random: on these the model cannot be told from one that does not "
+            f"look. Audit more, or a balanced sample; if it stays, check {words.guessing}.",
+        )
+    ]
