@@ -17,6 +17,7 @@ from app.gates.routes import router as gates
 from app.gates.service import judge_ended
 from app.health.metrics import Metrics
 from app.health.routes import router as health
+from app.leaderboards.routes import router as leaderboards
 from app.models.routes import router as models
 from app.perturb.routes import router as perturb
 from app.policies.routes import router as policies
@@ -77,7 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, policies, gates, reports, perturb, webhooks, access):
+    for router in (models, datasets, audits, policies, gates, reports, leaderboards, perturb, webhooks, access):
         app.include_router(router, dependencies=[KnownQueryOnly])
     app.include_router(health)
     docs.install(app)

@@ -11,6 +11,7 @@ from app.cli.doctor import doctor
 from app.cli.gate import gate
 from app.cli.health import health
 from app.cli.keys import keys
+from app.cli.leaderboard import leaderboard
 from app.cli.models import models
 from app.cli.perturb import perturb
 from app.cli.policies import baselines, policies
@@ -47,12 +48,12 @@ def main() -> None:
     `gate` answers a pipeline's one question, may this model ship, with a service of its own or a running one; `replay`
     runs an audit again and compares; `perturb` writes texts with noise. `serve` runs everything on one machine. The
     other commands either maintain an installation (migrate, worker, health, doctor, keys, resources) or talk to a
-    running service over HTTP (models, datasets, audit, judge, policies, baselines).
+    running service over HTTP (models, datasets, audit, judge, policies, baselines, leaderboard).
     """
 
 
 for command in (
     *(gate, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
-    *(models, datasets, audit, judge, policies, baselines),
+    *(models, datasets, audit, judge, policies, baselines, leaderboard),
 ):
     main.add_command(command)

@@ -33,9 +33,17 @@ def _meaning(metric: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that count; one that an older version did not have is at its default."""
     asked = named(metric)
     depended_on = described(metric).depends(asked.qualifiers)
-    filled = {**_defaults(asked.family), **params}
-    written = family(asked.family).canonical(asked.name, asked.qualifiers, filled)
+    written = family(asked.family).canonical(asked.name, asked.qualifiers, filled(asked.family, params))
     return _flat({name: value for name, value in written.items() if name != "kind" and name in depended_on})
+
+
+def filled(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a check; those that an older version did not have are at their defaults.
+
+    Raises:
+        KeyError: There is no such family.
+    """
+    return {**_defaults(kind), **params}
 
 
 @cache

@@ -67,9 +67,6 @@ class Pairing:
     def pair(self, metric: str, now: tuple[str, MeasuredCheck], then: tuple[str, MeasuredCheck]) -> Pairs | str:
         """Return a metric's values in two audits on the examples both have, or why they cannot be paired.
 
-        A share of decisions is a mean over examples where both audits decided as often about each: sum(c) / sum(d) is
-        the mean of c n / sum(d).
-
         Args:
             metric: Full name.
             now: Id of an audit, and its check.
@@ -85,19 +82,28 @@ class Pairing:
             return "for this task it is not a mean over examples"
         if first is None or second is None:
             return "the records are missing"
-        common = np.intersect1d(first.example_ids, second.example_ids)
-        fewer = min(len(first.example_ids), len(second.example_ids))
-        if len(common) < max(2, LEAST_SHARED * fewer):
-            return f"the audits share {len(common)} examples only"
-        if first.decisions is None or second.decisions is None:
-            return Pairs(first.on(common), second.on(common))
-        decisions = first.decided(common)
-        if not np.array_equal(decisions, second.decided(common)):
-            return "the two models make different numbers of decisions per example"
-        if not decisions.any():
-            return "there are no decisions about the examples both audits have"
-        each = len(common) / decisions.sum()
-        return Pairs(first.on(common) * each, second.on(common) * each, decisions * each)
+        return pairs_of(first, second)
 
     def _values(self, metric: str, audit: str, check: MeasuredCheck) -> Values | None:
         return values_of(metric, check.params, lambda stage: self.read(audit, check.position, stage))
+
+
+def pairs_of(first: Values, second: Values) -> Pairs | str:
+    """Return the values of a metric in two audits on the examples both have, or why they cannot be paired.
+
+    A share of decisions is a mean over examples where both audits decided as often about each: sum(c) / sum(d) is the
+    mean of c n / sum(d).
+    """
+    common = np.intersect1d(first.example_ids, second.example_ids)
+    fewer = min(len(first.example_ids), len(second.example_ids))
+    if len(common) < max(2, LEAST_SHARED * fewer):
+        return f"the audits share {len(common)} examples only"
+    if first.decisions is None or second.decisions is None:
+        return Pairs(first.on(common), second.on(common))
+    decisions = first.decided(common)
+    if not np.array_equal(decisions, second.decided(common)):
+        return "the two models make different numbers of decisions per example"
+    if not decisions.any():
+        return "there are no decisions about the examples both audits have"
+    each = len(common) / decisions.sum()
+    return Pairs(first.on(common) * each, second.on(common) * each, decisions * each)

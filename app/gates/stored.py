@@ -48,7 +48,7 @@ def pair(services: Services, audit: AnyRow, baseline: AnyRow) -> Pairing:
 
     @cache
     def read(audit_id: str, position: int, stage: str) -> Any:
-        return _read_records(services, digests(stage).get((audit_id, position), []))
+        return read_records(services, digests(stage).get((audit_id, position), []))
 
     return Pairing(read=read, is_same_dataset=_data(audit) == _data(baseline))
 
@@ -58,8 +58,8 @@ def _data(audit: AnyRow) -> tuple[Any, ...]:
     return (audit.dataset_digest, *(audit.dataset_manifest.get(name) for name in ("task", "columns", "labels")))
 
 
-def _read_records(services: Services, digests: list[str]) -> Any:
-    """Return records (a pyarrow Table); None where there are none, or none any more."""
+def read_records(services: Services, digests: list[str]) -> Any:
+    """Return records (a pyarrow Table) by their digests; None where there are none, or none any more."""
     if not digests:
         return None
     try:

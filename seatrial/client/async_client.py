@@ -6,6 +6,7 @@ from typing import Any, Literal
 from seatrial.client.async_audits import AsyncAudits
 from seatrial.client.requests import Request, Source, as_json, path_part, prefer_wait, upload_request, without_none
 from seatrial.contracts.datasets import DatasetRead, DatasetSummary
+from seatrial.contracts.leaderboards import LeaderboardRead
 from seatrial.contracts.models import ModelRead, ModelSummary, Task
 from seatrial.contracts.perturb import Noisemaker, PerturbationsRead
 from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead
@@ -138,6 +139,42 @@ class AsyncClient(AsyncAudits):
         ``limit`` is how many a request fetches: all are yielded.
         """
         return self._pages("/v1/baselines", BaselineRead, {"model": model, "name": name, "limit": limit})
+
+    async def leaderboard(
+        self,
+        dataset: str,
+        check: str,
+        *,
+        metric: str | None = None,
+        against: str | None = None,
+        group: str | None = None,
+    ) -> LeaderboardRead:
+        """Return the models that were audited alike, in the order of a metric, with ranks.
+
+        Args:
+            dataset: Id of the dataset.
+            check: Kind of the check.
+            metric: What to sort by; by default the family's first number with a better way.
+            against: Audit, one of the rows', to measure differences from.
+            group: Which audits, where some ran with other parameters; by default those of most models.
+        """
+        query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        return await self._ask(Request("GET", "/v1/leaderboard", params=without_none(query)), LeaderboardRead)
+
+    async def leaderboard_table(
+        self,
+        dataset: str,
+        check: str,
+        format: Literal["csv", "markdown"],
+        *,
+        metric: str | None = None,
+        against: str | None = None,
+        group: str | None = None,
+    ) -> str:
+        """Return the same as a table: CSV with every number, or Markdown with the chief ones."""
+        query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        params = without_none({**query, "format": format})
+        return (await self._send(Request("GET", "/v1/leaderboard", params=params))).text
 
     async def perturb(
         self,

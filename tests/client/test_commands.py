@@ -15,10 +15,12 @@ from sqlalchemy import select
 
 from app.cli import main
 from seatrial.client import Client
+from seatrial.store.artifacts import open_store
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow
 from tests import assets
 from tests.client.conftest import Server
+from tests.console import seeding
 
 POLICY = """
 name: release
@@ -109,6 +111,25 @@ def test_audits_are_listed_by_state(run: Run, cancelled: str) -> None:
     assert line.split()[0] == cancelled
     assert line.split()[3:] == ["cancelled", "-", "uncertainty_span"]
     assert run("audit", "list", "--state", "queued").stdout == ""
+
+
+def test_a_leaderboard_is_printed_in_every_form(run: Run, client: Client, server: Server, cancelled: str) -> None:
+    data = client.audit(cancelled).dataset
+    asked = ("leaderboard", "--data", data, "--check", "uncertainty_span")
+    assert "No model has been measured" in run(*asked).stdout
+    store = open_store(server.settings)
+    first = seeding.finished(server.database, store, over=0.1, under=1.0)
+    second = seeding.finished(
+        server.database, store, model={"version": "better"}, dataset_of=first, over=0.3, under=0.5
+    )
+    asked = ("leaderboard", "--data", client.audit(first).dataset, "--check", "uncertainty_span", "--metric", "mus")
+    rows = [line for line in run(*asked, "--against", first).stdout.splitlines() if line.startswith("|")]
+    assert "better" in rows[2]
+    assert run(*asked, "--format", "csv").stdout.splitlines()[1].split(",")[6] == second
+    told = json.loads(run(*asked, "--format", "json").stdout)
+    assert [row["audit"] for row in told["rows"]] == [second, first]
+    refused = run(*asked, "--group", "none")
+    assert (refused.exit_code, "There is no group 'none'" in refused.stderr) == (2, True)
 
 
 def test_an_audit_is_described_by_options_alone(run: Run, client: Client, cancelled: str) -> None:

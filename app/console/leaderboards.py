@@ -1,0 +1,60 @@
+"""The page of the leaderboard."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.console import repository
+from app.console.pages import page
+from app.console.viewer import ConsoleRoute, Reader, Viewer
+from app.leaderboards.service import Asked, leaderboard
+from app.leaderboards.tables import columns, place_in_words
+from app.web.identifiers import is_id
+from app.web.problems import InvalidRequestError, NotFoundError
+from app.web.services import Service, Services
+from seatrial.contracts.registry import families
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+
+@router.get("/leaderboard")
+async def show_leaderboard(
+    request: Request,
+    viewer: Reader,
+    services: Service,
+    dataset: str = "",
+    check: str = "",
+    metric: str = "",
+    against: str = "",
+    group: str = "",
+) -> Response:
+    """Show the models audited alike on a dataset; ask for what is not named yet."""
+    asked = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+    return await services.computations.run(request, viewer.project_id, lambda: _show(request, viewer, services, asked))
+
+
+def _show(request: Request, viewer: Viewer, services: Services, asked: dict[str, str]) -> Response:
+    with services.database.read() as session:
+        datasets = repository.recent_datasets(session, viewer.project_id)
+    board, refusal = None, ""
+    if asked["dataset"] and asked["check"]:
+        if not all(is_id(asked[name]) for name in ("dataset", "check")):
+            raise NotFoundError("There is no such dataset in this project.")
+        # Another dataset or check has other numbers and groups: what was picked for the last one is no mistake then.
+        metric, against, group = (asked[name] or None for name in ("metric", "against", "group"))
+        chosen = Asked(asked["dataset"], asked["check"], metric, against, group)
+        try:
+            board = leaderboard(services, viewer.project_id, chosen)
+        except InvalidRequestError as error:
+            refusal = error.detail
+            board = leaderboard(services, viewer.project_id, Asked(chosen.dataset, chosen.check))
+    return page(
+        request,
+        "leaderboard.html",
+        title="Leaderboard",
+        datasets=datasets,
+        kinds=list(families()),
+        asked=asked,
+        board=board,
+        columns=[] if board is None else columns(board),
+        place=place_in_words,
+        refusal=refusal,
+    )

@@ -1,0 +1,1 @@
+"""Models audited alike, side by side and in order."""

@@ -1,0 +1,101 @@
+"""A leaderboard as CSV and as Markdown."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from app.reports.markdown import code, prose
+from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.leaderboards import LeaderboardRead, LeaderboardRow
+from seatrial.reporting.numbers import format_estimate
+
+MOST_COLUMNS = 8
+"""Of numbers beside the one that sorts, in Markdown and on the page; CSV has them all."""
+
+
+_LEADING = (
+    *("rank", "rank_low", "rank_high", "model", "name", "version", "audit", "verdict", "flags"),
+    *("difference", "difference low", "difference high"),
+)
+
+
+def columns(board: LeaderboardRead) -> list[str]:
+    """Return which numbers a page shows: the one that sorts, then those without qualifiers."""
+    plain = [name for name in board.metrics if "[" not in name and name != board.metric]
+    return [] if board.metric is None else [board.metric, *plain[: MOST_COLUMNS - 1]]
+
+
+def place_in_words(row: LeaderboardRow) -> str:
+    """Return a rank, with the places comparisons leave open where there are several.
+
+    >>> place_in_words(LeaderboardRow.model_construct(rank=2, rank_low=1, rank_high=3))
+    '2 (1 to 3)'
+    """
+    if row.rank is None:
+        return "-"
+    return str(row.rank) if row.rank_low == row.rank_high else f"{row.rank} ({row.rank_low} to {row.rank_high})"
+
+
+def render_csv(board: LeaderboardRead) -> str:
+    """Return all numbers with their intervals, a line for each model.
+
+    Values that a spreadsheet would take for a formula begin with an apostrophe.
+    """
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    numbers = [f"{name}{part}" for name in board.metrics for part in ("", " low", " high", " n")]
+    table.writerow([*_LEADING, *numbers])
+    for row in board.rows:
+        flags = " ".join(f"{flag.code}:{flag.severity}" for flag in row.flags)
+        told: list[object] = [row.rank, row.rank_low, row.rank_high, row.model, row.model_name, row.model_version]
+        told += [row.audit, row.verdict, flags, *_ends(row.difference)[:3]]
+        for name in board.metrics:
+            told += _ends(row.estimates.get(name))
+        table.writerow([_cell(value) for value in told])
+    return written.getvalue()
+
+
+def _ends(estimate: Estimate | None) -> list[object]:
+    return [None] * 4 if estimate is None else [estimate.value, estimate.low, estimate.high, estimate.n]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    # Names are letters, digits and ._-: of these alone a formula can begin with a sign.
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("-", "+", "=", "@") else str(value)
+
+
+def render_markdown(board: LeaderboardRead) -> str:
+    """Return a table for a comment or a page."""
+    return "\n".join(_markdown(board)) + "\n"
+
+
+def _markdown(board: LeaderboardRead) -> Iterator[str]:
+    yield f"## {prose(f'{board.check} on {board.dataset_name} {board.dataset_version}')}"
+    yield ""
+    if board.group is None or board.metric is None:
+        yield "No model has been measured by this check on this dataset."
+        return
+    shown = columns(board)
+    titles = ["rank", "model", *map(code, shown), *(["difference"] if board.against else []), "doubts"]
+    yield _line([title.replace("|", "\\|") for title in titles])
+    yield _line(["---"] * len(titles))
+    for row in board.rows:
+        told = [place_in_words(row), prose(f"{row.model_name} {row.model_version}")]
+        told += [_number(row.estimates.get(name)) for name in shown]
+        told += [_number(row.difference)] if board.against else []
+        yield _line([*told, prose(", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags) or "-")])
+    yield ""
+    yield prose(
+        f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}. A rank's range holds "
+        "the places that comparisons of every two models leave open (95 %)."
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else prose(format_estimate(estimate))

@@ -1,0 +1,169 @@
+"""The leaderboard over HTTP and in the console: which audits are alike, in what order, and every form of it."""
+
+import csv
+import io
+from typing import Any
+
+import httpx
+import pytest
+
+from seatrial.store.tables import AuditRow, CheckRow, ModelRow
+from tests.console.conftest import Console, console, elements, keyless_service, locked, locked_service, words
+from tests.web.test_problems import assert_problem
+
+__all__ = ["console", "keyless_service", "locked", "locked_service"]
+
+SPAN = "uncertainty_span"
+
+
+def dataset_of(console: Console, audit: str) -> str:
+    with console.services.database.read() as session:
+        return session.get_one(AuditRow, audit).dataset_id
+
+
+def change(console: Console, audit: str, *, params: Any = None, estimates: Any = None) -> None:
+    with console.services.database.write() as session:
+        row = session.query(CheckRow).filter_by(audit_id=audit).one()
+        row.params = {**row.params, **(params or {})}
+        if estimates:
+            assert row.result is not None
+            row.result = {**row.result, "estimates": {**row.result["estimates"], **estimates}}
+
+
+def ask(console: Console, audit: str, **query: str) -> httpx.Response:
+    asked = {"dataset": dataset_of(console, audit), "check": SPAN, **query}
+    return console.client.get("/v1/leaderboard", params=asked)
+
+
+@pytest.fixture
+def three(console: Console) -> list[str]:
+    """Three versions on one dataset: a middling one, a bad one, a good one."""
+    first = console.finished(over=0.1, under=1.0)
+    rest = [{"over": 0.0, "under": 2.0}, {"over": 0.3, "under": 0.5}]
+    return [
+        first,
+        *(console.finished(model={"version": f"v{n}"}, dataset_of=first, **one) for n, one in enumerate(rest)),
+    ]
+
+
+def test_models_stand_in_the_order_of_a_metric(console: Console, three: list[str]) -> None:
+    board = ask(console, three[0], metric="mus").json()
+    assert [row["audit"] for row in board["rows"]] == [three[2], three[0], three[1]]
+    assert [row["rank"] for row in board["rows"]] == [1, 2, 3]
+    assert (board["metric"], board["better"], board["group"]["models"], board["left_out"]) == ("mus", "lower", 3, 0)
+    values = [row["estimates"]["mus"]["value"] for row in board["rows"]]
+    assert values == sorted(values)
+    assert ask(console, three[0], metric=f"{SPAN}.mus").json()["rows"] == board["rows"]
+    assert all(row["rank_low"] <= row["rank"] <= row["rank_high"] for row in board["rows"])
+
+
+def test_a_metric_without_a_better_way_has_no_ranks(console: Console, three: list[str]) -> None:
+    board = ask(console, three[0], metric="entropy[arm=clean]").json()
+    assert board["better"] == "neither"
+    assert {row["rank"] for row in board["rows"]} == {None}
+
+
+def test_differences_are_measured_from_the_audit_asked_for(console: Console, three: list[str]) -> None:
+    board = ask(console, three[0], metric="mus", against=three[0]).json()
+    best, reference, worst = board["rows"]
+    assert best["difference"]["value"] < 0 < worst["difference"]["value"]
+    assert reference["difference"] is None
+    assert reference["compared"] == "what the others are compared with"
+    problem = assert_problem(ask(console, three[0], against="aud_none"), 422)
+    assert [one.pointer for one in problem.errors or ()] == ["/against"]
+
+
+def test_only_what_ran_alike_is_in_one_table(console: Console, three: list[str]) -> None:
+    change(console, three[1], params={"epsilon": 0.5})
+    board = ask(console, three[0], metric="mus").json()
+    assert [row["audit"] for row in board["rows"]] == [three[2], three[0]]
+    assert [group["models"] for group in board["groups"]] == [2, 1]
+    other = board["groups"][1]
+    assert other["params"]["epsilon"] == 0.5
+    (row,) = ask(console, three[0], group=other["id"]).json()["rows"]
+    assert row["audit"] == three[1]
+    assert_problem(ask(console, three[0], group="0123456789ab"), 422)
+
+
+def test_another_seed_or_sample_is_another_group(console: Console, three: list[str]) -> None:
+    with console.services.database.write() as session:
+        session.get_one(AuditRow, three[1]).seed += 1
+        session.get_one(AuditRow, three[2]).samples += 1
+    assert [group["models"] for group in ask(console, three[0]).json()["groups"]] == [1, 1, 1]
+
+
+def test_of_a_model_the_newest_audit_counts(console: Console, three: list[str]) -> None:
+    again = console.finished(model={"version": "v7"}, dataset_of=three[0], over=0.0, under=0.1)
+    with console.services.database.write() as session:
+        session.get_one(AuditRow, again).model_id = session.get_one(AuditRow, three[0]).model_id
+    audits = [row["audit"] for row in ask(console, three[0], metric="mus").json()["rows"]]
+    assert again in audits
+    assert three[0] not in audits
+    assert len(audits) == 3
+
+
+def test_an_undefined_number_comes_last_without_a_rank(console: Console, three: list[str]) -> None:
+    nothing = {"value": None, "low": None, "high": None, "n": 0, "method": "none"}
+    change(console, three[2], estimates={"mus": nothing})
+    rows = ask(console, three[0], metric="mus", against=three[0]).json()["rows"]
+    assert rows[-1]["audit"] == three[2]
+    assert (rows[-1]["rank"], rows[-1]["difference"]) == (None, None)
+
+
+def test_csv_has_every_number_and_starts_no_formula(console: Console, three: list[str]) -> None:
+    with console.services.database.write() as session:
+        audit = session.get_one(AuditRow, three[0])
+        session.get_one(ModelRow, audit.model_id).name = "-cmd"
+    answer = ask(console, three[0], metric="mus", format="csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["rank"] for row in rows] == ["1", "2", "3"]
+    assert "'-cmd" in {row["name"] for row in rows}
+    told = ask(console, three[0], metric="mus").json()
+    for row, one in zip(rows, told["rows"], strict=True):
+        assert float(row["mus low"]) == one["estimates"]["mus"]["low"]
+
+
+def test_markdown_is_a_table(console: Console, three: list[str]) -> None:
+    text = ask(console, three[0], metric="mus", format="markdown", against=three[0]).text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 5
+    assert "`mus`" in lines[0]
+    assert "difference" in lines[0]
+    assert len({line.count(" | ") for line in lines}) == 1
+
+
+def test_what_is_not_there_is_said(console: Console, three: list[str]) -> None:
+    assert_problem(console.client.get("/v1/leaderboard", params={"dataset": "dst_none", "check": SPAN}), 404)
+    for query, pointer in (({"check": "no_such"}, "/check"), ({"metric": "no_such"}, "/metric")):
+        problem = assert_problem(ask(console, three[0], **query), 422)
+        assert [one.pointer for one in problem.errors or ()] == [pointer]
+    empty = ask(console, three[0], check="temperature_attack")
+    assert (empty.status_code, empty.json()["rows"], empty.json()["metric"]) == (200, [], None)
+    assert "No model" in ask(console, three[0], check="temperature_attack", format="markdown").text
+    assert ask(console, three[0], check="temperature_attack", format="csv").text.count("\n") == 1
+
+
+def test_the_page_shows_it(console: Console, three: list[str]) -> None:
+    dataset = dataset_of(console, three[0])
+    page = console.get(f"/leaderboard?dataset={dataset}&check={SPAN}&metric=mus&against={three[0]}")
+    assert three[0] in {one.get("value") for one in elements(page, "option")}
+    told = words(page)
+    assert "3" in told
+    assert "what the others are compared with" in told
+    # What was picked for another check is no error of whoever picked it.
+    refused = console.get(f"/leaderboard?dataset={dataset}&check={SPAN}&metric=gone")
+    assert refused.status_code == 200
+    assert "No model here has 'gone'" in words(refused)
+    assert "choose" in words(console.get("/leaderboard"))
+
+
+def test_another_project_sees_nothing(locked: Console) -> None:
+    audit = locked.finished(over=0.1, under=1.0)
+    dataset = dataset_of(locked, audit)
+    key = locked.key("read", "elsewhere")
+    answer = locked.client.get(
+        "/v1/leaderboard", params={"dataset": dataset, "check": SPAN}, headers={"Authorization": f"Bearer {key}"}
+    )
+    assert_problem(answer, 404)
+    assert_problem(locked.client.get("/v1/leaderboard", params={"dataset": dataset, "check": SPAN}), 401)
