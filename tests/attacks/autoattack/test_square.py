@@ -14,7 +14,7 @@ from tests.attacks.autoattack.networks import (
     near_the_middle,
 )
 from workers.attacks.autoattack.square import Square, bumps, share_of_pixels
-from workers.attacks.losses import margin
+from workers.attacks.losses import entropy, margin
 
 
 def test_the_published_schedule() -> None:
@@ -174,3 +174,40 @@ def test_refuses_numbers_that_are_no_search(wrong) -> None:
 def test_refuses_what_has_no_squares() -> None:
     with pytest.raises(ValueError, match="squares need images"):
         Square("linf", 0.1).run(NET, IMAGES.flatten(1), LABELS, generators=generators(10))
+
+
+def test_any_score_is_lowered_as_far_as_a_search_over_all_corners() -> None:
+    """The entropy of a linear model is least at a corner of the box that an l_inf ball is."""
+    images, model = near_the_middle(40)[:, :, :1, :2], Linear(2, 2, 5)
+    signs = torch.cartesian_prod(*[torch.tensor([-0.1, 0.1])] * 2).to(images).view(4, 1, 1, 1, 2)
+    # Where another class is in reach there are two least ones.
+    images = images[torch.stack([model(images + sign).argmax(1) for sign in signs]).double().std(0) == 0]
+    assert len(images) > 10
+    corners = torch.stack([entropy(model(images + sign)) for sign in signs])
+    found = Square("linf", 0.1, 60).search(
+        model, images, lambda logits, indices: entropy(logits), generators=generators(len(images))
+    )
+    assert torch.allclose(entropy(model(found.images)), corners.amin(0), atol=1e-9)
+
+
+def test_an_example_that_reached_its_goal_leaves_and_starts_are_kept() -> None:
+    asked: list[int] = []
+
+    def model(images: Tensor) -> Tensor:
+        asked.append(len(images))
+        return NET(images)
+
+    before = entropy(NET(IMAGES))
+    search = Square("linf", 0.0, 9)
+    found = search.search(
+        model,
+        IMAGES,
+        lambda logits, indices: -entropy(logits),
+        goal=float(-before.median()),
+        generators=generators(10),
+        starts=IMAGES,
+    )
+    assert asked[0] == 10
+    assert set(asked[1:]) == {int((before < before.median()).sum())}
+    assert torch.equal(found.images, IMAGES)
+    assert not found.broken.any()

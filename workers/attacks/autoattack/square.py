@@ -1,7 +1,7 @@
-"""The Square attack: random squares, kept when they lower the margin (Andriushchenko et al., ECCV 2020).
+"""The Square attack: random squares, kept when they lower a score (Andriushchenko et al., ECCV 2020).
 
 It asks for scores alone, so a model cannot hide from it by hiding its gradients. Every example has squares of its own,
-drawn from its own generator.
+drawn from its own generator. The published score is the margin; any other will do (:meth:`Square.search`).
 """
 
 import math
@@ -16,10 +16,13 @@ from torch import Tensor
 from seatrial.contracts.costs import Passes
 from workers.attacks.autoattack.attempts import ActiveExamples, Attempt, in_halves
 from workers.attacks.autoattack.balls import project
-from workers.attacks.gradients import Model
+from workers.attacks.gradients import Loss, Model
 from workers.attacks.losses import margin
 from workers.attacks.regions import Box, Norm, per_example
 from workers.attacks.robust_accuracy import is_wrong
+
+Done = Callable[[Tensor, Tensor], Tensor]
+"""(logits (n, classes), indices (n,)) to (n,) bool."""
 
 HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 """Queries after which the share of pixels in a square is halved; not rescaled to the budget, as in AutoAttack."""
@@ -28,7 +31,7 @@ DRAWN_AT_ONCE = 100
 """Queries whose random numbers are drawn together: one call of a generator costs more than one small image's pass."""
 
 
-def share_of_pixels(query: int, p_init: float) -> float:
+def share_of_pixels(query: float, p_init: float) -> float:
     """Return the share of the image that the square of a query covers.
 
     >>> [share_of_pixels(query, 0.8) for query in (1, 10, 11, 51, 8001)]
@@ -50,6 +53,8 @@ class Square:
         epsilon: Radius of the ball, in pixels' units.
         queries: Scores asked for per example, the first image included.
         p_init: Share of the image that the first squares cover.
+        pace: Queries of the published schedule that each of these stands for: a short search has to come to small
+            squares sooner.
         box: Least and greatest valid pixel.
 
     Raises:
@@ -60,10 +65,11 @@ class Square:
     epsilon: float
     queries: int = 5000
     p_init: float = 0.8
+    pace: float = 1.0
     box: Box = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if not (self.epsilon >= 0 and self.queries >= 1 and 0 < self.p_init <= 1):
+        if not (self.epsilon >= 0 and self.queries >= 1 and 0 < self.p_init <= 1 and self.pace > 0):
             raise ValueError(f"not an attack: {self}")
 
     def passes(self) -> Passes:
@@ -79,7 +85,7 @@ class Square:
         generators: Sequence[torch.Generator],
         check_cancelled: Callable[[], None] = lambda: None,
     ) -> Attempt:
-        """Attack a batch; a batch that does not fit in memory is halved.
+        """Attack the predictions of a batch; a batch that does not fit in memory is halved.
 
         Args:
             model: Images to logits.
@@ -94,46 +100,87 @@ class Square:
         Raises:
             ValueError: No images of four dimensions, or not one generator per example.
         """
+        return self.search(
+            model,
+            images,
+            lambda logits, indices: margin(logits, labels[indices]),
+            lambda logits, indices: is_wrong(logits, labels[indices]),
+            generators=generators,
+            check_cancelled=check_cancelled,
+        )
+
+    def search(
+        self,
+        model: Model,
+        images: Tensor,
+        score: Loss,
+        until: Done | None = None,
+        *,
+        goal: float = -math.inf,
+        generators: Sequence[torch.Generator],
+        starts: Tensor | None = None,
+        check_cancelled: Callable[[], None] = lambda: None,
+    ) -> Attempt:
+        """Lower a score of a batch; a batch that does not fit in memory is halved.
+
+        Args:
+            model: Images to logits.
+            images: (n, channels, height, width) floating point, in the box; not changed.
+            score: What is lowered; called once for every image that is asked about.
+            until: Examples where it holds are broken and leave. None: none is.
+            goal: Score at which an example is finished and leaves.
+            generators: One per example.
+            starts: (n, ...) the first images, in the ball and the box; None: random stripes or tiles.
+            check_cancelled: Called before every forward pass; may raise to stop the attack.
+
+        Returns:
+            Attempt: With the image of least score where none is broken.
+
+        Raises:
+            ValueError: No images of four dimensions, or not one generator per example.
+        """
         if images.dim() != 4 or len(images) == 0 or len(generators) != len(images):
             raise ValueError(f"squares need images (n, channels, height, width) and n generators: {images.shape}")
 
         def piece(start: int, stop: int) -> Attempt:
             part = slice(start, stop)
-            return self._search(model, images[part].detach(), labels[part], generators[part], check_cancelled)
+            return self._search(
+                _Question(model, score, until, goal, check_cancelled),
+                images[part].detach(),
+                torch.arange(start, stop, device=images.device),
+                generators[part],
+                None if starts is None else starts[part].detach(),
+            )
 
         with torch.no_grad():
             return in_halves(piece, len(images), generators=generators)
 
     def _search(
         self,
-        model: Model,
+        question: "_Question",
         origin: Tensor,
-        labels: Tensor,
+        indices: Tensor,
         generators: Sequence[torch.Generator],
-        check_cancelled: Callable[[], None],
+        starts: Tensor | None,
     ) -> Attempt:
         found = Attempt.none_yet(origin)
-        proposals = _stripes if self.norm == "linf" else _tiles
+        first = _stripes if self.norm == "linf" else _tiles
         active = _Active(
             position=torch.arange(len(origin), device=origin.device),
+            indices=indices,
             origin=origin,
-            labels=labels,
             best=origin,
             value=torch.full_like(origin.flatten(1)[:, 0], torch.inf),
             draws=origin.new_empty((len(origin), 0, 0)),
         )
-        proposal = proposals(origin, self.epsilon, generators)
+        proposal = first(origin, self.epsilon, generators) if starts is None else starts
         for query in range(1, self.queries + 1):
             proposal = project(self.norm, proposal, active.origin, self.epsilon, self.box)
-            check_cancelled()
-            logits = model(proposal)
-            value = margin(logits, active.labels).to(active.value)
-            non_finite = ~logits.isfinite().all(1)
-            broken = is_wrong(logits, active.labels) & ~non_finite
+            value, broken, non_finite = question.ask(proposal, active.indices)
             better = (value < active.value) | broken
             active.value = torch.where(better, value, active.value)
             active.best = torch.where(per_example(better, proposal), proposal, active.best)
-            leaving = broken | non_finite
+            leaving = broken | non_finite | (active.value <= question.goal)
             if query == self.queries or bool(leaving.any()):
                 leaving |= query == self.queries
                 position = active.position[leaving]
@@ -145,10 +192,30 @@ class Square:
             drawn = (query - 1) % DRAWN_AT_ONCE
             if drawn == 0:
                 active.draw([generators[i] for i in active.position.tolist()])
-            side = math.sqrt(share_of_pixels(query, self.p_init) * origin.shape[2] * origin.shape[3])
+            share = share_of_pixels(query * self.pace, self.p_init)
+            side = math.sqrt(share * origin.shape[2] * origin.shape[3])
             propose = _square_linf if self.norm == "linf" else _square_l2
             proposal = propose(active, active.draws[:, drawn], side, self.epsilon)
         return found
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked about every image."""
+
+    model: Model
+    score: Loss
+    until: Done | None
+    goal: float
+    check_cancelled: Callable[[], None]
+
+    def ask(self, images: Tensor, indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores in the images' dtype (n,), which are broken (n,) and whose output is not finite (n,)."""
+        self.check_cancelled()
+        logits = self.model(images)
+        non_finite = ~logits.isfinite().all(1)
+        broken = torch.zeros_like(non_finite) if self.until is None else self.until(logits, indices) & ~non_finite
+        return self.score(logits, indices).to(images), broken, non_finite
 
 
 @dataclass
@@ -156,8 +223,8 @@ class _Active(ActiveExamples):
     """Value: the least margin so far. Draws: (n, queries, numbers) uniform in [0, 1)."""
 
     position: Tensor
+    indices: Tensor
     origin: Tensor
-    labels: Tensor
     best: Tensor
     value: Tensor
     draws: Tensor

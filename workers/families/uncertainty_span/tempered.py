@@ -18,6 +18,7 @@ import math
 import torch
 from torch import Tensor
 
+from workers.attacks.entropy_range import temperature_of
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
@@ -26,21 +27,8 @@ from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.span import attack_with
 from workers.models.memory import forward
 
-CLEAN_MARGIN = 2.0
-"""Nats between the two largest scaled logits of a clean image: a top confidence of at most 0.88, unsaturated."""
-
 BISECTIONS = 40
 """More than the 24 bits of a float32: the last points are neighbours in it."""
-
-
-def temperature_of(logits: Tensor) -> Tensor:
-    """Return the temperature (n,) that brings the margin of clean logits (n, classes) to ``CLEAN_MARGIN``, at least 1.
-
-    >>> temperature_of(torch.tensor([[20.0, 0.0], [0.5, 0.0]])).tolist()
-    [10.0, 1.0]
-    """
-    top = logits.topk(2, dim=1).values
-    return ((top[:, 0] - top[:, 1]) / CLEAN_MARGIN).clamp_min(1.0)
 
 
 def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
