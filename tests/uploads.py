@@ -70,7 +70,7 @@ def upload_both(client: httpx.Client, **more: Any) -> tuple[str, str]:
 
 def submission(model: str, dataset: str, **more: Any) -> dict[str, Any]:
     """Return the body of a small audit."""
-    check = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 5}
+    check = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 5, "effort": "quick"}
     return {"model": model, "dataset": dataset, "samples": 20, "checks": [check], **more}
 
 

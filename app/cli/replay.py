@@ -17,6 +17,7 @@ from app.cli.progress import progress_display, say
 from app.cli.remote import KEY
 from app.cli.showing import echo_line
 from seatrial.client import Client, ProblemResponseError, Source, WaitTimeoutError
+from seatrial.contracts.registry import as_meant
 from seatrial.contracts.states import RunState
 from seatrial.terminals import escaped_line
 
@@ -184,7 +185,7 @@ def _run(
         raise BadRequestError("the bundle's specification is nested too deeply") from error
     # What it is judged by changes no number, and names a policy of the service it came from.
     options = {name: value for name, value in spec.items() if name not in ("policy", "baseline", "idempotency_key")}
-    audit = client.submit(options.pop("model"), options.pop("dataset"), options.pop("checks"), **options)
+    audit = client.submit(options.pop("model"), options.pop("dataset"), _meant(options.pop("checks")), **options)
     say(f"{recorded.index.audit} runs again as {audit.id}.")
     try:
         with progress_display() as show:
@@ -218,6 +219,13 @@ def _upload(client: Client, one: "BundleInput", manifest: dict[str, Any], source
             raise
     # Something else holds this name and version there. Neither changes a number.
     return add({**manifest, "version": f"{one.version[:30]}-{one.digest.removeprefix('sha256:')[:16]}"})
+
+
+def _meant(checks: Any) -> Any:
+    """Return checks as the version that ran them meant them; what is none the service refuses in its own words."""
+    if not isinstance(checks, list):
+        return checks
+    return [as_meant(str(check.get("kind")), check) if isinstance(check, dict) else check for check in checks]
 
 
 def _renamed(value: Any, ids: dict[str, str]) -> Any:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from app.gates.ranges import described, named
-from seatrial.contracts.registry import family, find_family, params_contract
+from seatrial.contracts.registry import as_meant, family, find_family, params_contract
 
 
 def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
@@ -30,7 +30,7 @@ def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) ->
 
 
 def _meaning(metric: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that count; one that an older version did not have is at its default."""
+    """Return the parameters that count; one that an older version did not have is at what that did."""
     asked = named(metric)
     depended_on = described(metric).depends(asked.qualifiers)
     written = family(asked.family).canonical(asked.name, asked.qualifiers, filled(asked.family, params))
@@ -38,12 +38,12 @@ def _meaning(metric: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filled(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a check; those that an older version did not have are at their defaults.
+    """Return the parameters of a check; those that an older version did not have are at what that did.
 
     Raises:
         KeyError: There is no such family.
     """
-    return {**_defaults(kind), **params}
+    return {**_defaults(kind), **as_meant(kind, params)}
 
 
 @cache

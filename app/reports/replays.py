@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from app.reports.unbundling import Bundle
 from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.registry import as_meant
 
 EARLIER = frozenset({"bootstrap", "widened", "paired"})
 """Methods that had intervals of numbers which have those of another since 2026-11-23."""
@@ -53,7 +54,7 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
     """Compare two runs of one audit, check by check; checks that gave no numbers the first time are left out.
 
     What only the first run has is a difference. What only the second has is new, except for a flag: a doubt that was
-    not raised the first time is a difference.
+    not raised the first time is a difference, unless the first version lacked a parameter that the check now has.
 
     Args:
         recorded: The first run.
@@ -69,7 +70,8 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
         if first is None or first.result is None:
             continue
         where = f"{check.position}/{check.kind}"
-        _compare_results(comparison, where, first.result, second.result if second else None, tolerance)
+        is_older = as_meant(check.kind, check.params).keys() != check.params.keys()
+        _compare_results(comparison, where, first.result, second.result if second else None, tolerance, is_older)
         again = {
             one.stage: one
             for other in replayed.index.checks
@@ -88,13 +90,13 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
 
 
 def _compare_results(
-    comparison: Comparison, where: str, first: Result, second: Result | None, tolerance: float
+    comparison: Comparison, where: str, first: Result, second: Result | None, tolerance: float, is_older: bool
 ) -> None:
     recast = _recast(first, second)
     comparison.recast += len(recast)
     known, again = dict(_numbers(first, recast)), dict(_numbers(second, recast)) if second else {}
     for name in dict.fromkeys([*known, *again]):
-        if name not in known and not name.startswith(_FLAG):
+        if name not in known and (is_older or not name.startswith(_FLAG)):
             comparison.new.append(f"{where}.{name}")
             continue
         left, right = known.get(name, {}), again.get(name, {})

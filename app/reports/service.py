@@ -18,7 +18,7 @@ from seatrial.contracts.meters import meters_of
 from seatrial.contracts.metric_ranges import is_open, limits_of
 from seatrial.contracts.policies import JudgementRequest
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.registry import find_family, flags_of, metrics_of, params_contract
+from seatrial.contracts.registry import as_meant, find_family, flags_of, metrics_of, params_contract
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.families.narratives import comparisons_of, narrative_of
 from seatrial.families.shared.settling import settled
@@ -224,8 +224,8 @@ def _no_answer(row: CheckRow, error: StoredProblem | None) -> Answer:
 def _params(row: CheckRow) -> list[ReportParameter]:
     """Return the parameters a check ran with, defaults worked out; as stored for a family this version lacks."""
     try:
-        contract = params_contract(row.kind)
-        fields, values = contract.model_fields, contract.model_validate(row.params).model_dump(mode="json")
+        contract, given = params_contract(row.kind), as_meant(row.kind, row.params)
+        fields, values = contract.model_fields, contract.model_validate(given).model_dump(mode="json")
     except (KeyError, ValidationError):
         contract, fields, values = None, {}, row.params
     return [

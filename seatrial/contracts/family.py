@@ -316,6 +316,7 @@ class FamilySpec:
         misfits: What else keeps a check from being run: (parameters, :class:`Situation`) to :class:`Misfit` s.
         canonical: (name, qualifiers, parameters as stored with defaults filled in) to the parameters in one way of
             writing, so that two that mean the same of a metric are equal.
+        formerly: What checks did that were made before a parameter was there, where that is not its default.
         unset: What parameters that are not given stand for, in words.
         starting: What stands in a form where parameters have no default.
         stage_shares: (parameters as stored, stage) to where in a check the stage stands, None where it is not known.
@@ -334,6 +335,7 @@ class FamilySpec:
     needs: Needs = Needs()
     misfits: Callable[[Any, Situation], Iterator[Misfit]] = nothing_misfits
     canonical: Callable[[str, Qualifiers, Mapping[str, Any]], Mapping[str, Any]] = as_stored
+    formerly: Mapping[str, Any] = field(default_factory=dict)
     unset: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Any] = field(default_factory=dict)
     stage_shares: Callable[[Mapping[str, Any], str], StageShares | None] | None = None

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.family import FamilyParams, FamilySpec, FlagSpec, Metric
@@ -77,6 +77,12 @@ def params_contract(kind: str) -> type[FamilyParams]:
         KeyError: There is no such family.
     """
     return family(kind).params
+
+
+def as_meant(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored parameters of a check with what was done for those that the version before did not have."""
+    spec = find_family(kind)
+    return {**({} if spec is None else spec.formerly), **params}
 
 
 def metrics_of(kind: str) -> tuple[Metric, ...]:

@@ -20,6 +20,10 @@ class Sample:
         """Return a column (valid,)."""
         return self._columns[name]
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is a column of a name."""
+        return name in self._columns
+
     def floats(self, name: str) -> NDArray[np.float64]:
         """Return a column as float64 (valid,)."""
         return self._columns[name].astype(np.float64)

@@ -81,7 +81,12 @@ def test_upload_submit_status_cancel_report(run, server: Server, tmp_path: Path)
     data = run("datasets", "add", tmp_path / "data.npz", "--manifest", tmp_path / "data.json", *there).stdout.strip()
     assert model in run("models", "list", *there).output
     assert data in run("datasets", "list", *there).output
-    spec = {"model": model, "dataset": data, "samples": 50, "checks": [{"kind": "uncertainty_span", "steps": 3}]}
+    spec = {
+        "model": model,
+        "dataset": data,
+        "samples": 50,
+        "checks": [{"kind": "uncertainty_span", "steps": 3, "effort": "quick"}],
+    }
     (tmp_path / "audit.json").write_text(json.dumps(spec))
     audit_id = run("audit", "submit", tmp_path / "audit.json", *there).stdout.strip()
     assert f"{audit_id}: queued" in run("audit", "status", audit_id, *there).output

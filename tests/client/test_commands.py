@@ -68,7 +68,7 @@ def cancelled(client: Client, repository: Path) -> str:
     """An audit that has ended without a number."""
     model = client.add_model(repository / "model" / "weights.safetensors", assets.model_manifest(), wait_s=0)
     data = client.add_dataset(repository / "digits.npz", assets.dataset_manifest())
-    audit = client.submit(model.id, data.id, [{"kind": "uncertainty_span", "steps": 3}], samples=50)
+    audit = client.submit(model.id, data.id, [{"kind": "uncertainty_span", "steps": 3, "effort": "quick"}], samples=50)
     return client.cancel(audit.id).id
 
 

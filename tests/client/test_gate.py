@@ -23,7 +23,7 @@ from tests.servers import die_with_parent, eventually
 
 pytestmark = pytest.mark.slow
 
-SHORT = {"kind": "uncertainty_span", "epsilon": 0.02, "steps": 2}
+SHORT = {"kind": "uncertainty_span", "epsilon": 0.02, "steps": 2, "effort": "quick"}
 # Some minutes: it is never waited for.
 LONG = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3000}
 MARK = "SEATRIAL_TEST_MARK"

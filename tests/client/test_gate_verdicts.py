@@ -44,7 +44,7 @@ def gate(service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ru
         policy = {
             "name": "release",
             "rules": [{"metric": "uncertainty_span.clean_accuracy", "min": accuracy}],
-            "checks": [{"kind": "uncertainty_span", "epsilon": 0.02, "steps": 2}],
+            "checks": [{"kind": "uncertainty_span", "epsilon": 0.02, "steps": 2, "effort": "quick"}],
             "samples": 60,
             "seed": 1,
         }

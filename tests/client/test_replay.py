@@ -22,7 +22,7 @@ from tests import assets
 
 pytestmark = pytest.mark.slow
 
-CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "random_start": True}
+CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "random_start": True, "effort": "quick"}
 RECORDS = "records/0-uncertainty_span/attack.parquet"
 
 

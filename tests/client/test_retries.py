@@ -31,7 +31,7 @@ from seatrial.contracts.policies import Policy
 from tests.client.asking import AUDIT, MODEL, NOW, Answer, Asking, Broken, failing, page, said, status
 from tests.servers import free_port
 
-CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3}
+CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "effort": "quick"}
 POLICY = {"name": "p", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 1}]}
 
 

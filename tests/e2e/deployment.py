@@ -125,6 +125,7 @@ class Deployment:
             "epsilon": 0.1,
             # Long enough that none begins and ends between two looks of a test on a busy machine.
             "steps": 250,
+            "effort": "quick",
             "random_start": True,
             **more.pop("params", {}),
         }
@@ -175,12 +176,18 @@ class Deployment:
         with self.database.read() as session:
             return list(session.scalars(query))
 
-    def until_shard(self, audit_id: str, condition: Callable[[list[ShardRow]], object]) -> None:
-        """Wait until the shards of the attack are as wanted."""
+    def until_shard(
+        self, audit_id: str, condition: Callable[[list[ShardRow]], object], *, stage: str = "attack"
+    ) -> None:
+        """Wait until the shards of a stage are as wanted."""
+
+        def look() -> object:
+            return (shards := self.shards(audit_id, stage)) and condition(shards)
+
         try:
-            eventually(lambda: (shards := self.shards(audit_id)) and condition(shards), timeout_s=60, every_s=0.01)
+            eventually(look, timeout_s=60, every_s=0.01)
         except AssertionError:
-            print([(shard.stage, shard.state, shard.worker, shard.finished_at) for shard in self.shards(audit_id)])
+            print([(row.stage, row.state, row.worker, row.finished_at) for row in self.shards(audit_id, stage)])
             print(self.logs())
             raise
 

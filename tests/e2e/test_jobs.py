@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.contracts.states import RunState
+from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.store.queue import WakeupNotifier
 from tests.e2e.deployment import LEASE_S, Deployment, on_both
 from tests.servers import Postgres, Valkey, eventually
@@ -48,6 +49,24 @@ def test_neither_shards_nor_workers_change_a_record(deployment: Deployment, undi
     assert deployment.wait(pair)["state"] == "succeeded"
     assert len({shard.worker for shard in deployment.shards(pair)}) == 2
     assert deployment.records(pair) == undisturbed
+
+
+@pytest.mark.drill
+@on_both("embedded")
+def test_neither_shards_nor_kills_change_a_record_of_the_further_attacks(deployment: Deployment) -> None:
+    model, dataset = deployment.upload()
+    worker = deployment.add_worker()
+    params = {"steps": 30, "effort": "standard"}
+    whole = deployment.submit(model, dataset, shards=1, params=params)
+    assert deployment.wait(whole)["state"] == "succeeded"
+    cut = deployment.submit(model, dataset, params=params)
+    deployment.until_shard(cut, lambda shards: any(s.state == "running" for s in shards), stage="surrogate")
+    worker.signal(signal.SIGKILL)
+    worker.wait()
+    deployment.add_worker()
+    assert deployment.wait(cut)["state"] == "succeeded"
+    for stage in ("surrogate", *STAGES):
+        assert deployment.records(cut, stage) == deployment.records(whole, stage), stage
 
 
 @on_both("distributed")

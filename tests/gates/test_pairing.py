@@ -37,7 +37,11 @@ AUTOATTACK = {"steps": 2, "queries": 5}
 
 def _spans() -> Run:
     params = spans.parameters(
-        attacks=["ace", "max_miscalibration"], transfer_model="mdl_1", steps=4, robust_accuracy=AUTOATTACK
+        attacks=["ace", "max_miscalibration"],
+        transfer_model="mdl_1",
+        steps=4,
+        effort="standard",
+        robust_accuracy=AUTOATTACK,
     )
     images = spans.IMAGES.clone()
     # An example that errors is in no number.

@@ -29,14 +29,23 @@ ROWS = {
 }
 
 
-def bundle(folder: Path, result: dict[str, Any] | None, rows: dict[str, list[Any]] | None = None) -> Bundle:
+PARAMS = {"effort": "quick"}
+
+
+def bundle(
+    folder: Path,
+    result: dict[str, Any] | None,
+    rows: dict[str, list[Any]] | None = None,
+    *,
+    params: dict[str, Any] | None = None,
+) -> Bundle:
     """Return a bundle of one check."""
     folder.mkdir(parents=True)
     table = pa.table(ROWS if rows is None else rows)
     (folder / "attack.parquet").write_bytes(to_parquet(table))
     records = BundleRecords(stage="attack", source="dataset", examples=3, rows=table.num_rows, file="attack.parquet")
     kind = "uncertainty_span"
-    check = BundleCheck(position=0, kind=kind, state="succeeded", params={}, records=[records])
+    check = BundleCheck(position=0, kind=kind, state="succeeded", params=params or PARAMS, records=[records])
     index = BundleIndex.model_construct(audit="aud_it", checks=[check], versions={})
     return Bundle(folder, index, {0: BundleResult(position=0, kind=kind, result=result, error=None)})
 
@@ -79,6 +88,17 @@ def test_a_curve_and_a_flag_that_differ_are_told(tmp_path: Path) -> None:
         "missing",
         "error",
     )
+
+
+def test_a_flag_that_an_older_version_could_not_raise_is_new(tmp_path: Path) -> None:
+    flag = {"code": "quick_effort", "severity": "warning", "message": "nothing beside the paper's attacks was run"}
+    again = bundle(tmp_path / "again", fabricated.result(flags=[flag]))
+    older = bundle(tmp_path / "older", fabricated.result(), params={"epsilon": 0.1})
+    found = compare(older, again)
+    assert (found.differences, found.new) == ([], ["0/uncertainty_span.flag quick_effort"])
+    # A doubt that it could raise, and did, has to be raised again.
+    gone = compare(bundle(tmp_path / "doubted", fabricated.result(flags=[flag]), params={"epsilon": 0.1}), older)
+    assert [one.where for one in gone.differences] == ["0/uncertainty_span.flag quick_effort"]
 
 
 @pytest.mark.parametrize("part", ["value", "low", "high"])

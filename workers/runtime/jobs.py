@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.contracts.family import FamilyParams
-from seatrial.contracts.registry import params_contract
+from seatrial.contracts.registry import as_meant, params_contract
 from seatrial.store.artifacts import digest_of_bytes
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.families.stages import Shard, Stage
@@ -159,7 +159,7 @@ class Advanced:
 
 def read_params(check: CheckRow) -> FamilyParams:
     """Return a check's parameters; once for a job, which carries them wherever it is run."""
-    return params_contract(check.kind).model_validate(check.params, strict=False)
+    return params_contract(check.kind).model_validate(as_meant(check.kind, check.params), strict=False)
 
 
 def parse_manifest(model: type[Any], stored: dict[str, Any]) -> Any:

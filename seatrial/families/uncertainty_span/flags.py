@@ -4,19 +4,39 @@ from seatrial.contracts.family import FlagSpec
 
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
+        code="masked_gradients",
+        severities=("error",),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "robust_accuracy"),
+        meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, "
+        "by scores alone, made on a surrogate or on the transfer model) widen the span by over 5 % of log C more than "
+        "those that follow its gradients, by a paired interval above 0: its gradients are masked.",
+        remedy="Audit the model without what hides its gradients. mus_worst counts all of these attacks and may still "
+        "be too low.",
+    ),
+    FlagSpec(
+        code="quick_effort",
+        severities=("warning",),
+        speaks_of=("mus_worst",),
+        meaning="With effort quick, mus_worst rests on the paper's two attacks, which stop short of what entropy "
+        "ascent reaches and which masked gradients mislead.",
+        remedy="Audit with effort standard, the default, before relying on it.",
+    ),
+    FlagSpec(
         code="zero_gradients",
         severities=("error", "warning", "info"),
         speaks_of=("mus*", "msus*", "robust_accuracy"),
         meaning="Gradients were exactly zero although the loss could still fall: the model hides its gradients "
-        "(quantisation, thresholds, detached computation), and the span is a loose lower bound.",
+        "(quantisation, thresholds, detached computation), and the span is a loose lower bound. A note where they are "
+        "few and attacks that need none reach no further.",
         remedy="Audit the model without its non-differentiable part, or give a transfer_model.",
     ),
     FlagSpec(
         code="attack_not_improving",
-        severities=("warning",),
+        severities=("warning", "info"),
         speaks_of=("mus*", "msus*"),
         meaning="In all its steps an attack moved neither the entropy nor the margin of many examples its way. "
-        "Gradients that do not point downhill are a sign of masking.",
+        "Gradients that do not point downhill are a sign of masking; a note where attacks that need none reach no "
+        "further.",
         remedy="Try more steps, a smaller step_size, a random_start with restarts, or a transfer_model.",
     ),
     FlagSpec(
@@ -24,24 +44,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning", "info"),
         speaks_of=("mus*", "span_growth"),
         meaning="The mean span does not widen at twice the radius although there is room: an unmasked span grows with "
-        "epsilon until it nears log C.",
+        "epsilon until it nears log C. A note where attacks that need no gradients reach no further.",
         remedy="With few steps, audit again with at least 20; otherwise compare with a transfer_model and look at the "
         "other flags.",
     ),
     FlagSpec(
-        code="transfer_beats_white_box",
-        severities=("error", "warning"),
-        speaks_of=("mus", "msus"),
-        meaning="Attacks made on another model move the entropy more than those that see this one: its gradients are "
-        "masked.",
-        remedy="Rely on mus_worst, not on mus.",
-    ),
-    FlagSpec(
         code="saturated_logits",
-        severities=("error", "warning"),
+        severities=("error", "warning", "info"),
         speaks_of=("mus", "msus", "entropy", "confidence"),
-        meaning="The float32 softmax of many clean images is exactly one-hot, so its entropy hardly moves whatever "
-        "the attack does.",
+        meaning="The float32 softmax of many clean images is exactly one-hot, so its entropy hardly moves under the "
+        "paper's attacks. An error where the attack on temperature-scaled logits reaches what no other does.",
         remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
     ),
 )

@@ -20,6 +20,7 @@ from seatrial.contracts.family import (
     value,
 )
 from seatrial.families.shared import robust_accuracy
+from seatrial.families.uncertainty_span.effort import STAGES
 
 RECORDS = "seatrial.families.uncertainty_span.records:"
 
@@ -55,16 +56,16 @@ def smaller_sample(result: Result) -> int:
 
 
 def _depends(
-    *, is_binned: bool = False, has_outliers: bool = False, has_transfer: bool = False
+    *, is_binned: bool = False, has_outliers: bool = False, has_all: bool = False
 ) -> Callable[[Qualifiers], Dependence]:
     """Return what a number depends on: unattacked on the bins at most, else on what attacked it."""
 
     def of(qualifiers: Qualifiers) -> Dependence:
         if qualifiers.get("arm") == "clean":
             return only("bins") if is_binned else only()
-        is_transferred = has_transfer or qualifiers.get("attack") == "transfer"
-        idle = {"attacks": True, "robust_accuracy": True, "bins": not is_binned}
-        idle |= {"outliers": not has_outliers, "transfer_model": not is_transferred}
+        attack = qualifiers.get("attack")
+        idle = {"attacks": True, "robust_accuracy": True, "bins": not is_binned, "outliers": not has_outliers}
+        idle |= {"transfer_model": not has_all and attack != "transfer", "effort": not has_all and attack not in STAGES}
         return all_but(*(name for name, is_idle in idle.items() if is_idle))
 
     return of
@@ -86,8 +87,11 @@ METRICS = (
         qualifiers=("attack",),
         unit="nat",
         better="lower",
-        description="Mean span of another attack on the unmodified model: `tempered` (through scaled logits, "
-        "when the softmax is saturated) or `transfer` (made on the transfer model).",
+        description="Mean span of another attack on the unmodified model: `ascent` (of the entropy itself, towards "
+        "sure classes, and from the decision boundary), `smoothed` (gradients of a smoothed copy), `score` (random "
+        "search by scores alone), `distilled` (made on a surrogate), `repeated` (these four, and further starts where "
+        "they disagree), `tempered` (through scaled logits, when the softmax is saturated) or `transfer` (made on the "
+        "transfer model). All but `transfer` and `tempered` go on with plain gradients from where they end.",
         depends_on=_depends(),
         range=FROM_ZERO,
         example_range=entropies,
@@ -98,10 +102,21 @@ METRICS = (
         unit="nat",
         better="lower",
         description="Mean over examples of the widest span any of the attacks reached: the number to gate on.",
-        depends_on=_depends(has_transfer=True),
+        depends_on=_depends(has_all=True),
         range=FROM_ZERO,
         example_range=entropies,
         per_example=RECORDS + "worst_span",
+    ),
+    Metric(
+        name="mus_calibrated",
+        unit="nat",
+        better="lower",
+        description="The same of logits divided by the temperature that is likeliest on the clean examples (one more "
+        "taken to be wrong): models whose logits differ in scale alone are equal in it. Of efforts from `standard` on.",
+        depends_on=_depends(has_all=True),
+        range=FROM_ZERO,
+        example_range=entropies,
+        per_example=RECORDS + "calibrated_span",
     ),
     Metric(
         name="mus_scaled",

@@ -10,6 +10,7 @@ from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST, fits_its_norm
+from seatrial.families.uncertainty_span.effort import SURROGATE_EXAMPLES, Effort, budget
 
 SpecificAttack = Literal[
     "ace",
@@ -69,6 +70,13 @@ class UncertaintySpanParams(FamilyParams):
     restarts: int = Field(
         default=1, ge=1, le=100, description="Runs per attack, best kept; more than one needs random_start."
     )
+    effort: Effort = Field(
+        default="standard",
+        description="What runs beside the paper's two attacks. `quick`: nothing but the checks of their gradients; "
+        "`standard`: entropy ascent, walks to the decision boundary, gradients of a smoothed copy, score-based "
+        "searches, and transfer from a surrogate, together at most four times the cost of `quick`; `thorough`: the "
+        "same with more steps, starts and queries, at about five times that of `standard`.",
+    )
     selection: Literal["best_entropy", "final_or_clean"] = Field(
         default="best_entropy",
         description="`best_entropy`: the best iterate of all, clean included; `final_or_clean`: the authors' rule.",
@@ -87,7 +95,8 @@ class UncertaintySpanParams(FamilyParams):
     transfer_model: str | None = Field(
         default=None,
         pattern=r"^mdl_",
-        description="A second model: if its attacks, transferred, beat the white-box ones, gradients are masked.",
+        description="A second model: if its attacks, transferred, reach notably further than those by the gradients of "
+        "the one under audit, these are masked.",
     )
     robust_accuracy: RobustAccuracyParams | None = Field(
         default=None, description="Also attack the predictions, by AutoAttack; in the check's ball unless it says so."
@@ -151,6 +160,10 @@ class UncertaintySpanParams(FamilyParams):
         forward += 44 * samples
         # The masked-gradient check repeats both attacks at twice the radius on at most 100 examples.
         backward += 2 * attack * min(samples, 100)
+        if (further := budget(self.effort, self.steps)) is not None:
+            each, fitted = further.passes(), min(samples, SURROGATE_EXAMPLES)
+            forward += each.forward * samples + further.surrogate_queries * fitted
+            backward += each.backward * samples
         for name in self.attacks:
             backward += samples if name == "ace" else attack * samples
             forward += 15 * samples if name == "ace" else samples

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.family import difference, formula
 from seatrial.families.shared.per_example import Columns, Records, Values, values_of
+from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.statistics.arrays import Floats
 
 SPAN = difference("attack", "entropy_under", "entropy_over")
@@ -19,8 +20,11 @@ SPAN = difference("attack", "entropy_under", "entropy_over")
 
 SCALED_SPAN = difference("tempered", "scaled_entropy_under", "scaled_entropy_over")
 
-FURTHER = ("tempered", "transfer")
-"""Stages whose attacks may reach further than the white-box one."""
+FURTHER = (*STAGES, "tempered", "transfer")
+"""Stages whose attacks may reach further than the paper's two."""
+
+CALIBRATED = "calibrated_entropy_{}"
+"""Columns of the entropies that a stage's attacks reached at the calibrated temperature."""
 
 
 def relative_change(entropy: Floats, clean: Floats, classes: Floats) -> Floats:
@@ -55,19 +59,27 @@ def widest_span(lowest: Floats, highest: Floats, others: Iterable[tuple[Floats, 
 
 
 def worst_span(records: Records) -> Values | None:
-    """Return the widest span any attack reached, on the examples of the white-box one."""
-    names = ("best_entropy_over", "best_entropy_under")
-    attack = records.columns("attack", names)
+    """Return the widest span any attack reached, on the examples of the paper's two."""
+    return _widest(records, "attack", ("best_entropy_over", "best_entropy_under"), ("entropy_over", "entropy_under"))
+
+
+def calibrated_span(records: Records) -> Values | None:
+    """Return the widest span any further attack reached at the calibrated temperature."""
+    over, under = CALIBRATED.format("over"), CALIBRATED.format("under")
+    return _widest(records, STAGES[0], (over, under), (over, under))
+
+
+def _widest(records: Records, stage: str, own: tuple[str, str], others: tuple[str, str]) -> Values | None:
+    """Return the widest span of a stage and all further ones, on that stage's examples."""
+    attack = records.columns(stage, own)
     if attack is None:
         return None
-    ids, lowest, highest = (attack[name] for name in ("example_id", *names))
-    found = (records.columns(stage, ("entropy_over", "entropy_under")) for stage in FURTHER)
-    others = [
-        (_aligned(ids, other, "entropy_over"), _aligned(ids, other, "entropy_under"))
-        for other in found
-        if other is not None
+    ids, lowest, highest = (attack[name] for name in ("example_id", *own))
+    found = (records.columns(further, others) for further in FURTHER)
+    aligned = [
+        (_aligned(ids, other, others[0]), _aligned(ids, other, others[1])) for other in found if other is not None
     ]
-    return values_of(ids, widest_span(lowest, highest, others))
+    return values_of(ids, widest_span(lowest, highest, aligned))
 
 
 def _aligned(example_ids: NDArray[Any], other: Columns, name: str) -> Floats:

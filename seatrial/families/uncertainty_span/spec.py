@@ -29,6 +29,7 @@ SPEC = FamilySpec(
     narrative="seatrial.families.uncertainty_span.narrative",
     needs=Needs(gradients=True),
     canonical=canonical,
+    formerly={"effort": "quick"},
     audit_examples={
         "How far can an attacker push the uncertainty?": {
             "seed": 0,

@@ -28,7 +28,9 @@ def audit(
 
 
 def parameters(**changes: object) -> UncertaintySpanParams:
-    return UncertaintySpanParams.model_validate({"kind": "uncertainty_span", "epsilon": 0.1, "steps": 10} | changes)
+    return UncertaintySpanParams.model_validate(
+        {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 10, "effort": "quick"} | changes
+    )
 
 
 def network(seed: int, classes: int = 4) -> Model:

@@ -46,7 +46,8 @@ def saturated(images: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.slow
 def test_every_published_estimate_is_documented_and_every_documented_one_published() -> None:
-    result, _ = audit(everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": network(1)})
+    params, models = everything(effort="standard"), {"transfer_model": network(1)}
+    result, _ = audit(params, Model(saturated, 4), DATA, outliers=OUTLIERS, models=models)
     published = set()
     for name in result.estimates:
         base, _, inside = name.rstrip("]").partition("[")
@@ -57,8 +58,8 @@ def test_every_published_estimate_is_documented_and_every_documented_one_publish
 @pytest.mark.slow
 def test_records_do_not_depend_on_how_stages_are_cut() -> None:
     kwargs = {"outliers": OUTLIERS, "models": {"transfer_model": network(1)}, "batch_size": 8}
-    whole, once = audit(everything(), NETWORK, DATA, shards=1, **kwargs)
-    again, cut = audit(everything(), NETWORK, DATA, shards=3, **kwargs)
+    whole, once = audit(everything(effort="standard"), NETWORK, DATA, shards=1, **kwargs)
+    again, cut = audit(everything(effort="standard"), NETWORK, DATA, shards=3, **kwargs)
     assert once.keys() == cut.keys()
     for name, records in once.items():
         assert records.column_names[:3] == ["example_id", "label", "errored"]
@@ -139,6 +140,14 @@ def test_stages_follow_parameters_and_records() -> None:
         everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": Model(saturated, 4)}
     )
     assert list(full) == ["attack", "growth", "tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy"]
+    further = ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated"]
+    stages, done = [], {name: full[name] for name in ("attack", "growth")}
+    while (stage := FAMILY.next_stage(parameters(effort="thorough"), done)) is not None:
+        stages.append(stage)
+        done[stage.name] = full["attack"]
+    assert [stage.name for stage in stages] == [*further, "tempered"]
+    # What learns from all examples is of one piece.
+    assert stages[0].grain == stages[0].limit
     before = [name for name in full if name not in ("outliers", "robust_accuracy")]
     stage = FAMILY.next_stage(everything(), {name: full[name] for name in before})
     assert (stage.source, stage.limit) == ("outliers/dataset", 40)

@@ -28,12 +28,16 @@ from workers.families.uncertainty_span.tempered import attack_tempered
 
 def codes(result) -> set[str]:
     assert all(len(flag.message) > 80 for flag in result.flags)
-    return {flag.code for flag in result.flags}
+    return {flag.code for flag in result.flags} - {"quick_effort"}
 
 
-def test_an_honest_model_gets_no_flag() -> None:
-    result, _ = audit(parameters(transfer_model="mdl_1"), NETWORK, DATA, models={"transfer_model": network(1)})
-    assert codes(result) == set()
+@pytest.mark.parametrize("effort", ["quick", "standard"])
+def test_an_honest_model_gets_no_flag_but_for_a_short_check(effort) -> None:
+    params = parameters(transfer_model="mdl_1", effort=effort)
+    result, _ = audit(params, NETWORK, DATA, models={"transfer_model": network(1)})
+    assert [(flag.code, flag.severity) for flag in result.flags] == (
+        [("quick_effort", "warning")] if effort == "quick" else []
+    )
     assert result.estimates["mus_worst"].value >= result.estimates["mus"].value
     assert result.estimates["span_growth"].low > 0
 
@@ -83,7 +87,7 @@ def test_a_transferred_attack_that_does_better_is_flagged() -> None:
     result, done = audit(
         parameters(transfer_model="mdl_1"), Model(quantised, 4), DATA, models={"transfer_model": NETWORK}
     )
-    assert "transfer_beats_white_box" in codes(result)
+    assert "masked_gradients" in codes(result)
     value = {name: estimate.value for name, estimate in result.estimates.items()}
     assert value["mus[attack=transfer]"] > value["mus"] + 0.2
     assert value["mus_worst"] >= value["mus[attack=transfer]"]
@@ -107,17 +111,6 @@ def test_a_gradient_that_points_nowhere_useful_is_flagged() -> None:
     assert "zero_gradients" not in codes(result)
 
 
-def sample(**columns) -> Sample:
-    size = len(next(iter(columns.values())))
-    first = {"example_id": np.arange(size), "label": np.zeros(size, int), "errored": np.zeros(size, bool)}
-    return Sample(pa.table(first | columns))
-
-
-def spanning(span: np.ndarray, **columns) -> Sample:
-    ends = {"entropy_over": np.zeros(len(span)), "entropy_under": span}
-    return sample(**ends, **{f"best_{name}": values for name, values in ends.items()}, **columns)
-
-
 def test_a_sure_model_in_a_small_ball_is_robust_and_not_masked() -> None:
     """Margins of many nats leave entropies of 1e-7 and less: they move by a few per cent, which is nothing in nats."""
     sure = Model(lambda x: NETWORK.logits(x) * 6, 4)
@@ -134,20 +127,11 @@ def test_a_sure_model_that_hides_its_gradients_is_still_flagged() -> None:
 def test_a_model_does_not_beat_itself() -> None:
     params = parameters(steps=12, step_size=0.03, selection="final_or_clean", transfer_model="mdl_1")
     result, _ = audit(params, NETWORK, DATA, models={"transfer_model": NETWORK})
-    assert "transfer_beats_white_box" not in codes(result)
+    assert "masked_gradients" not in codes(result)
     value = {name: estimate.value for name, estimate in result.estimates.items()}
     # Its best iterates are better than those selected; both arms are told as they were asked for.
     assert value["mus[attack=transfer]"] > value["mus"] + 0.01
     assert value["mus_worst"] == pytest.approx(value["mus[attack=transfer]"], abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("mean", "excess", "is_flagged"), [(0.1, 0.005, False), (2.0, 0.015, False), (0.1, 0.02, True)]
-)
-def test_a_transferred_attack_has_to_do_notably_better(mean, excess, is_flagged) -> None:
-    span = np.linspace(0.5, 1.5, 60) * mean
-    found = flags.transfer_beats_white_box(spanning(span), spanning(span + excess), 0)
-    assert bool(found) == is_flagged
 
 
 def test_the_way_across_the_boundary_is_found_as_often_as_by_pgd() -> None:
@@ -160,18 +144,6 @@ def test_the_way_across_the_boundary_is_found_as_often_as_by_pgd() -> None:
     crossed = pgd_untargeted(search, sure.logits, images, predictions).reached
     assert 0.6 < crossed.float().mean() < 0.8
     assert columns["crossed"].float().mean() >= crossed.float().mean()
-
-
-@pytest.mark.parametrize(
-    ("plain", "tempered", "severity"),
-    [(0.0331, 0.0424, "error"), (0.0331, 0.0335, "warning"), (0.9, 0.96, "error"), (1e-9, 1e-6, "warning")],
-)
-def test_what_saturation_hides_is_judged_as_a_share_too(plain, tempered, severity) -> None:
-    (flag,) = flags.saturated_logits(
-        spanning(np.full(9, plain), is_saturated=np.ones(9, bool)), spanning(np.full(9, tempered))
-    )
-    assert flag.severity == severity
-    assert f"{tempered:.3g} nat; mus says {plain:.3g}" in flag.message
 
 
 def test_the_tempered_attack_is_not_credited_with_what_a_transferred_one_found() -> None:

@@ -26,11 +26,18 @@ The guarantee
     span is never negative.
 
 Limits
-    A lower bound can be loose: gradients may be masked. Five checks look for that (zero gradients, spans that do not
-    grow with epsilon, attacks that improve nothing, transferred attacks that do better, a softmax saturated in
-    float32) and each puts a flag beside the numbers. A saturated softmax has no entropy to move except on its decision
-    boundaries, so there the attack is repeated on temperature-scaled logits and followed to the boundary:
-    ``mus_worst`` is the number to trust then.
+    A lower bound can be loose, and the paper's two attacks are: on ordinary networks they reach 0.75 to 0.9 of the span
+    that ascent of the entropy itself reaches, and a mask in front of a network can leave them nothing to follow. With
+    ``effort`` standard and thorough the check adds ascent, walks to the decision boundary, gradients of a smoothed
+    copy, a search by scores alone and transfer from a surrogate fitted during the audit; ``mus_worst`` is the widest
+    span per example of all that ran, and the number to trust, while ``mus`` stays the paper's. Attacks that need no
+    gradient of the model at the image reaching further than those that follow it is evidence of masked gradients; zero
+    gradients, spans that do not grow with epsilon and attacks that improve nothing are symptoms, which robust models
+    show too. A saturated softmax has no entropy to move except on its decision boundaries, so there the attack is
+    repeated on temperature-scaled logits and followed to the boundary.
+
+    Spans depend on the scale of the logits: ``mus_calibrated`` is the widest at the temperature that is likeliest on
+    the clean examples, at which models can be compared.
 
 Beside the question
     ``robust_accuracy`` attacks the predictions as well, by AutoAttack (:mod:`workers.families.robust_accuracy`). What

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.contracts.family import SHARE, Limits
+from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
-from seatrial.families.uncertainty_span.records import CHANGE, SCALED_SPAN, SPAN, widest_span
+from seatrial.families.uncertainty_span.records import CALIBRATED, CHANGE, SCALED_SPAN, SPAN, widest_span
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.estimating import calibration, diagram, estimate, mean, proportion, seed_of
 from seatrial.statistics.ranking import rank
@@ -81,16 +82,32 @@ def attack_estimates(attacks: Mapping[str, Sample], bins: int, seed: int) -> Est
 
 
 def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
-    """Return the spans of the tempered and the transferred attack, and per example the worst of all attacks."""
+    """Return the span of each further attack, and per example the widest of all, as served and calibrated."""
     found: Estimates = {}
     for attack, other in others.items():
         found[metric_name("mus", attack=attack)] = mean(spans(other), nats(sample))
-    aligned = [(sample.align(one, "entropy_over"), sample.align(one, "entropy_under")) for one in others.values()]
-    worst = widest_span(sample.floats("best_entropy_over"), sample.floats("best_entropy_under"), aligned)
-    found["mus_worst"] = mean(worst, nats(sample))
+    found["mus_worst"] = mean(widest(sample, others), nats(sample))
     if "tempered" in others:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
+    if STAGES[0] in others:
+        found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))
     return found
+
+
+def widest(sample: Sample, others: Mapping[str, Sample]) -> Floats:
+    """Return the widest span (valid,) of the paper's two attacks and some others, on the examples of the former."""
+    aligned = [(sample.align(one, "entropy_over"), sample.align(one, "entropy_under")) for one in others.values()]
+    return widest_span(sample.floats("best_entropy_over"), sample.floats("best_entropy_under"), aligned)
+
+
+def calibrated_spans(others: Mapping[str, Sample]) -> Floats:
+    """Return the widest span (valid,) of the further attacks at the calibrated temperature; empty without one."""
+    first, over, under = others[STAGES[0]], CALIBRATED.format("over"), CALIBRATED.format("under")
+    if not first.has(over):
+        return np.empty(0)
+    known = [one for one in others.values() if one.has(over)]
+    aligned = [(first.align(one, over), first.align(one, under)) for one in known]
+    return widest_span(first.floats(over), first.floats(under), aligned)
 
 
 def outlier_estimates(params: UncertaintySpanParams, inliers: Sample, outliers: Sample, seed: int) -> Estimates:

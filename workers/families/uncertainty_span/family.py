@@ -6,16 +6,24 @@ import pyarrow as pa
 from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
+from seatrial.families.uncertainty_span.effort import STAGES, SURROGATE_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
 from workers.families import robust_accuracy
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
-from workers.families.uncertainty_span import estimates, flags
+from workers.families.uncertainty_span import estimates, evidence, flags
+from workers.families.uncertainty_span.ascent import attack_by_ascent
+from workers.families.uncertainty_span.distilled import attack_distilled, fit_surrogate
 from workers.families.uncertainty_span.figures import draw
+from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.outliers import attack_outliers
 from workers.families.uncertainty_span.records import to_records
+from workers.families.uncertainty_span.repeated import attack_repeatedly
+from workers.families.uncertainty_span.score import attack_by_score
+from workers.families.uncertainty_span.smoothed import attack_smoothed
 from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered
@@ -28,7 +36,7 @@ GROWTH_EXAMPLES = 100
 
 
 class UncertaintySpan:
-    """Attack predictive entropy both ways; doubt the answer five ways."""
+    """Attack predictive entropy both ways, by all means the effort allows, and doubt the answer."""
 
     def preflight(self, target: TargetInfo, data: DataInfo, params: UncertaintySpanParams) -> None:
         """Refuse a target that has no entropy or no gradients.
@@ -56,6 +64,10 @@ class UncertaintySpan:
         if "attack" not in done:
             return Stage("attack")
         planned = [Stage("growth", limit=GROWTH_EXAMPLES)]
+        if params.effort != "quick":
+            # Of one piece: it learns from all of them.
+            planned.append(Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES))
+            planned += [Stage(name) for name in STAGES]
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
@@ -71,6 +83,8 @@ class UncertaintySpan:
         """Attack one shard; batches are independent of each other, so any cut gives the same rows."""
         if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
             return robust_accuracy.run(params.robust_accuracy, context)
+        if shard.stage == SURROGATE:
+            return fit_surrogate(params, context)
         tables = []
         for batch in context.batches():
             columns, non_finite = self._attack(params, shard.stage, context, batch)
@@ -89,7 +103,7 @@ class UncertaintySpan:
         check_cancelled()
         samples = {name: Sample(records) for name, records in done.items() if name != robust_accuracy.NAME}
         attack = samples["attack"]
-        others: dict[str, Sample] = {name: samples[name] for name in ("tempered", "transfer") if name in samples}
+        others: dict[str, Sample] = {name: samples[name] for name in FURTHER if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
         found |= estimates.further_spans(attack, others)
         specific: dict[str, Sample] = {name: samples[name] for name in params.attacks if name in samples}
@@ -122,6 +136,16 @@ class UncertaintySpan:
                 return attack_tempered(make_search(params), context, batch)
             case "transfer":
                 return attack_transferred(make_search(params), context, batch)
+            case "ascent":
+                return attack_by_ascent(params, context, batch)
+            case "smoothed":
+                return attack_smoothed(params, context, batch)
+            case "score":
+                return attack_by_score(params, context, batch)
+            case "distilled":
+                return attack_distilled(params, context, batch)
+            case "repeated":
+                return attack_repeatedly(params, context, batch)
             case "outliers":
                 return attack_outliers(params, context, batch)
         for name in params.attacks:
@@ -131,14 +155,17 @@ class UncertaintySpan:
 
 
 def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: int) -> list[Flag]:
-    attack = samples["attack"]
-    found = flags.zero_gradients(attack) + flags.attack_not_improving(attack)
+    attack, further = samples["attack"], {name: samples[name] for name in FURTHER if name in samples}
+    compared = evidence.compare(attack, further, seed)
+    is_cleared = evidence.is_cleared(compared)
+    found = evidence.masked_gradients(compared) + flags.quick_effort(params)
+    found += flags.zero_gradients(attack, is_cleared=is_cleared)
+    found += flags.attack_not_improving(attack, is_cleared=is_cleared)
     if "growth" in samples:
-        found += flags.span_not_growing(params, attack, samples["growth"], seed)
-    if "transfer" in samples:
-        found += flags.transfer_beats_white_box(attack, samples["transfer"], seed)
+        found += flags.span_not_growing(params, attack, samples["growth"], seed, is_cleared=is_cleared)
     if "tempered" in samples:
-        found += flags.saturated_logits(attack, samples["tempered"])
+        others = {name: one for name, one in further.items() if name != "tempered"}
+        found += flags.saturated_logits(attack, samples["tempered"], others, is_quick=params.effort == "quick")
     return found
 
 
@@ -154,7 +181,7 @@ def _count(samples: Mapping[str, Sample], specific: Mapping[str, Sample]) -> dic
         "flipped_over": int((attack["prediction_over"] != clean).sum()),
         "saturated": int(attack.floats("is_saturated").sum()),
     }
-    for name in [name for name in ("tempered", "transfer", "outliers", *specific) if name in samples]:
+    for name in [name for name in (*FURTHER, "outliers", *specific) if name in samples]:
         counts[f"{name}_n"] = samples[name].size
         counts[f"{name}_errored"] = samples[name].size - samples[name].valid
     if "tempered" in samples:

@@ -1,15 +1,22 @@
-"""Doubts about the numbers: five signs of masked gradients, each with what it means and what to do (spec A.7)."""
+"""Doubts about the numbers: signs of masked gradients, each with what it means and what to do (spec A.7).
+
+What attacks that need no gradient of the model reach beside those that do is evidence
+(:mod:`workers.families.uncertainty_span.evidence`); the rest are symptoms, which robust models show as well. Where the
+evidence is there and clears the model, a symptom is a note.
+"""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from seatrial.contracts.estimates import Flag
+from seatrial.contracts.family import Severity
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
-from workers.families.uncertainty_span.estimates import best_spans, classes_of, spans
+from workers.families.uncertainty_span.estimates import classes_of, spans, widest
 
 ZERO_GRADIENTS = 0.1
 """Share of iterates with an all-zero gradient away from the loss's optimum; an unmasked network has none."""
@@ -39,15 +46,13 @@ SATURATED = 0.1
 """Share of clean outputs whose float32 softmax is exactly 1 at which the tempered attack is run."""
 
 MORE = 0.05
-"""Nats by which another attack's span must exceed the white-box one before the latter is not to be relied on."""
+"""Nats by which the tempered attack must widen the span for the others not to be relied on."""
 
 MORE_SHARE = 0.1
 MORE_LEAST = 1e-3
-"""The same as a share of the white-box mean span, which may itself be small, and the fewest nats that matter then."""
+"""The same as a share of the mean span without it, which may itself be small, and the fewest nats that matter then."""
 
-EXCESS, EXCESS_SHARE = 0.01, 0.01
-"""Nats, and share of the white-box mean span, by which a transferred attack must do better on average: less is chance,
-or rounding where it is the same attack."""
+CLEARED = " Attacks that need no gradient of the model reach no further, so that this is no sign of masking here."
 
 
 def is_saturated(sample: Sample) -> bool:
@@ -55,24 +60,44 @@ def is_saturated(sample: Sample) -> bool:
     return sample.valid > 0 and float(sample.floats("is_saturated").mean()) >= SATURATED
 
 
-def zero_gradients(sample: Sample) -> list[Flag]:
-    """Flag gradients that are exactly zero where the loss could still fall."""
-    shares = [float(sample.floats(f"zero_gradient_share_{arm}").mean()) for arm in ("over", "under")]
-    if max(shares) < ZERO_GRADIENTS:
+def quick_effort(params: UncertaintySpanParams) -> list[Flag]:
+    """Flag a check that did without the attacks that the widest span rests on."""
+    if params.effort != "quick":
         return []
     return [
         Flag(
-            code="zero_gradients",
-            severity="error" if max(shares) >= 0.5 else "warning",
-            message=f"{shares[0]:.0%} of the gradients of the over-confidence attack and {shares[1]:.0%} of the "
-            "under-confidence attack were exactly zero although the loss could still fall: the model hides its "
-            "gradients (quantisation, thresholds, detached computation) and the span is a loose lower bound. Audit "
-            "it without the non-differentiable part, or give a transfer_model.",
+            code="quick_effort",
+            severity="warning",
+            message="With effort quick, mus_worst rests on the paper's two attacks: it stops short of what entropy "
+            "ascent reaches, and nothing was run that a model cannot mislead by its gradients. Audit with effort "
+            "standard before relying on it.",
         )
     ]
 
 
-def attack_not_improving(sample: Sample) -> list[Flag]:
+def zero_gradients(sample: Sample, *, is_cleared: bool = False) -> list[Flag]:
+    """Flag gradients that are exactly zero where the loss could still fall."""
+    shares = [float(sample.floats(f"zero_gradient_share_{arm}").mean()) for arm in ("over", "under")]
+    if max(shares) < ZERO_GRADIENTS:
+        return []
+    severity: Severity = "error" if max(shares) >= 0.5 else "info" if is_cleared else "warning"
+    seen = (
+        f"{shares[0]:.0%} of the gradients of the over-confidence attack and {shares[1]:.0%} of the under-confidence "
+        "attack were exactly zero although the loss could still fall"
+    )
+    if severity == "info":
+        return [Flag(code="zero_gradients", severity=severity, message=f"{seen}.{CLEARED}")]
+    return [
+        Flag(
+            code="zero_gradients",
+            severity=severity,
+            message=f"{seen}: the model hides its gradients (quantisation, thresholds, detached computation) and the "
+            "span is a loose lower bound. Audit it without the non-differentiable part, or give a transfer_model.",
+        )
+    ]
+
+
+def attack_not_improving(sample: Sample, *, is_cleared: bool = False) -> list[Flag]:
     """Flag attacks that in all their steps moved neither the entropy nor the margin of many examples their way."""
     clean, margin = sample.floats("entropy_clean"), sample.floats("margin_clean")
     room = {"over": clean > ROOM, "under": clean < math.log(classes_of(sample)) - ROOM}
@@ -90,6 +115,8 @@ def attack_not_improving(sample: Sample) -> list[Flag]:
     failing = [said[arm] for arm, share in shares.items() if share >= NOT_IMPROVED]
     if not failing:
         return []
+    if is_cleared:
+        return [Flag(code="attack_not_improving", severity="info", message=f"{' '.join(failing)}{CLEARED}")]
     return [
         Flag(
             code="attack_not_improving",
@@ -100,7 +127,9 @@ def attack_not_improving(sample: Sample) -> list[Flag]:
     ]
 
 
-def span_not_growing(params: UncertaintySpanParams, sample: Sample, doubled: Sample, seed: int) -> list[Flag]:
+def span_not_growing(
+    params: UncertaintySpanParams, sample: Sample, doubled: Sample, seed: int, *, is_cleared: bool = False
+) -> list[Flag]:
     """Flag a span that twice the radius surely does not widen although there is room.
 
     An attack of few steps may do worse in a larger ball on any model, so with fewer than ``ENOUGH_STEPS`` it is a note.
@@ -116,70 +145,56 @@ def span_not_growing(params: UncertaintySpanParams, sample: Sample, doubled: Sam
     if small > math.log(classes_of(sample)) / 2 or most > small * GROWTH + IMPROVEMENT:
         return []
     is_short = params.steps < ENOUGH_STEPS
-    advice = (
-        f"With {params.steps} steps this may be the attack's shortness: audit again with at least {ENOUGH_STEPS}."
-        if is_short
-        else "The attack is failing rather than the model resisting. Compare with a transfer_model, and look at the "
-        "other flags."
-    )
+    if is_cleared:
+        advice = CLEARED.strip()
+    elif is_short:
+        advice = (
+            f"With {params.steps} steps this may be the attack's shortness: audit again with at least {ENOUGH_STEPS}."
+        )
+    else:
+        advice = (
+            "The attack is failing rather than the model resisting. Compare with a transfer_model, and look at the "
+            "other flags."
+        )
     return [
         Flag(
             code="span_not_growing",
-            severity="info" if is_short else "warning",
+            severity="info" if is_short or is_cleared else "warning",
             message=f"The mean span is {small:.3g} nat at epsilon {params.epsilon:.3g} and {large:.3g} nat at twice "
             f"that, on {int(both.sum())} examples: an unmasked span grows with epsilon until it nears log C. {advice}",
         )
     ]
 
 
-def transfer_beats_white_box(sample: Sample, transferred: Sample, seed: int) -> list[Flag]:
-    """Flag images made on another model that move the entropy more than those made on this one.
-
-    Best iterate against best iterate, whatever the selection.
-    """
-    other = sample.align(transferred, "entropy_under") - sample.align(transferred, "entropy_over")
-    both = np.isfinite(other)
-    if not both.any():
-        return []
-    white_box = best_spans(sample)[both]
-    excess = other[both] - white_box
-    interval = paired_difference(other[both], white_box, seed=seed_of(seed, "transfer excess"))
-    wins = float(np.mean(excess > MORE))
-    least = max(EXCESS, EXCESS_SHARE * float(white_box.mean()))
-    beats_on_average = float(excess.mean()) >= least and (interval is None or interval[0] > 0)
-    if not beats_on_average and wins < 0.1:
-        return []
-    return [
-        Flag(
-            code="transfer_beats_white_box",
-            severity="error" if beats_on_average else "warning",
-            message=f"Attacks made on the transfer model span {float(other[both].mean()):.3g} nat on average, the "
-            f"white-box ones {float(white_box.mean()):.3g} at their best iterates, and do better by more than "
-            f"{MORE:g} nat on {wins:.0%} of the examples. An attack that sees the model should never lose to one that "
-            "does not: its gradients are masked. Rely on mus_worst, not on mus.",
-        )
-    ]
-
-
-def saturated_logits(sample: Sample, tempered: Sample) -> list[Flag]:
+def saturated_logits(sample: Sample, tempered: Sample, others: Mapping[str, Sample], *, is_quick: bool) -> list[Flag]:
     """Flag a softmax that is one-hot in float32, where entropy is flat for reasons other than robustness.
 
-    An error where the tempered attack shows the white-box one to be short, in nats or as a share.
+    An error where the attack on scaled logits reaches what all other attacks together do not, in nats or as a share.
+
+    Args:
+        sample: Records of the paper's attacks.
+        tempered: Of the attack on scaled logits.
+        others: Of all further attacks but that one.
+        is_quick: Whether there were none to be run.
     """
     share = float(sample.floats("is_saturated").mean())
-    plain, other = float(spans(sample).mean()), float(spans(tempered).mean()) if tempered.valid else 0.0
-    hidden = other - plain
-    is_short = hidden > MORE or hidden > max(MORE_LEAST, MORE_SHARE * plain)
+    plain, without = float(spans(sample).mean()), widest(sample, others)
+    reached, widened = float(without.mean()), float(widest(sample, {**others, "tempered": tempered}).mean())
+    hidden = widened - reached
+    is_short = hidden > MORE or hidden > max(MORE_LEAST, MORE_SHARE * reached)
     message = (
         f"The float32 softmax of {share:.0%} of the clean images is exactly one-hot, so its entropy hardly moves "
-        "whatever the attack does. Attacked through temperature-scaled logits and across the decision boundary, the "
-        f"mean span is {other:.3g} nat; mus says {plain:.3g}. "
+        f"under the paper's attacks: mus says {plain:.3g} nat, "
     )
     if is_short:
-        message += "mus makes the model look robust and must not be relied on; use mus_worst, and calibrate the model."
+        message += (
+            f"all attacks but one {reached:.3g}, and with the one on temperature-scaled logits and across the decision "
+            f"boundary it is {widened:.3g}. The model looks robust and must not be relied on; calibrate it first."
+        )
     else:
         message += (
-            "That is no more to speak of, but this model's entropy says little; calibrate it before using its "
-            "uncertainty."
+            f"all attacks together {widened:.3g}. The one on temperature-scaled logits adds nothing to speak of, but "
+            "this model's entropy says little: rely on mus_worst, and calibrate it before using its uncertainty."
         )
-    return [Flag(code="saturated_logits", severity="error" if is_short else "warning", message=message)]
+    severity: Severity = "error" if is_short else "warning" if is_quick else "info"
+    return [Flag(code="saturated_logits", severity=severity, message=message)]

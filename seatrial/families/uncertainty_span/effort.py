@@ -1,0 +1,134 @@
+"""What runs beside the paper's two attacks, and what it costs, by the effort that is asked for."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from seatrial.contracts.costs import Passes
+
+Effort = Literal["quick", "standard", "thorough"]
+
+SURROGATE_EXAMPLES = 500
+"""Examples that the surrogate learns from and the calibrated temperature is fitted to, at most: the first ones."""
+
+BISECTIONS = 10
+"""Points looked at between a clean image and one across the decision boundary."""
+
+COPIES = (0.25, 0.5, 1.0)
+"""Standard deviations of the noisy copies whose gradients are added, as shares of the radius."""
+
+REPEATED_SHARE = 0.25
+"""Share of the examples that are attacked again from further starts, at most: those the attacks before disagree on."""
+
+STAGES = ("ascent", "smoothed", "score", "distilled", "repeated")
+"""Further attacks, each a stage of its own; what they reach together with the paper's two is ``mus_worst``."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Steps of the further attacks on one example.
+
+    Attributes:
+        starts: Entropy ascents from random points, beside that from the clean image.
+        climb: Steps of an entropy ascent.
+        refine: Of one that goes on where another attack ended.
+        walks: Walks to the decision boundary: towards the nearest class, then the likeliest others one by one.
+        cross: Steps of a walk.
+        targets: Classes an attack makes the model sure of, beside the predicted one, the likeliest first.
+        sure: Steps towards the predicted class; a third of them towards each other class.
+        smooth: Steps along the gradients of a smoothed copy; half of them to make the model sure.
+        repeats: Runs of the smoothed attack and of the score-based search, each with draws of its own.
+        queries: Of the score-based search to raise the entropy; a fifth of them to lower it.
+        again: Searches on the examples that the attacks before disagree on.
+        rounds: Times the surrogate is fitted.
+        fit: Steps of its optimiser in each.
+    """
+
+    starts: int
+    climb: int
+    refine: int
+    walks: int
+    cross: int
+    targets: int
+    sure: int
+    smooth: int
+    repeats: int
+    queries: int
+    again: int
+    rounds: int
+    fit: int
+
+    @property
+    def surrogate_queries(self) -> int:
+        """How often the model is asked about each image that the surrogate learns from."""
+        return 1 + len(COPIES) + 3 * (self.rounds - 1)
+
+    @property
+    def squares_again(self) -> int:
+        """Queries of the score-based search in each round on those examples."""
+        return self.queries + self.queries // 2
+
+    def passes(self) -> Passes:
+        """Return what one example costs at most, the surrogate left out."""
+        third, fifth = max(1, self.sure // 3), max(1, self.queries // 5)
+        # Each run looks at one more iterate than it takes steps.
+        backward = (2 + self.starts) * self.climb + self.walks * (self.cross + self.refine) + self.targets * third
+        forward = 2 + self.starts + self.walks * (2 + BISECTIONS) + self.targets
+        # Two, as what is lowered and raised at the calibrated temperature comes on top.
+        backward, forward = backward + 2 * self.sure, forward + 2
+        smooth = self.smooth + max(1, self.smooth // 2)
+        backward += self.repeats * (len(COPIES) * smooth + 2 * self.refine)
+        forward += self.repeats * (smooth + 4 + self.queries // 2)
+        backward, forward = backward + self.repeats * self.refine, forward + self.repeats * (self.queries + fifth + 1)
+        # On the surrogate's images: two ways up and one down, and the refinement of the best.
+        backward, forward = backward + 2 * self.refine, forward + 8
+        again = Passes(self.squares_again + 2, self.climb)
+        share = REPEATED_SHARE * self.again
+        return Passes(forward + math.ceil(share * again.forward), backward + math.ceil(share * again.backward))
+
+
+def budget(effort: Effort, steps: int) -> Budget | None:
+    """Return the steps of the further attacks, in proportion to those of the paper's; None for ``quick``.
+
+    Args:
+        effort: What is asked for.
+        steps: Gradient steps of the paper's attacks.
+    """
+    if effort == "quick":
+        return None
+
+    def share(of: float) -> int:
+        return max(1, round(of * steps))
+
+    plain = Budget(
+        starts=1,
+        climb=share(0.4),
+        refine=share(0.2),
+        walks=2,
+        cross=share(0.1),
+        targets=3,
+        sure=share(0.3),
+        smooth=share(0.1),
+        repeats=1,
+        queries=share(1.6),
+        again=3,
+        rounds=4,
+        fit=share(2.0),
+    )
+    if effort == "standard":
+        return plain
+    return Budget(
+        starts=4,
+        climb=share(0.8),
+        refine=share(0.4),
+        walks=5,
+        cross=share(0.2),
+        targets=5,
+        sure=share(0.6),
+        smooth=share(0.2),
+        repeats=3,
+        queries=share(5.0),
+        again=12,
+        rounds=6,
+        fit=share(3.0),
+    )

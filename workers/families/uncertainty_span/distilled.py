@@ -1,0 +1,107 @@
+"""Attacks made on a surrogate that is fitted to the model's outputs during the audit, and carried over."""
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from seatrial.families.uncertainty_span.effort import COPIES, budget
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.entropy_range import EntropyRange, annealed_entropy, margin_temperature
+from workers.attacks.losses import cross_entropy, margin
+from workers.attacks.surrogate import BATCH, Distillation, Surrogate
+from workers.families.contexts import Batch, Columns, ImageContext, Records
+from workers.families.uncertainty_span.calibrated import calibrated_temperature
+from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack, pixel_radius
+from workers.families.uncertainty_span.records import to_records
+from workers.models.memory import forward
+
+
+def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Records:
+    """Fit a surrogate to the model's outputs around a shard's images, and the temperature to its clean logits.
+
+    Returns:
+        A row per example: ``agrees`` (the surrogate predicts what the model does), ``temperature`` (null where the
+        likelihood has no best one), and in the first row the ``weights`` of the surrogate.
+
+    Raises:
+        ValueError: The effort of the parameters has no surrogate.
+    """
+    steps = budget(params.effort, params.steps)
+    if steps is None:
+        raise ValueError(f"effort {params.effort} has no surrogate")
+    batch, model = context.together(), context.classifier.logits
+    parts = []
+    for part in torch.split(batch.images, BATCH):
+        context.check_cancelled()
+        parts.append(forward(model, part))
+    clean = torch.cat(parts)
+    is_finite = clean.isfinite().all(1)
+    images, unit = batch.images[is_finite], pixel_radius(params, batch.images)
+    agrees, weights = torch.zeros_like(is_finite), None
+    if len(images):
+        (generator,) = context.generators(SURROGATE, [0])
+        surrogate = Distillation(
+            params.norm, params.epsilon, [share * unit for share in COPIES], steps.rounds, steps.fit
+        ).run(model, images, clean[is_finite], generator, batch_size=BATCH, check_cancelled=context.check_cancelled)
+        weights = surrogate.flat().numpy()
+        agrees[is_finite] = forward(surrogate, images).argmax(1) == clean[is_finite].argmax(1)
+    temperature = calibrated_temperature(clean[is_finite], batch.labels[is_finite])
+    rows = len(batch.example_ids)
+    table = to_records(batch, ~is_finite, {"agrees": agrees})
+    table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
+    return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
+
+
+def attack_distilled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
+    """Attack one batch of the surrogate, and show the model under audit where the attacks ended.
+
+    Returns:
+        What :func:`workers.families.uncertainty_span.ascent.attack_by_ascent` returns, and with ``alone_`` before them
+        the entropies of images that were made without asking the model.
+    """
+    attack = FurtherAttack.begin(params, context, batch)
+    weights = context.records(SURROGATE)["weights"][0].values
+    if weights is None:
+        return attack.columns(attack.reach.copy())
+    surrogate = Surrogate((batch.images.shape[1], batch.images.shape[2], batch.images.shape[3]), attack.classes)
+    surrogate.load(torch.tensor(weights.to_numpy()))
+    surrogate.to(batch.images.device)
+    under, over = _carry_over(attack, surrogate)
+    alone = attack.reach.copy()
+    attack.climb(attack.budget.refine, under)
+    attack.descend(
+        max(1, attack.budget.refine // 2),
+        lambda logits, indices, progress: cross_entropy(logits, attack.predictions[indices]),
+        attack.reach.lowering(),
+        step=0.25,
+        starts=over,
+    )
+    return attack.columns(alone)
+
+
+def _carry_over(attack: FurtherAttack, surrogate: Surrogate) -> tuple[Tensor, Tensor]:
+    """Return the images (batch, ...) made on the surrogate of which the model is least and most sure."""
+    own = forward(surrogate, attack.batch.images)
+    of_surrogate, predictions = EntropyRange(own), attack.predictions
+    steps = attack.budget.climb
+
+    def lead(logits: Tensor, indices: Tensor) -> Tensor:
+        return margin(logits, predictions[indices])
+
+    climbed = attack.descend(
+        steps, annealed_entropy(margin_temperature(own), 1.0), of_surrogate.raising(), model=surrogate
+    )
+    crossed = attack.descend(steps, lambda logits, indices, progress: lead(logits, indices), lead, model=surrogate)
+    made_sure = attack.descend(
+        steps,
+        lambda logits, indices, progress: cross_entropy(logits, predictions[indices]),
+        of_surrogate.lowering(),
+        model=surrogate,
+    )
+    everyone = torch.arange(len(predictions), device=predictions.device)
+    candidates = [attack.batch.images, climbed.best, climbed.final, crossed.best, made_sure.best, made_sure.final]
+    entropies = torch.stack(
+        [attack.reach.see(forward(attack.model, images), everyone)[0] for images in candidates]
+    ).nan_to_num(nan=0.0)
+    stacked, rows = torch.stack(candidates), everyone
+    return stacked[entropies.argmax(0), rows], stacked[entropies.argmin(0), rows]

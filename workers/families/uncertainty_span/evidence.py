@@ -1,0 +1,110 @@
+"""Evidence of masked gradients: what attacks that need none of the model's reach, on the same examples (spec A.7)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seatrial.contracts.estimates import Flag
+from seatrial.reporting.words import enumerate_words
+from seatrial.statistics.arrays import Floats
+from seatrial.statistics.estimating import seed_of
+from seatrial.statistics.intervals import Interval, paired_difference
+from seatrial.statistics.samples import Sample
+from workers.families.uncertainty_span.estimates import classes_of, widest
+
+NOTABLE_SHARE = 0.05
+"""Share of log C by which such an attack must do better on average."""
+
+BY_GRADIENTS = ("ascent", "tempered")
+"""Stages that follow the model's own gradients, beside the paper's attacks."""
+
+WITHOUT = {
+    "smoothed": "the gradients of a smoothed copy",
+    "score": "a search by scores alone",
+    "distilled": "images made on a surrogate",
+    "transfer": "images made on the transfer model",
+}
+"""Stages whose attacks, by themselves, need no gradient of the model at the image, in words."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One such attack beside those by gradients, on the examples both were run on.
+
+    Attributes:
+        stage: Which.
+        by_gradients: Mean of the widest span that attacks by gradients reached, in nats.
+        without: Mean span of the other.
+        interval: Of the paired difference, the other less those by gradients; None of fewer than two examples.
+        examples: How many.
+        is_masked: Whether the interval lies above 0 and the difference above ``NOTABLE_SHARE`` of log C.
+    """
+
+    stage: str
+    by_gradients: float
+    without: float
+    interval: Interval | None
+    examples: int
+    is_masked: bool
+
+
+def compare(sample: Sample, stages: Mapping[str, Sample], seed: int) -> list[Comparison]:
+    """Compare every attack without gradients that ran with all by gradients together.
+
+    Args:
+        sample: Records of the paper's attacks.
+        stages: Of the further ones, by stage.
+        seed: Of the intervals.
+    """
+    if sample.valid == 0:
+        return []
+    by_gradients = widest(sample, {name: stages[name] for name in BY_GRADIENTS if name in stages})
+    least = NOTABLE_SHARE * math.log(classes_of(sample))
+    found = []
+    for stage in (stage for stage in WITHOUT if stage in stages):
+        span = _span_alone(sample, stages[stage])
+        both = np.isfinite(span)
+        if not both.any():
+            continue
+        interval = paired_difference(span[both], by_gradients[both], seed=seed_of(seed, f"without {stage}"))
+        means = float(by_gradients[both].mean()), float(span[both].mean())
+        is_masked = interval is not None and interval[0] > 0 and means[1] - means[0] > least
+        found.append(Comparison(stage, *means, interval, int(both.sum()), is_masked))
+    return found
+
+
+def is_cleared(comparisons: list[Comparison]) -> bool:
+    """Tell whether the attacks of the effort ``standard`` ran and none of those that did shows masked gradients."""
+    ran = {one.stage for one in comparisons}
+    return {"smoothed", "score", "distilled"} <= ran and not any(one.is_masked for one in comparisons)
+
+
+def masked_gradients(comparisons: list[Comparison]) -> list[Flag]:
+    """Flag gradients that hide what the model does, with both numbers of every attack that shows it."""
+    showing = [one for one in comparisons if one.is_masked and one.interval is not None]
+    if not showing:
+        return []
+    told = [
+        f"{WITHOUT[one.stage]} {one.without:.3g} (difference {one.without - one.by_gradients:.3g}, 95 % interval "
+        f"{one.interval[0]:.3g} to {one.interval[1]:.3g}, {one.examples} examples)"
+        for one in showing
+        if one.interval is not None
+    ]
+    return [
+        Flag(
+            code="masked_gradients",
+            severity="error",
+            message=f"Attacks that follow the model's gradients span {showing[0].by_gradients:.3g} nat on average; "
+            f"{enumerate_words(told)}. What does not see the gradients should never do better: they are masked. "
+            "mus_worst counts all of these attacks, and the true span may be larger still. Audit the model without "
+            "what hides its gradients.",
+        )
+    ]
+
+
+def _span_alone(sample: Sample, other: Sample) -> Floats:
+    """Return the span (valid,) that an attack reached by itself, NaN where the example errored in it."""
+    prefix = "alone_" if other.has("alone_entropy_over") else ""
+    return sample.align(other, f"{prefix}entropy_under") - sample.align(other, f"{prefix}entropy_over")

@@ -1,0 +1,78 @@
+"""Further searches where the attacks before disagree: what one found and others missed, none may have found yet."""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seatrial.families.uncertainty_span.effort import REPEATED_SHARE, STAGES
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.records import CALIBRATED
+from seatrial.statistics.arrays import Floats
+from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.further import FurtherAttack
+
+OPEN = 0.005
+"""Share of log C by which the entropies that the attacks before reached have to differ."""
+
+
+def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
+    """Search again, round by round, on those of a batch that are among the sample's most doubtful.
+
+    Most doubtful is where the highest entropies that the attacks before reached differ most: of an adversarially
+    trained MNIST model at its own radius, the quarter of the examples that hold 0.8 of what those miss.
+
+    Returns:
+        ``entropy_over`` and ``entropy_under``, and with ``calibrated_`` before them those of calibrated logits: the
+        widest of the attacks before and of this one; and which examples errored in all of these (batch,).
+    """
+    before = [context.records(stage) for stage in STAGES if stage != "repeated"]
+    ids = np.asarray(before[0]["example_id"])
+    rows = [int(np.flatnonzero(ids == example)[0]) for example in batch.example_ids]
+
+    def known(name: str) -> Floats:
+        # What errored is null, which is NaN here.
+        return np.stack([np.asarray(table[name].to_numpy(), dtype=np.float64) for table in before])
+
+    names = ["entropy_over", "entropy_under"]
+    names += [name for name in map(CALIBRATED.format, ("over", "under")) if name in before[0].column_names]
+    columns = {
+        name: torch.from_numpy((np.fmin if name.endswith("over") else np.fmax).reduce(known(name)[:, rows]))
+        for name in names
+    }
+    non_finite = columns["entropy_under"].isnan()
+    chosen = np.flatnonzero(_most_doubtful(known("entropy_under"), context.classifier.classes)[rows])
+    if len(chosen):
+        at = torch.from_numpy(chosen)
+        places = at.to(batch.images.device)
+        part = Batch([batch.example_ids[i] for i in chosen], batch.images[places], batch.labels[places])
+        for name, found in _attack(FurtherAttack.begin(params, context, part)).items():
+            best = torch.fmin if name.endswith("over") else torch.fmax
+            columns[name][at] = best(columns[name][at], found.cpu())
+    return columns, non_finite
+
+
+def _most_doubtful(highest: Floats, classes: int) -> NDArray[np.bool_]:
+    """Return which examples (n,) are attacked again, given the entropies (attacks, n) reached; NaN: errored."""
+    spread = np.nan_to_num(np.fmax.reduce(highest) - np.fmin.reduce(highest))
+    first = np.argsort(-spread, kind="stable")[: math.ceil(REPEATED_SHARE * len(spread))]
+    found = np.zeros(len(spread), dtype=bool)
+    found[first] = spread[first] > OPEN * math.log(classes)
+    return found
+
+
+def _attack(attack: FurtherAttack) -> Columns:
+    # The same cost spent on searches alone reached 0.956 of the strongest attack's span where half of it spent on
+    # smoothed gradients reached 0.950 (a PGD-trained MNIST model, l_inf 0.3).
+    for number in range(attack.budget.again):
+        images = attack.ask_squares(
+            attack.budget.squares_again,
+            attack.reach.raising(),
+            f"repeated {number}",
+            goal=attack.highest,
+            starts=None,
+        )
+        attack.climb(attack.budget.climb, images)
+    return attack.columns()[0]
