@@ -45,7 +45,7 @@ GAMES, NOISE = "transductive_attack", "low_level_attack"
 SIMULATED: dict[str, dict[str, str]] = {
     SPAN: {
         "shares": "clean_accuracy accuracy[arm] accuracy[attack] robust_accuracy robust_accuracy[attack]",
-        "means": "mus mus[attack] mus_worst mus_scaled msus nud nud[arm] entropy[arm] confidence[arm] "
+        "means": "mus mus[attack] mus_worst mus_calibrated mus_scaled msus nud nud[arm] entropy[arm] confidence[arm] "
         "confidence[attack] outlier_entropy[epsilon]",
         "unbounded": "nud[arm]",
         "signed": "span_growth",

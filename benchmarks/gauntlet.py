@@ -204,7 +204,7 @@ def main() -> int:
 
 def _line(row: Row) -> str:
     numbers = [row.result.estimates.get(name) for name in ("mus", "mus_worst", "mus_calibrated")]
-    told = " ".join(f"{number.value:6.2f}" if number else "     -" for number in numbers)
+    told = " ".join(f"{number.value:6.2f}" if number and number.value is not None else "     -" for number in numbers)
     verdicts = " / ".join(judgement.verdict for judgement in row.judgements.values())
     flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.result.flags)
     sort = "fake" if row.contestant.fake else "honest"

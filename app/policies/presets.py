@@ -228,6 +228,14 @@ DEMANDS = (
         _ABSTAINS + ", and `brightness` in `corruptions`, which by default is not there",
         "Chen et al., Figure 1 (c): URejectron refuses every image that is a little brighter. 0.5 is half of them.",
     ),
+    Demand(
+        "uncertainty_span.mus_calibrated",
+        "max",
+        (1.0, 0.6, 0.35),
+        "`uncertainty_span`, its `effort` standard (default) or thorough",
+        "The same bounds as of `mus_worst`, at the temperature that is likeliest on the clean examples: dividing or "
+        "multiplying the logits buys nothing.",
+    ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""
 

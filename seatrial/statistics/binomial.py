@@ -19,10 +19,25 @@ def binomial_cdf(successes: int, trials: int, rate: float) -> float:
         return 1.0
     if rate >= 1:
         return 0.0
+    return min(1.0, float(_chances(successes, trials, rate).sum()))
+
+
+def binomial_cdfs(trials: int, rate: float) -> NDArray[np.float64]:
+    """Return the probabilities (trials + 1,) of at most 0, 1, ... successes; ``rate`` lies between 0 and 1.
+
+    >>> binomial_cdfs(3, 0.5).round(12).tolist()
+    [0.125, 0.5, 0.875, 1.0]
+    """
+    found: NDArray[np.float64] = np.minimum(1.0, np.cumsum(_chances(trials, trials, rate)))
+    return found
+
+
+def _chances(successes: int, trials: int, rate: float) -> NDArray[np.float64]:
+    """Return the probabilities (successes + 1,) of exactly 0, 1, ... successes."""
     logs, found = _log_factorials(trials), np.arange(successes + 1)
     terms = logs[trials] - logs[found] - logs[trials - found]
-    terms = terms + found * math.log(rate) + (trials - found) * math.log1p(-rate)
-    return min(1.0, float(np.exp(terms).sum()))
+    chances: NDArray[np.float64] = np.exp(terms + found * math.log(rate) + (trials - found) * math.log1p(-rate))
+    return chances
 
 
 @lru_cache(maxsize=8)

@@ -54,6 +54,9 @@ def mean_interval(values: ArrayLike, lowest: float, highest: float, *, alpha: fl
     if len(seen) == 0:
         raise ValueError("there must be a value")
     least, most = min(lowest, float(seen.min())), max(highest, float(seen.max()))
+    if most - least < TINY and np.isfinite(seen).all():
+        # Next to nothing, and where doubles lose their digits: all of the range.
+        return least, most
     found = ratio_interval(seen, np.ones(len(seen)), (least, 1.0), (most, 1.0), alpha=alpha)
     if found is None:
         raise AssertionError("unreachable: as many ones as there are values do not add up to 0")

@@ -18,6 +18,9 @@ from seatrial.statistics.intervals import Interval
 ALPHA = 0.05
 """Of the intervals that are published."""
 
+BEYOND = 2.0
+"""Where nobody knows how far values go, by how much of what was seen an example may lie beyond it."""
+
 ROUNDING = 1e-9
 """Values this near, relative to the largest, are alike."""
 
@@ -48,9 +51,10 @@ def mean(values: Floats, span: Limits, *, alpha: float = ALPHA) -> Estimate:
     Undefined values (NaN) are left out and not counted in ``n``.
 
     Guarantee: each end is wrong with probability at most alpha / 2, where the range is known (method ``gaffke``).
-    Failure: where an end of it is not (``gaffke-seen``), an unseen example is taken to lie as far beyond the farthest
-    one as the sample reaches; nothing holds for what is rarer and lies farther, and values that are all alike have no
-    interval then.
+    Failure: where an end of it is not (``gaffke-seen``), an unseen example is taken to lie beyond the farthest one by
+    twice the way from there to the other end of the range, or of the sample where that is not known either: of values
+    from 0 on, at three times the largest. Nothing holds for what is rarer and lies farther, and values that are all
+    alike have no interval then.
 
     Args:
         values: (n,).
@@ -68,8 +72,8 @@ def mean(values: Floats, span: Limits, *, alpha: float = ALPHA) -> Estimate:
         return estimate(float(defined.mean()), None, len(defined))
     if not is_known and reach <= ROUNDING * max(abs(least), abs(most)):
         return Estimate(value=float(defined.mean()), low=None, high=None, n=len(defined), method=method)
-    lowest = least - reach if span[0] is None else span[0]
-    highest = most + reach if span[1] is None else span[1]
+    lowest = least - BEYOND * ((most if span[1] is None else span[1]) - least) if span[0] is None else span[0]
+    highest = most + BEYOND * (most - (least if span[0] is None else span[0])) if span[1] is None else span[1]
     return estimate(float(defined.mean()), mean_interval(defined, lowest, highest, alpha=alpha), len(defined), method)
 
 

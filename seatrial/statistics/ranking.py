@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.binomial import binomial_cdfs
+from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import Interval, exponentials, resample, unseen_interval
 
 METRICS = ("auroc", "aupr_in", "aupr_out", "fpr95")
@@ -73,10 +75,9 @@ def rank(
 ) -> Ranking:
     """Return all four metrics; inliers and outliers are weighted independently of each other.
 
-    The intervals leave room for an inlier and an outlier that were not seen
-    (:func:`~seatrial.statistics.intervals.unseen_interval`): all four metrics get worse when an inlier scores higher or
-    an outlier lower, so that the worst of both lie at the ends of the score. Where the outliers are too few to say
-    above which score 95 % of all lie (below 73), the upper end of FPR95 is mostly 1.
+    The intervals of the areas leave room for an inlier and an outlier that were not seen
+    (:func:`~seatrial.statistics.intervals.unseen_interval`): these metrics get worse when an inlier scores higher or an
+    outlier lower, so that the worst of both lie at the ends of the score. FPR95 has :func:`fpr95_interval`.
 
     Args:
         inliers: (n,) scores.
@@ -101,11 +102,42 @@ def rank(
 
     worse, better = drawn(ends[1], ends[0]), drawn(ends[0], ends[1])
     intervals: dict[str, Interval | None] = {}
-    for at, name in enumerate(METRICS):
-        # The share of inliers flagged is the one that is better where it is lower.
-        low, high = (better, worse) if name == "fpr95" else (worse, better)
-        intervals[name] = unseen_interval(values[at], low[:, at], high[:, at], alpha=alpha)
+    for at, name in enumerate(METRICS[:-1]):
+        intervals[name] = unseen_interval(values[at], worse[:, at], better[:, at], alpha=alpha)
+    low, high = fpr95_interval(inliers, outliers, alpha=alpha)
+    intervals["fpr95"] = min(low, values[-1]), max(high, values[-1])
     return Ranking(dict(zip(METRICS, values, strict=True)), intervals)
+
+
+def fpr95_interval(inliers: ArrayLike, outliers: ArrayLike, *, alpha: float = 0.05) -> Interval:
+    """Return the interval of the share of inliers flagged at the threshold that flags 95 % of the outliers.
+
+    Guarantee: each end is wrong with probability at most alpha / 2, whatever the scores' distributions, jumps of the
+    share at that threshold included, over which no resampling can see. Half of it is spent on the threshold, which lies
+    between two order statistics of the outliers, half on the share of inliers at these (Clopper and Pearson). Where the
+    outliers are too few to say above which score 95 % of all lie (below 86), the upper end is 1.
+
+    Args:
+        inliers: (n,) scores, at least one.
+        outliers: (m,) scores, at least one.
+        alpha: Probability of missing the truth.
+
+    >>> [round(end, 3) for end in fpr95_interval([0.1] * 95 + [0.7] * 5, [0.5] * 100)]
+    [0.014, 0.122]
+    """
+    low, falling = np.asarray(inliers, dtype=np.float64), np.sort(np.asarray(outliers, dtype=np.float64))[::-1]
+    m, level = len(falling), alpha / 4
+    chances = binomial_cdfs(m, 0.95)
+    # At least `fewest` outliers score at the true threshold or above; fewer than `most` score above it.
+    fewest = int(np.searchsorted(chances, level, side="right"))
+    most = 1 + int(np.argmax(chances >= 1 - level))
+
+    def flagged(threshold: float) -> int:
+        return int((low >= threshold).sum())
+
+    least = clopper_pearson(flagged(falling[fewest - 1]), len(low), alpha=alpha / 2)[0] if fewest else 0.0
+    largest = clopper_pearson(flagged(falling[most - 1]), len(low), alpha=alpha / 2)[1] if most <= m else 1.0
+    return least, largest
 
 
 class _Pooled:

@@ -149,3 +149,7 @@ def test_its_ends_are_wrong_no_more_often_than_they_may_be(population: str) -> N
     most = binom.ppf(0.999, times, 0.025)
     assert (ends[:, 0] > truth).sum() <= most
     assert (ends[:, 1] < truth).sum() <= most
+
+
+def test_a_range_of_next_to_nothing_is_the_interval() -> None:
+    assert mean_interval([0.0, 5e-324], 0.0, 1e-323) == (0.0, 1e-323)

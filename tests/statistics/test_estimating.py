@@ -37,15 +37,16 @@ def test_a_mean_leaves_out_what_is_undefined() -> None:
 
 @FEW
 @given(SHARES)
-def test_a_mean_of_an_open_range_reaches_as_far_again_as_the_sample(values: list[float]) -> None:
+def test_a_mean_of_an_open_range_reaches_twice_as_far_again_as_the_sample(values: list[float]) -> None:
     seen = np.array(values)
     found, reach = mean(seen, (None, None)), float(np.ptp(seen))
     if found.low is None:
         assert reach < 1e-8
     else:
-        known = mean(seen, (float(seen.min()) - reach, float(seen.max()) + reach))
+        known = mean(seen, (float(seen.min()) - 2 * reach, float(seen.max()) + 2 * reach))
         assert (found.low, found.high) == (known.low, known.high)
         assert (found.method, known.method) == ("gaffke-seen", "gaffke")
+        assert mean(seen, (0.0, None)).high == mean(seen, (0.0, 3 * float(seen.max()))).high
 
 
 @FEW

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta, binom
 from sklearn import metrics
 
-from seatrial.statistics.ranking import METRICS, aupr_in, aupr_out, auroc, fpr95, rank
+from seatrial.statistics.ranking import METRICS, aupr_in, aupr_out, auroc, fpr95, fpr95_interval, rank
 
 # Few distinct values: ties are the hard part.
 scores = st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 2.3]), min_size=1, max_size=30)
@@ -121,3 +122,29 @@ def test_a_resample_is_ranked_as_if_its_examples_were_repeated() -> None:
     ]
     found = _Pooled(inliers, outliers).metrics(*weights)[0]
     assert found.tolist() == pytest.approx(by_sklearn(inliers[some_in], outliers[some_out]), abs=1e-12)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0]), min_size=1, max_size=12), st.integers(1, 400))
+@settings(max_examples=40, deadline=None)
+def test_ends_of_fpr95_are_those_of_the_binomial_distribution(inliers: list[float], m: int) -> None:
+    outliers = np.linspace(0, 1, m)
+    falling, n = outliers[::-1], len(inliers)
+    # P(fewer than k of m at the threshold or above) and P(k or more above it), both by SciPy.
+    surely = [k for k in range(1, m + 1) if binom.cdf(k - 1, m, 0.95) <= 0.0125]
+    never = [k for k in range(1, m + 1) if binom.sf(k - 1, m, 0.95) <= 0.0125]
+    at = [np.sum(np.array(inliers) >= falling[k[pick] - 1]) if k else None for k, pick in ((surely, -1), (never, 0))]
+    low = 0.0 if not at[0] else beta.ppf(0.0125, at[0], n - at[0] + 1)
+    high = 1.0 if at[1] is None or at[1] == n else beta.ppf(0.9875, at[1] + 1, n - at[1])
+    assert fpr95_interval(inliers, outliers) == pytest.approx((low, high), abs=1e-9)
+
+
+def test_the_interval_of_fpr95_holds_where_the_share_jumps_at_the_threshold() -> None:
+    """Five in a hundred outliers look like inliers: a sample tells by luck on which side of the jump it stands."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(200):
+        inliers = np.where(rng.random(400) < 0.05, rng.random(400), 0.001 * rng.random(400))
+        outliers = np.where(rng.random(400) < 0.05, 0.001 * rng.random(400), rng.uniform(0.5, 1, 400))
+        # 95 % of the outliers score 0.5 or more, and 2.5 % of the inliers do.
+        low, high = fpr95_interval(inliers, outliers)
+        wrong += not low <= 0.025 <= high
+    assert wrong <= 16
