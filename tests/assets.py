@@ -86,6 +86,15 @@ def weights(scale: float = 1.0) -> bytes:
     return save_safetensors(state)
 
 
+def exported() -> bytes:
+    """Return the trained classifier as ``torch.export.save`` writes it."""
+    batch = torch.export.Dim("batch", min=1, max=4096)
+    program = torch.export.export(trained(), (torch.rand(2, 1, 8, 8),), dynamic_shapes=({0: batch},))
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
 def npz(count: int = 300, first: int = 1000, scale: np.float32 | None = None) -> bytes:
     """Return held-out digits as .npz bytes; the pixels times ``scale``."""
     images, labels = digits()

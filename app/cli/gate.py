@@ -106,9 +106,9 @@ def gate(**options: Any) -> None:
     """Audit a model, judge it by a policy, print the verdict and exit with its status.
 
     Without --server it starts a service of its own and leaves nothing behind. MODEL is a folder with manifest.json
-    beside one .safetensors, or a Hugging Face folder with safetensors. DATA are an .npz of images, or a CSV or JSON
-    Lines file with the columns text and label; a manifest says more. The policy file may hold what to run: checks,
-    samples, seed. Files are written for a failed verdict as well.
+    beside one .safetensors or .pt2 (torch.export.save), or a Hugging Face folder with safetensors. DATA are an .npz
+    of images, or a CSV or JSON Lines file with the columns text and label; a manifest says more. The policy file may
+    hold what to run: checks, samples, seed. Files are written for a failed verdict as well.
     """
     with ending_as_documented():
         status = _run(options)

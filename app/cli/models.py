@@ -26,7 +26,7 @@ def models() -> None:
 )
 @with_client
 def add_model(client: Client, file: Path | None, manifest: Path | None, endpoint: Path | None, wait: int) -> None:
-    """Upload FILE (one .safetensors, or an archive of a folder), or name an endpoint, and print the model's id."""
+    """Upload FILE (.safetensors, .pt2 or an archive of a folder), or name an endpoint, and print the model's id."""
     if endpoint is not None and file is None and manifest is None:
         model = client.add_endpoint(read_object(endpoint), wait_s=wait)
     elif endpoint is None and file is not None and manifest is not None:

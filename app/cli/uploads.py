@@ -25,6 +25,7 @@ from seatrial.ingest.strict_json import strict_json
 
 MANIFEST = "manifest.json"
 _SAFETENSORS = ".safetensors"
+_EXPORTED = ".pt2"
 # Of a Hugging Face folder, what the service reads; weights in other formats and code it would refuse.
 _WANTED = frozenset({".json", ".txt", ".model", ".jinja", ".vocab", _SAFETENSORS})
 _PICKLED = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
@@ -61,8 +62,8 @@ def prepare_model(
     """Return a model ready to be uploaded.
 
     Args:
-        path: A folder (``manifest.json`` beside one .safetensors, or a Hugging Face folder), one .safetensors or an
-            archive with its manifest beside it, or the manifest of an endpoint.
+        path: A folder (``manifest.json`` beside one .safetensors or .pt2, or a Hugging Face folder), one .safetensors,
+            .pt2 or an archive with its manifest beside it, or the manifest of an endpoint.
         version: Overrides that of the manifest.
         for_task: Task of the data, where it is known: a model does not say whether it takes texts or pairs.
         say: Called with which files are not sent.
@@ -85,7 +86,7 @@ def prepare_model(
             f"{path} has no manifest: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
             "architecture, input and labels"
         )
-    return Prepared(_named(read_object(manifest_path), path.stem, version, path), path)
+    return Prepared(_named(_exported(read_object(manifest_path), path), path.stem, version, path), path)
 
 
 def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | None) -> Prepared:
@@ -206,7 +207,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
             )
         source: Source = FolderArchive(f"{name}.tar", files)
         return Prepared(_named(manifest, name, version, source), source)
-    weights = [one for one in _files(folder) if one.suffix == _SAFETENSORS]
+    weights = [one for one in _files(folder) if one.suffix in (_SAFETENSORS, _EXPORTED)]
     pickled = [one for one in _files(folder) if one.suffix in _PICKLED]
     if pickled and not weights:
         raise _pickled(*pickled)
@@ -214,9 +215,17 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
         names = ", ".join(one.name for one in weights) or "none"
         raise BadRequestError(
             f"{folder} is not a model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
-            f"{_SAFETENSORS} file (there: {names}), or be a Hugging Face folder with config.json"
+            f"{_SAFETENSORS} or {_EXPORTED} file (there: {names}), or be a Hugging Face folder with config.json"
         )
-    return Prepared(_named(manifest, name, version, weights[0]), weights[0])
+    return Prepared(_named(_exported(manifest, weights[0]), name, version, weights[0]), weights[0])
+
+
+def _exported(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Fill in what the name of an exported program says."""
+    if path.suffix == _EXPORTED:
+        manifest.setdefault("task", IMAGES)
+        manifest.setdefault("architecture", {"kind": "exported"})
+    return manifest
 
 
 def _pickled(*paths: Path) -> BadRequestError:

@@ -1,12 +1,17 @@
 """Checks a model before it is stored, without running or loading any of it, and without asking an endpoint."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
 from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
+from seatrial.ingest.exported.archive import is_exported, read_exported
+from seatrial.ingest.exported.fitting import check_fit
 from seatrial.ingest.inspection.errors import (
+    InspectionError,
     MalformedFileError,
     ManifestMismatchError,
     UnsafeArchiveError,
@@ -21,7 +26,8 @@ from seatrial.store.settings import Settings
 
 ENDPOINT = "endpoint"
 """Format of a model whose bytes are its manifest."""
-WANTED = "safetensors weights, or a .zip, .tar or .tar.gz of a Hugging Face folder"
+EXPORTED = "exported"
+WANTED = "safetensors weights, an exported program (.pt2), or a .zip, .tar or .tar.gz of a Hugging Face folder"
 
 
 def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Settings) -> str:
@@ -57,6 +63,11 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
                 "config.json, weights and preprocessor or tokenizer",
                 field="/manifest/architecture",
             )
+        if manifest.architecture.kind == EXPORTED:
+            raise ManifestMismatchError(
+                f"{where} is one safetensors file; architecture exported needs what `torch.export.save` writes",
+                field="/manifest/architecture",
+            )
         return "safetensors"
     if kind is Kind.UNKNOWN and filename.endswith(".safetensors"):
         raise MalformedFileError(
@@ -64,7 +75,11 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         )
     if kind not in ARCHIVES:
         raise UnsupportedFormatError(f"{where} is not a model: {looks_like(kind)}; send {WANTED}")
-    _inspect_archive(path, manifest, limits)
+    if manifest.architecture.kind == EXPORTED:
+        check_fit(read_exported(path, limits).program, manifest)
+    else:
+        with _exported_programs_told(path, limits):
+            _inspect_archive(path, manifest, limits)
     return "archive"
 
 
@@ -84,6 +99,21 @@ def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) ->
     check_endpoint(endpoint, [parse_network(network) for network in limits.endpoint_allowed_networks])
     filled_headers(endpoint, limits.endpoint_secrets, project, are_all_known=False)
     return ENDPOINT
+
+
+@contextmanager
+def _exported_programs_told(path: Path, limits: Settings) -> Iterator[None]:
+    """Say of a refused archive that it is an exported program, where it is one: its manifest is what is wrong."""
+    try:
+        yield
+    except InspectionError as error:
+        with walk_archive(path, limits) as walk:
+            if is_exported(entry.name for entry, _ in walk):
+                raise ManifestMismatchError(
+                    'The archive is an exported program: its architecture is {"kind": "exported"}',
+                    field="/manifest/architecture",
+                ) from error
+        raise
 
 
 def _inspect_archive(path: Path, manifest: ModelManifest, limits: Settings) -> None:

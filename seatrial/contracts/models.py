@@ -133,12 +133,22 @@ class HuggingFaceArchitecture(Request):
     )
 
 
+class ExportedArchitecture(Request):
+    """A program of ``torch.export``: the graph names the operators, so that no class of its own is needed here."""
+
+    kind: Literal["exported"] = Field(
+        title="Exported program (torch.export)",
+        description="What `torch.export.save` writes; its operators are read and run, its pickles are not.",
+    )
+
+
 Architecture = Annotated[
     LayersArchitecture
     | CifarResNetArchitecture
     | PreActResNet18Architecture
     | WideResNetArchitecture
     | LeNetArchitecture
+    | ExportedArchitecture
     | HuggingFaceArchitecture
     | EndpointArchitecture,
     Field(discriminator="kind"),

@@ -76,6 +76,22 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Inconclusive: ")
 
 
+def test_an_exported_program_is_audited_as_the_weights_it_was_exported_from(gate: Run, tmp_path: Path) -> None:
+    expected = gate("--json", "weights.json")
+    assert expected.exit_code == 0, expected.output
+    (tmp_path / "model" / "weights.safetensors").unlink()
+    (tmp_path / "model" / "digits.pt2").write_bytes(assets.exported())
+    manifest = {name: told for name, told in assets.model_manifest("exported").items() if name != "architecture"}
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps(manifest))
+    ended = gate("--json", "exported.json")
+    assert ended.exit_code == 0, ended.output
+    of_weights, of_program = (
+        json.loads((tmp_path / name).read_text())["checks"][0]["estimates"]
+        for name in ("weights.json", "exported.json")
+    )
+    assert of_program == of_weights
+
+
 def test_a_broken_model_folder_is_a_bad_request_and_the_reason_is_told(gate: Run, tmp_path: Path) -> None:
     (tmp_path / "model" / "manifest.json").write_text(json.dumps(assets.model_manifest(version="2")))
     weights = tmp_path / "model" / "weights.safetensors"

@@ -131,6 +131,19 @@ def test_one_safetensors_beside_its_manifest_is_sent_as_it_is(tmp_path: Path) ->
         prepared(tmp_path)
 
 
+def test_the_name_of_an_exported_program_says_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"name": "m", "labels": ["a", "b"]}))
+    program = tmp_path / "model.pt2"
+    program.write_bytes(b"x")
+    for path in (tmp_path, program):
+        model = prepared(path) if path.is_dir() else None
+        if model is not None:
+            assert (model.source, model.task) == (program, "image-classification")
+            assert model.manifest["architecture"] == {"kind": "exported"}
+    (tmp_path / "manifest.json").rename(tmp_path / "model.pt2.manifest.json")
+    assert prepared(program).manifest["architecture"] == {"kind": "exported"}
+
+
 @pytest.mark.parametrize("name", ["empty", "empty.safetensors"])
 def test_what_is_no_model_is_refused_with_what_one_is(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

@@ -12,6 +12,7 @@ from seatrial.store.tables import DatasetRow, ModelRow
 from tests import uploads
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
+from tests.ingest.exported_programs import exported
 from tests.uploads import assert_nothing_stored, npz, weights
 
 MODEL = {
@@ -99,6 +100,15 @@ def test_every_architecture_and_column_reaches_the_manifest() -> None:
     assert told["input"] == {"shape": [3, 32, 32], "mean": [0.0], "std": [1.0]}
     text = dataset_manifest({**DATASET, "task": "text-classification", "columns": "text = a = b\n\nlabel=stars"})
     assert DatasetManifest.model_validate_json(text).columns == {"text": "a = b", "label": "stars"}
+
+
+def test_an_exported_program_is_chosen_and_needs_nothing_more(console: Console) -> None:
+    assert send_model(console, exported(), architecture="exported").status_code == 303
+    with console.services.database.read() as session:
+        row = session.query(ModelRow).one()
+    assert (row.format, row.manifest["architecture"]) == ("archive", {"kind": "exported"})
+    page = send_model(console, exported(), architecture="exported", shape="3, 4, 4", version="2")
+    assert "the exported program takes images of shape [1, 4, 4]" in wrong(page)["shape"]
 
 
 def test_an_endpoint_is_stored_without_a_file(console: Console) -> None:

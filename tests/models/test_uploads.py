@@ -7,6 +7,7 @@ import time
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
 from seatrial.store.transitions import move
+from tests.ingest.exported_programs import exported, exported_body, nodes_of
 from tests.servers import eventually
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
 from tests.web.test_problems import assert_problem
@@ -276,3 +278,15 @@ def test_lists_are_filtered(client: httpx.Client, services: Services) -> None:
     assert names("name=other") == ["other"]
     assert names("task=token-classification") == []
     assert_problem(client.get("/v1/models?state=tired"), 422)
+
+
+def test_an_exported_program_is_stored_and_one_that_names_code_is_not(client: httpx.Client, services: Services) -> None:
+    def names_code(document: dict[str, Any]) -> None:
+        nodes_of(document)[2]["target"] = "torch.ops.mylib.run.default"
+
+    refused = assert_problem(upload(client, "models", exported_body(), exported(change_graph=names_code)), 422)
+    assert refused.code == "operator-refused"
+    assert "'torch.ops.mylib.run.default'" in refused.detail
+    assert_nothing_stored(services)
+    answer = upload(client, "models", exported_body(), exported())
+    assert (answer.status_code, answer.json()["state"]) == (201, "checking"), answer.text

@@ -12,6 +12,7 @@ from workers.models.hf_image import load_huggingface_image
 from workers.models.hf_text import load_huggingface_text
 from workers.models.hf_tokens import load_huggingface_tokens
 from workers.models.image_classifier import ImageClassifier
+from workers.models.torch_exported import load_exported_image
 from workers.models.torch_image import load_torch_image
 from workers.models.unpacking import unpacked_folder, unpacked_weights
 
@@ -44,6 +45,8 @@ def load_image_classifier(
         return load_torch_image(manifest, path, device, limits=limits)
     bounds = limits or get_settings()
     kind = manifest.architecture.kind
+    if kind == "exported":
+        return load_exported_image(manifest, path, device, limits=bounds)
     if kind == "huggingface":
         with unpacked_folder(path, manifest, bounds, scratch=scratch) as folder:
             return load_huggingface_image(manifest, folder, device, limits=limits)

@@ -8,6 +8,7 @@
     +-- UnsupportedFormatError     415  not a format this service reads: an HTML page, a CSV table, ...
     +-- PickleRefusedError         415  a pickle, under whatever name
     +-- RemoteCodeRefusedError     422  the model wants to bring its own code
+    +-- OperatorRefusedError       422  an exported program runs an operator that is not allowed
     +-- UnsafeArchiveError         422  path traversal, links, encryption, duplicates, bombs
     +-- MalformedFileError         422  truncated or inconsistent bytes
     +-- ContentError               422  well-formed bytes with wrong contents: NaN, labels out of range, ...
@@ -75,6 +76,13 @@ class RemoteCodeRefusedError(InspectionError):
 
     code = "remote-code-refused"
     title = "Models that bring their own code are not accepted"
+
+
+class OperatorRefusedError(InspectionError):
+    """An exported program runs an operator that is not allowed."""
+
+    code = "operator-refused"
+    title = "The exported program runs an operator that is not allowed"
 
 
 class UnsafeArchiveError(InspectionError):

@@ -1,0 +1,38 @@
+"""Whether an exported program and its manifest speak of the same images and classes, as far as the graph says."""
+
+from seatrial.contracts.models import ModelManifest
+from seatrial.ingest.exported.program import Program
+from seatrial.ingest.inspection.errors import ManifestMismatchError
+
+
+def check_fit(program: Program, manifest: ModelManifest) -> None:
+    """Refuse a manifest whose input or labels are not those of the program.
+
+    Raises:
+        ManifestMismatchError: They are not; sizes that vary are left to the worker, which runs it.
+
+    """
+    stated = manifest.input.shape if manifest.input is not None else []
+    taken = program.input_shape
+    if len(taken) != len(stated) or any(size not in (None, one) for size, one in zip(taken, stated, strict=True)):
+        raise ManifestMismatchError(
+            f"the exported program takes images of shape {_told(taken)}, the manifest says {_told(stated)} (channels, "
+            "height, width)",
+            field="/manifest/input/shape",
+        )
+    given, labels = program.output_shape, len(manifest.labels or ())
+    if len(given) != 1 or given[0] not in (None, labels):
+        raise ManifestMismatchError(
+            f"the exported program gives {_told(given)} values per image, the manifest names {labels} labels",
+            field="/manifest/labels",
+        )
+    if not program.input_type.startswith(("float", "bfloat")):
+        raise ManifestMismatchError(
+            f"the exported program takes images of type {program.input_type}: export it with an example in "
+            "floating point, `torch.rand(2, channels, height, width)`",
+            field="/manifest/architecture",
+        )
+
+
+def _told(sizes: list[int] | tuple[int | None, ...]) -> str:
+    return f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"
