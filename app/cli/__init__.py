@@ -5,6 +5,7 @@ import sys
 import click
 
 from app.cli.audits import audit, judge
+from app.cli.convert import convert
 from app.cli.database import migrate
 from app.cli.datasets import datasets
 from app.cli.doctor import doctor
@@ -45,15 +46,16 @@ class _Commands(click.Group):
 def main() -> None:
     """Put classifiers through a sea trial: attack and certify a model over HTTP before it ships.
 
-    `gate` answers a pipeline's one question, may this model ship, with a service of its own or a running one; `replay`
-    runs an audit again and compares; `perturb` writes texts with noise. `serve` runs everything on one machine. The
-    other commands either maintain an installation (migrate, worker, health, doctor, keys, resources) or talk to a
-    running service over HTTP (models, datasets, audit, judge, policies, baselines, leaderboard).
+    `gate` answers a pipeline's one question, may this model ship, with a service of its own or a running one; `convert`
+    makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
+    runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
+    keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines,
+    leaderboard).
     """
 
 
 for command in (
-    *(gate, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
+    *(gate, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
     *(models, datasets, audit, judge, policies, baselines, leaderboard),
 ):
     main.add_command(command)

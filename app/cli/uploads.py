@@ -20,6 +20,7 @@ from app.models.folders import HEADS, label_names
 from seatrial.client import ProblemResponseError, Source
 from seatrial.contracts.datasets import COLUMNS
 from seatrial.contracts.models import IMAGES
+from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.strict_json import strict_json
 
@@ -230,10 +231,7 @@ def _exported(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _pickled(*paths: Path) -> BadRequestError:
     named = ", ".join(map(str, paths))
-    return BadRequestError(
-        f"{named}: pickle is never loaded, since it can run code: save the weights as {_SAFETENSORS}, in PyTorch with "
-        '`safetensors.torch.save_file(model.state_dict(), "model.safetensors")`'
-    )
+    return BadRequestError(f"{named}: pickle is never loaded, since it can run code: send safetensors. {CONVERT}")
 
 
 def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> None:

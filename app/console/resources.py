@@ -23,6 +23,7 @@ from app.web.services import Service, Services
 from app.web.uploads import receive
 from seatrial.contracts.datasets import COLUMNS, DatasetManifest, DatasetReference
 from seatrial.contracts.models import ModelManifest, ModelReference, Task
+from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.store.tables import DatasetRow, ModelRow
 
@@ -122,6 +123,7 @@ def _models(
         "form": form,
         "tasks": TASKS,
         "architectures": architectures.ARCHITECTURES,
+        "convert": CONVERT,
         "is_stored": bool(done),
     }
     return page(

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from seatrial.contracts.models import ModelManifest, Task
 from seatrial.ingest.archives import ArchiveEntry
+from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.huggingface.configuration import label_names
 from seatrial.ingest.huggingface.folders import (
     CONFIG,
@@ -132,7 +133,7 @@ def refuse_unwanted_file(name: str, kind: Kind) -> None:
     if suffix in _OTHER_WEIGHTS or kind in (Kind.HDF5, Kind.GGUF, Kind.NPY):
         raise UnsupportedFormatError(
             f"The archive entry {name!r} is not safetensors; weights in other formats (most are pickles) are not "
-            "accepted: save with `save_pretrained(..., safe_serialization=True)` and leave this file out"
+            "accepted: save with `save_pretrained(..., safe_serialization=True)` and leave this file out. " + CONVERT
         )
 
 

@@ -8,12 +8,14 @@ from app.models.folders import FolderContents, check_huggingface_folder, refuse_
 from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
+from seatrial.ingest.conversion import CONVERT, is_torch_archive
 from seatrial.ingest.exported.archive import is_exported, read_exported
 from seatrial.ingest.exported.fitting import check_fit
 from seatrial.ingest.inspection.errors import (
     InspectionError,
     MalformedFileError,
     ManifestMismatchError,
+    PickleRefusedError,
     UnsafeArchiveError,
     UnsupportedFormatError,
     UploadTooLargeError,
@@ -52,7 +54,7 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         )
     with path.open("rb") as file:
         kind = sniff(file.read(HEAD_BYTES), size)
-        refuse_impostor(kind, where, WANTED)
+        refuse_impostor(kind, where, _wanted(kind, WANTED))
         if kind is Kind.SAFETENSORS:
             file.seek(0)
             read_safetensors_header(file, size, where)
@@ -75,10 +77,11 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         )
     if kind not in ARCHIVES:
         raise UnsupportedFormatError(f"{where} is not a model: {looks_like(kind)}; send {WANTED}")
-    if manifest.architecture.kind == EXPORTED:
-        check_fit(read_exported(path, limits).program, manifest)
-    else:
-        with _exported_programs_told(path, limits):
+    is_program = manifest.architecture.kind == EXPORTED
+    with _torch_files_told_apart(path, where, limits, is_program=is_program):
+        if is_program:
+            check_fit(read_exported(path, limits).program, manifest)
+        else:
             _inspect_archive(path, manifest, limits)
     return "archive"
 
@@ -102,18 +105,28 @@ def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) ->
 
 
 @contextmanager
-def _exported_programs_told(path: Path, limits: Settings) -> Iterator[None]:
-    """Say of a refused archive that it is an exported program, where it is one: its manifest is what is wrong."""
+def _torch_files_told_apart(path: Path, where: str, limits: Settings, *, is_program: bool) -> Iterator[None]:
+    """Say of a refused archive what torch wrote it for, where that is what is wrong."""
     try:
         yield
     except InspectionError as error:
         with walk_archive(path, limits) as walk:
-            if is_exported(entry.name for entry, _ in walk):
-                raise ManifestMismatchError(
-                    'The archive is an exported program: its architecture is {"kind": "exported"}',
-                    field="/manifest/architecture",
-                ) from error
+            names = [entry.name for entry, _ in walk]
+        if is_torch_archive(names):
+            raise PickleRefusedError(
+                f"{where} is what `torch.save` or TorchScript writes, a pickle in a zip file, which is never loaded: "
+                f"send {WANTED}. {CONVERT}"
+            ) from error
+        if is_exported(names) and not is_program:
+            raise ManifestMismatchError(
+                'The archive is an exported program: its architecture is {"kind": "exported"}',
+                field="/manifest/architecture",
+            ) from error
         raise
+
+
+def _wanted(kind: Kind, wanted: str) -> str:
+    return f"{wanted}. {CONVERT}" if kind is Kind.PICKLE else wanted
 
 
 def _inspect_archive(path: Path, manifest: ModelManifest, limits: Settings) -> None:
@@ -141,8 +154,8 @@ def _refuse_entry(entry: ArchiveEntry, kind: Kind) -> None:
     where = f"The archive entry {entry.name!r}"
     is_note = kind is Kind.HTML and PurePosixPath(entry.name).suffix.lower() in (".md", ".html", ".txt")
     if kind is not Kind.EMPTY and not is_note:
-        refuse_impostor(kind, where, "safetensors weights")
+        refuse_impostor(kind, where, _wanted(kind, "safetensors weights"))
     if kind in ARCHIVES or kind in (Kind.GZIP, Kind.BZIP2, Kind.XZ, Kind.ZSTD, Kind.SEVEN_ZIP, Kind.RAR):
-        hint = " (`torch.save` writes such zip files: they hold a pickle)" if kind is Kind.ZIP else ""
+        hint = f" (`torch.save` writes such zip files: they hold a pickle; {CONVERT})" if kind is Kind.ZIP else ""
         raise UnsafeArchiveError(f"{where} is itself compressed or an archive{hint}: send its contents as they are")
     refuse_unwanted_file(entry.name, kind)

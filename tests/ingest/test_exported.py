@@ -211,6 +211,7 @@ _SPECS = "graph_module.signature"
         (_set(f"{_NODES}.3.inputs.0.arg", ref("later")), MalformedFileError, "cannot be read"),
         (_set(f"{_NODES}.2.outputs.0", ref("x")), MalformedFileError, "twice"),
         (_set(f"{_NODES}.2.inputs.1.arg", {"as_int": 2**70}), MalformedFileError, "cannot be read"),
+        (_set(f"{_NODES}.2.inputs.1.arg", {"as_float": 10**400}), MalformedFileError, "cannot be read"),
         (_set(f"{_NODES}.2.inputs.1.arg", {"as_complex": {}}), MalformedFileError, "no operator here takes"),
         (_set(f"{_SPECS}.input_specs.0", {"user_input": {"arg": ref("p_w")}}), ContentError, "more than one tensor"),
         (_set(f"{_SPECS}.input_specs.0", {"custom_obj": {}}), OperatorRefusedError, "no objects"),

@@ -80,7 +80,7 @@ def parse_argument(raw: Any, slots: Mapping[str, int], where: str) -> Argument:
         raise MalformedFileError(f"{where} has an argument of the kind {kind!r:.60}, which no operator here takes")
     try:
         return parse(value, slots)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise MalformedFileError(f"{where} has an argument {kind} that cannot be read: {value!r:.100}") from error
 
 

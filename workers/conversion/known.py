@@ -1,0 +1,90 @@
+"""Which of the built-in architectures a state dict is of, by the names and shapes of its tensors."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seatrial.contracts.models import ModelManifest
+from workers.conversion.errors import ConversionError
+from workers.errors import TargetError
+from workers.models.architectures import build_architecture, check_shapes
+from workers.models.state_dicts import fit_state
+
+Architecture = dict[str, Any]
+SIDES = {"lenet": 28}
+"""Rows and columns of the images an architecture is for; 32 where nothing else is said."""
+
+
+def recognise(
+    state: Mapping[str, Tensor], manifest: dict[str, Any], wanted: Architecture | None = None
+) -> ModelManifest:
+    """Return the manifest with the architecture whose tensors these are.
+
+    Args:
+        state: Prefixes stripped.
+        manifest: All else; ``input`` and ``labels`` may be missing, and are then filled in from shapes.
+        wanted: The architecture, where it is known: nothing else is tried.
+
+    Raises:
+        ConversionError: None fits, with what each that was tried lacks.
+    """
+    reasons = []
+    for architecture in [wanted] if wanted is not None else candidates(state):
+        described = ModelManifest.model_validate(_filled(manifest, architecture, state))
+        try:
+            with torch.device("meta"):
+                module = build_architecture(described, set(state))
+            check_shapes(module, described)
+            fit_state(module, dict(state), described.architecture.kind)
+        except TargetError as error:
+            reasons.append(error.problem.detail)
+        else:
+            return described
+    names = ", ".join(list(state)[:5])
+    raise ConversionError(
+        "; ".join(reasons)
+        or f"its tensors ({names}, ...) are of no architecture that is built in: name it with --architecture, or give "
+        "the code that builds the network with --factory package.module:make"
+    )
+
+
+def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
+    """Yield the architectures that tensors of these names may be of.
+
+    >>> list(candidates({"block1.layer.3.conv1.weight": torch.zeros(160, 160, 3, 3)}))
+    [{'kind': 'wide_resnet', 'depth': 28, 'width': 10}]
+    """
+    wide = state.get(next((name for name in state if re.fullmatch(r"block1\.layer\.\d+\.conv1\.weight", name)), ""))
+    if wide is not None:
+        yield {"kind": "wide_resnet", "depth": 6 * _blocks(state, r"block1\.layer\.") + 4, "width": len(wide) // 16}
+        return
+    has_four = any(name.startswith("layer4.") for name in state)
+    if has_four and state.get("layer1.0.bn1.weight") is not None:
+        yield {"kind": "preact_resnet18"}
+    elif any(name.startswith("layer3.") for name in state):
+        yield {"kind": "resnet_cifar", "depth": 6 * _blocks(state, r"layer1\.") + 2}
+    elif len(state) == 8:
+        yield {"kind": "lenet"}
+
+
+def _blocks(state: Mapping[str, Tensor], prefix: str) -> int:
+    numbers = [int(found[1]) for name in state if (found := re.match(prefix + r"(\d+)\.", name))]
+    return max(numbers, default=0) + 1
+
+
+def _filled(manifest: dict[str, Any], architecture: Architecture, state: Mapping[str, Tensor]) -> dict[str, Any]:
+    weights = [tensor for tensor in state.values() if tensor.ndim >= 2]
+    if not weights:
+        raise ConversionError("it holds no weights of a layer: it is no network's state dict")
+    first = next((tensor for tensor in weights if tensor.ndim == 4), weights[0])
+    side = SIDES.get(str(architecture.get("kind")), 32)
+    filled = {**manifest, "architecture": architecture}
+    given = dict(filled.get("input") or {})
+    given.setdefault("shape", [int(first.shape[1]), side, side])
+    filled["input"] = given
+    if not filled.get("labels"):
+        filled["labels"] = [str(number) for number in range(len(weights[-1]))]
+    return filled
