@@ -103,6 +103,12 @@ class PreActResNet18Architecture(Request):
     kind: Literal["preact_resnet18"] = Field(description="PreActResNet-18.")
 
 
+def _six_n_plus_four(depth: int) -> int:
+    if (depth - 4) % 6:
+        raise ValueError(f"depth must be 6n + 4 (16, 28, 40, 70), got {depth}")
+    return depth
+
+
 class WideResNetArchitecture(Request):
     """WideResNet (Zagoruyko and Komodakis 2016): WRN-depth-width."""
 
@@ -110,12 +116,31 @@ class WideResNetArchitecture(Request):
     depth: int = Field(ge=10, le=200, description="Layers, 6n + 4.", examples=[28])
     width: int = Field(ge=1, le=20, description="Widening factor.", examples=[10])
 
-    @field_validator("depth")
-    @classmethod
-    def _depth_is_six_n_plus_four(cls, depth: int) -> int:
-        if (depth - 4) % 6:
-            raise ValueError(f"depth must be 6n + 4 (16, 28, 40, 70), got {depth}")
-        return depth
+    _depth_is_six_n_plus_four = field_validator("depth")(_six_n_plus_four)
+
+
+class SmallStemResNetArchitecture(Request):
+    """ResNet-18, 34 or 50 (He et al. 2016, table 1) with a 3x3 stem, for 32x32 images."""
+
+    kind: Literal["resnet_32x32"] = Field(
+        title="ResNet-18, 34 or 50 for 32x32 images", description="ResNet with a 3x3 stem."
+    )
+    depth: Literal[18, 34, 50] = Field(description="Layers: 18, 34 or 50.", examples=[18])
+
+
+class DeepMindWideResNetArchitecture(Request):
+    """WideResNet as Gowal et al. (2020) train it: padding as in JAX, ReLU or SiLU; most published robust models."""
+
+    kind: Literal["dm_wide_resnet"] = Field(
+        title="WideResNet of DeepMind's robust models", description="WideResNet of Gowal et al. (2020)."
+    )
+    depth: int = Field(ge=10, le=200, description="Layers, 6n + 4.", examples=[28])
+    width: int = Field(ge=1, le=20, description="Widening factor.", examples=[10])
+    activation: Literal["relu", "silu"] = Field(
+        default="silu", description="`silu` (Swish) or `relu`; the weights do not tell.", examples=["silu"]
+    )
+
+    _depth_is_six_n_plus_four = field_validator("depth")(_six_n_plus_four)
 
 
 class LeNetArchitecture(Request):
@@ -147,6 +172,8 @@ Architecture = Annotated[
     | CifarResNetArchitecture
     | PreActResNet18Architecture
     | WideResNetArchitecture
+    | SmallStemResNetArchitecture
+    | DeepMindWideResNetArchitecture
     | LeNetArchitecture
     | ExportedArchitecture
     | HuggingFaceArchitecture

@@ -63,9 +63,10 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         shown_for[inside.partition(' name="')[2].partition('"')[0]] = kinds.split()
     assert shown_for == {
         "layers": ["layers"],
-        "depth": ["resnet_cifar", "wide_resnet", "mixer"],
-        "width": ["wide_resnet"],
-        **{name: ["mixer"] for name in ("patch", "rate", "activation", "pools", "widths", "architecture_version")},
+        "depth": ["resnet_cifar", "wide_resnet", "resnet_32x32", "dm_wide_resnet", "mixer"],
+        "activation": ["dm_wide_resnet", "mixer"],
+        "width": ["wide_resnet", "dm_wide_resnet"],
+        **{name: ["mixer"] for name in ("patch", "rate", "pools", "widths", "architecture_version")},
         "endpoint": ["endpoint"],
     }
     assert {one["name"] for one in elements(page, "textarea")} == {"layers", "widths", "endpoint", "labels"}

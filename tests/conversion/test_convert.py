@@ -49,6 +49,8 @@ def _module(architecture: dict[str, Any], **changes: Any) -> nn.Module:
         {"kind": "wide_resnet", "depth": 10, "width": 2},
         {"kind": "preact_resnet18"},
         {"kind": "lenet"},
+        {"kind": "resnet_32x32", "depth": 18},
+        {"kind": "dm_wide_resnet", "depth": 10, "width": 1, "activation": "silu"},
     ],
     ids=lambda architecture: architecture["kind"],
 )

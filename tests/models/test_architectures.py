@@ -12,7 +12,7 @@ DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
 
 
 # Published counts: He et al. 2016, table 6 (0.27, 0.46, 0.66, 0.85, 1.7 M); Zagoruyko and Komodakis 2016 (36.5 M);
-# PreActResNet-18 of the common CIFAR code; LeNet by hand.
+# PreActResNet-18 and ResNet-18 to 50 of the common CIFAR code; Gowal et al. 2020 (36.5 and 267 M); LeNet by hand.
 @pytest.mark.parametrize(
     ("architecture", "changes", "parameters"),
     [
@@ -25,6 +25,11 @@ DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
         ({"kind": "wide_resnet", "depth": 28, "width": 10}, {}, 36_479_194),
         ({"kind": "wide_resnet", "depth": 34, "width": 10}, {}, 46_160_474),
         ({"kind": "wide_resnet", "depth": 70, "width": 16}, {}, 266_796_506),
+        ({"kind": "resnet_32x32", "depth": 18}, {}, 11_173_962),
+        ({"kind": "resnet_32x32", "depth": 34}, {}, 21_282_122),
+        ({"kind": "resnet_32x32", "depth": 50}, {}, 23_520_842),
+        ({"kind": "dm_wide_resnet", "depth": 28, "width": 10}, {}, 36_479_194),
+        ({"kind": "dm_wide_resnet", "depth": 70, "width": 16}, {}, 266_796_506),
         ({"kind": "lenet"}, DIGITS, 832 + 51_264 + 3_212_288 + 10_250),
     ],
 )
@@ -43,6 +48,8 @@ def test_shapes_inside_are_those_of_the_papers() -> None:
         ({"kind": "resnet_cifar", "depth": 8}, "layer3"),
         ({"kind": "preact_resnet18"}, "layer4"),
         ({"kind": "wide_resnet", "depth": 10, "width": 1}, "block3"),
+        ({"kind": "resnet_32x32", "depth": 50}, "layer2"),
+        ({"kind": "dm_wide_resnet", "depth": 10, "width": 1}, "layer.2"),
     ):
         module = seeded(build_architecture(manifest(architecture), set()))
         module.get_submodule(last).register_forward_hook(
@@ -50,7 +57,28 @@ def test_shapes_inside_are_those_of_the_papers() -> None:
         )
         with torch.no_grad():
             assert module(images).shape == (2, 10)
-    assert shapes == {"layer3": (2, 64, 8, 8), "layer4": (2, 512, 4, 4), "block3": (2, 64, 8, 8)}
+    assert shapes == {
+        "layer3": (2, 64, 8, 8),
+        "layer4": (2, 512, 4, 4),
+        "block3": (2, 64, 8, 8),
+        "layer2": (2, 512, 16, 16),
+        "layer.2": (2, 64, 8, 8),
+    }
+
+
+@pytest.mark.parametrize(("group", "stride"), [(0, 1), (1, 2)])
+def test_deepminds_convolutions_are_padded_as_jax_pads_them(group: int, stride: int) -> None:
+    described = manifest({"kind": "dm_wide_resnet", "depth": 10, "width": 1, "activation": "relu"})
+    block = seeded(build_architecture(described, set())).layer[group].block[0]
+    x = torch.rand(1, 16, 8, 8)
+    activated = torch.relu(block.batchnorm_0(x))
+    # "SAME": as many outputs as ceil(8 / stride); what is odd of the padding goes to the far side.
+    missing = (-(-8 // stride) - 1) * stride + 3 - 8
+    near, far = missing // 2, missing - missing // 2
+    padded = torch.nn.functional.pad(activated, (near, far, near, far))
+    out = torch.nn.functional.conv2d(padded, block.conv_0.weight, stride=stride)
+    out = torch.nn.functional.conv2d(torch.relu(block.batchnorm_1(out)), block.conv_1.weight, padding=1)
+    assert torch.allclose(block(x), out + (x if block.shortcut is None else block.shortcut(activated)), atol=1e-6)
 
 
 def test_option_a_shortcut_pads_with_zeros() -> None:

@@ -61,13 +61,25 @@ def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
     if wide is not None:
         yield {"kind": "wide_resnet", "depth": 6 * _blocks(state, r"block1\.layer\.") + 4, "width": len(wide) // 16}
         return
+    deep = state.get("layer.0.block.0.conv_0.weight")
+    if deep is not None:
+        depth, width = 6 * _blocks(state, r"layer\.0\.block\.") + 4, len(deep) // 16
+        yield {"kind": "dm_wide_resnet", "depth": depth, "width": width}
+        return
     has_four = any(name.startswith("layer4.") for name in state)
     if has_four and state.get("layer1.0.bn1.weight") is not None:
         yield {"kind": "preact_resnet18"}
+        yield {"kind": "resnet_32x32", "depth": _depth(state)}
     elif any(name.startswith("layer3.") for name in state):
         yield {"kind": "resnet_cifar", "depth": 6 * _blocks(state, r"layer1\.") + 2}
     elif len(state) == 8:
         yield {"kind": "lenet"}
+
+
+def _depth(state: Mapping[str, Tensor]) -> int:
+    if "layer1.0.conv3.weight" in state:
+        return 50
+    return 34 if _blocks(state, r"layer3\.") > 2 else 18
 
 
 def _blocks(state: Mapping[str, Tensor], prefix: str) -> int:

@@ -11,14 +11,17 @@ from torch import Tensor, nn
 
 from seatrial.contracts.models import (
     CifarResNetArchitecture,
+    DeepMindWideResNetArchitecture,
     LayersArchitecture,
     LeNetArchitecture,
     ModelManifest,
     PreActResNet18Architecture,
+    SmallStemResNetArchitecture,
     WideResNetArchitecture,
 )
 from seatrial.store.settings import Settings, get_settings
 from workers.errors import TargetError
+from workers.models.cifar_networks import DeepMindWideResNet, SmallStemResNet
 from workers.models.tracing import TRACED_IMAGES, ValueCount, check_values
 
 
@@ -234,6 +237,10 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
         return PreActResNet18(channels, classes, has_final_norm="bn.weight" in tensor_names)
     if isinstance(architecture, WideResNetArchitecture):
         return WideResNet(architecture.depth, architecture.width, channels, classes)
+    if isinstance(architecture, SmallStemResNetArchitecture):
+        return SmallStemResNet(architecture.depth, channels, classes)
+    if isinstance(architecture, DeepMindWideResNetArchitecture):
+        return DeepMindWideResNet(architecture.depth, architecture.width, channels, classes, architecture.activation)
     if isinstance(architecture, LeNetArchitecture):
         if manifest.input.shape != [1, 28, 28]:
             raise TargetError(

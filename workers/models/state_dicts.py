@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from workers.errors import TargetError
 
-PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "state_dict.")
+PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "state_dict.")
 """What DataParallel, wrappers and ``torch.compile`` put before every name."""
 
 # Old names on the left; applied only where the name on the right is wanted and otherwise missing.
