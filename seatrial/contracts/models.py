@@ -158,6 +158,28 @@ class HuggingFaceArchitecture(Request):
     )
 
 
+class TorchvisionArchitecture(Request):
+    """A classifier of torchvision, by the name ``torchvision.models.get_model`` takes."""
+
+    kind: Literal["torchvision"] = Field(title="torchvision, by name", description="A classifier of torchvision.")
+    name: str = Field(
+        min_length=1, max_length=60, pattern=r"^[a-z0-9_]+$", description="Name in torchvision.", examples=["resnet50"]
+    )
+
+
+class TimmArchitecture(Request):
+    """A classifier of timm, by the name ``timm.create_model`` takes, without a tag of pretrained weights."""
+
+    kind: Literal["timm"] = Field(title="timm, by name", description="A classifier of timm.")
+    name: str = Field(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[a-z0-9_]+$",
+        description="Name in timm.",
+        examples=["vit_small_patch16_224"],
+    )
+
+
 class ExportedArchitecture(Request):
     """A program of ``torch.export``: the graph names the operators, so that no class of its own is needed here."""
 
@@ -175,6 +197,8 @@ Architecture = Annotated[
     | SmallStemResNetArchitecture
     | DeepMindWideResNetArchitecture
     | LeNetArchitecture
+    | TorchvisionArchitecture
+    | TimmArchitecture
     | ExportedArchitecture
     | HuggingFaceArchitecture
     | EndpointArchitecture,

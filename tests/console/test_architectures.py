@@ -67,6 +67,7 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         "activation": ["dm_wide_resnet", "mixer"],
         "width": ["wide_resnet", "dm_wide_resnet"],
         **{name: ["mixer"] for name in ("patch", "rate", "pools", "widths", "architecture_version")},
+        "architecture_name": ["torchvision", "timm"],
         "endpoint": ["endpoint"],
     }
     assert {one["name"] for one in elements(page, "textarea")} == {"layers", "widths", "endpoint", "labels"}
@@ -119,6 +120,8 @@ def test_every_shipped_architecture_is_offered_with_all_its_parameters() -> None
     for one in get_args(get_args(Architecture)[0]):
         (kind,) = get_args(one.model_fields["kind"].annotation)
         offered = {field.name for field in shipped.fields if kind in field.kinds}
-        expected = set() if kind == "endpoint" else {name for name in one.model_fields if name != "kind"}
+        # The model has a name too.
+        fields = {"architecture_name" if name == "name" else name for name in one.model_fields if name != "kind"}
+        expected = set() if kind == "endpoint" else fields
         assert offered == expected, f"the upload form lacks parameters of {kind}"
         assert shipped.titles[kind]

@@ -17,12 +17,15 @@ from seatrial.contracts.models import (
     ModelManifest,
     PreActResNet18Architecture,
     SmallStemResNetArchitecture,
+    TimmArchitecture,
+    TorchvisionArchitecture,
     WideResNetArchitecture,
 )
 from seatrial.store.settings import Settings, get_settings
 from workers.errors import TargetError
 from workers.models.cifar_networks import DeepMindWideResNet, SmallStemResNet
 from workers.models.tracing import TRACED_IMAGES, ValueCount, check_values
+from workers.models.zoo import build_zoo
 
 
 class CifarBlock(nn.Module):
@@ -237,6 +240,8 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
         return PreActResNet18(channels, classes, has_final_norm="bn.weight" in tensor_names)
     if isinstance(architecture, WideResNetArchitecture):
         return WideResNet(architecture.depth, architecture.width, channels, classes)
+    if isinstance(architecture, (TorchvisionArchitecture, TimmArchitecture)):
+        return build_zoo(architecture, channels, classes)
     if isinstance(architecture, SmallStemResNetArchitecture):
         return SmallStemResNet(architecture.depth, channels, classes)
     if isinstance(architecture, DeepMindWideResNetArchitecture):
@@ -283,7 +288,7 @@ def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings
             before = tuple(x.shape[1:])
             try:
                 x = step.eval()(x)
-            except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
+            except (RuntimeError, ValueError, IndexError, ZeroDivisionError, AssertionError) as error:
                 where = f"layer {position} ({manifest.architecture.layers[position][0]})" if is_list else "the model"  # type: ignore[union-attr]
                 raise TargetError(
                     "input-shape-mismatch",

@@ -66,7 +66,7 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         check_logits(first, classifier.classes, count, IMAGE_WORDS)
         flags = [*repeat_flags(first, second), *probability_flags(first)]
         forward_s, backward_s, memory = measure(classifier, images, most=fitting)
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, IndexError, MemoryError) as error:
         raise _failure(error, (count, *classifier.input_shape)) from error
     facts = ModelFacts(
         parameters=classifier.parameters,
@@ -159,7 +159,7 @@ def _probe_images(shape: tuple[int, int, int], count: int) -> Tensor:
     return images
 
 
-def _failure(error: RuntimeError | MemoryError, shape: tuple[int, ...]) -> TargetError:
+def _failure(error: RuntimeError | IndexError | MemoryError, shape: tuple[int, ...]) -> TargetError:
     if is_out_of_memory(error):
         return TargetError(
             "out-of-memory",

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from seatrial.ingest.exported.arguments import Argument, Place, TorchName, Value
 from seatrial.ingest.exported.operators import ARITHMETIC, OPERATORS, PREFIX
 from seatrial.ingest.exported.program import Program, Step
+from workers.models.memory import is_out_of_memory
 
 LARGEST_SIZE = 2**48
 """Largest integer a graph may compute: beyond any size, and far from what an int64 holds."""
 
 
-class ProgramError(Exception):
+class ProgramError(RuntimeError):
     """An operator of the program cannot be run on what it is given; the message says which, the cause why."""
 
 
@@ -89,10 +90,10 @@ class ExportedModule(nn.Module):
         for call in self._calls:
             try:
                 _run_call(call, values, images.device)
-            # What operators raise over arguments that do not fit has no common ancestor. Memory is another matter.
-            except (torch.OutOfMemoryError, MemoryError):
-                raise
+            # What operators raise over arguments that do not fit has no common ancestor.
             except Exception as error:
+                if is_out_of_memory(error):
+                    raise
                 raise ProgramError(f"operator {call.step.target}") from error
         logits: Tensor = values[program.output]
         return logits

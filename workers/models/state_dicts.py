@@ -74,7 +74,7 @@ def fit_state(module: nn.Module, state: Mapping[str, Tensor], architecture: str)
             _describe(architecture, missing, unexpected, [(n, wanted[n], given[n]) for n in reshaped], len(wanted)),
             field="/manifest/architecture",
         )
-    _check_values(given)
+    _check_values(given, wanted)
     module.load_state_dict(
         {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in given.items()}, assign=True
     )
@@ -89,9 +89,10 @@ def _rename(given: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:
     return given
 
 
-def _check_values(given: Mapping[str, Tensor]) -> None:
+def _check_values(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
     for name, tensor in given.items():
-        if tensor.is_complex() or (not tensor.is_floating_point() and not name.endswith(_COUNTER)):
+        # Counters, and tables of positions in windows, are whole numbers in the network too.
+        if tensor.is_complex() or (not tensor.is_floating_point() and wanted[name].is_floating_point()):
             raise TargetError(
                 "weights-not-float",
                 "Some weights are not floating point numbers",

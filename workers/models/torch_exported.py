@@ -78,7 +78,7 @@ def _trace(archive: ExportedArchive, shape: list[int], classes: int, limits: Set
             with torch.no_grad(), count:
                 written = find_writes(module, torch.empty(rows, *shape))
                 logits = module(torch.empty(rows, *shape))
-    except (ProgramError, RuntimeError, ValueError, TypeError, IndexError) as error:
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise TargetError(
             "program-failed",
             "The exported program does not run",

@@ -36,6 +36,12 @@ def load_torch_image(
         module = build_architecture(manifest, set(state))
     values_per_image = check_shapes(module, manifest, limits=limits)
     fit_state(module, state, manifest.architecture.kind)
+    if any(buffer.is_meta for buffer in module.buffers()):
+        # What is computed when a network is built, and not saved with it. It has been found to fit its weights, so
+        # that it is no larger than they are.
+        with torch.random.fork_rng(devices=[]):
+            module = build_architecture(manifest, set(state)).eval()
+        fit_state(module, state, manifest.architecture.kind)
     # build_architecture has refused a manifest without them.
     spec, labels = cast(InputSpec, manifest.input), cast(list[str], manifest.labels)
     channels, height, width = spec.shape

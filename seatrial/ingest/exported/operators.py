@@ -92,10 +92,10 @@ _ATEN: tuple[tuple[str, str], ...] = (
         "topk.default var.correction var.dim var_mean.correction",
     ),
     (
-        "a tensor of values the graph states",
-        "arange.default arange.start arange.start_step eye.default full.default full_like.default linspace.default "
-        "new_full.default new_ones.default new_zeros.default ones.default ones_like.default scalar_tensor.default "
-        "zeros.default zeros_like.default",
+        "values the graph states, or another tensor has",
+        "arange.default arange.start arange.start_step copy_.default eye.default fill_.Scalar fill_.Tensor "
+        "full.default full_like.default linspace.default new_full.default new_ones.default new_zeros.default "
+        "ones.default ones_like.default scalar_tensor.default zero_.default zeros.default zeros_like.default",
     ),
     ("the size of a tensor, as an integer", "sym_numel.default sym_size.int"),
 )  # fmt: skip
