@@ -23,7 +23,8 @@ class TaskMismatchError(InvalidRequestError):
 def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     """Refuse a dataset for another task, with labels the model has not, or with images of another shape.
 
-    Labels of texts with several, and tags, are compared by name where both sides have names.
+    Where both sides name their classes, those must be numbered alike. Labels of texts with several, and tags, must have
+    a name in common.
 
     Raises:
         TaskMismatchError: Pointing at ``/dataset``.
@@ -33,8 +34,7 @@ def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     _check_labels(model, dataset, "/dataset")
     if model.task == IMAGES:
         _check_shape(model, dataset, "/dataset")
-    if model.task in (MULTI_LABEL, TAGGING):
-        _check_names(model, dataset, "/dataset")
+    _check_names(model, dataset, "/dataset")
 
 
 def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, samples: int, pointer: str) -> None:
@@ -189,12 +189,12 @@ def _classes(model: ModelRow) -> int | None:
 
 
 def _check_labels(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
-    labels = model.manifest.get("labels")
+    classes = _classes(model)
     counts = dataset.facts.get("label_counts") or {}
     largest = max((int(label) for label in counts), default=0)
-    if labels and largest >= len(labels):
+    if classes and largest >= classes:
         raise TaskMismatchError(
-            f"The dataset has label {largest}, the model has {len(labels)} classes: labels count from 0.",
+            f"The dataset has label {largest}, the model has {classes} classes: labels count from 0.",
             pointer=pointer,
         )
 
@@ -202,7 +202,12 @@ def _check_labels(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
 def _check_names(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
     labels = model.manifest.get("labels") or (model.facts or {}).get("labels") or []
     names = dataset.facts.get("labels") or []
-    if are_strangers(names, labels) and not are_generic(labels) and not are_generic(names):
+    if (
+        model.task in (MULTI_LABEL, TAGGING)
+        and are_strangers(names, labels)
+        and not are_generic(labels)
+        and not are_generic(names)
+    ):
         raise TaskMismatchError(
             f"No label of the dataset ({_some(names)}) is one of the model's ({_some(labels)}): every score would be "
             "held against another label. Name a dataset with the model's labels; or, where they are other names of "
@@ -239,4 +244,5 @@ def _check_shape(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
 
 
 def _input_shape(model: ModelRow) -> list[int] | None:
-    return (model.manifest.get("input") or {}).get("shape")
+    # A Hugging Face folder may say it in place of the manifest; a worker has found out.
+    return (model.manifest.get("input") or {}).get("shape") or (model.facts or {}).get("input_shape")

@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import prod
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Read, Real, Request
 from seatrial.contracts.endpoints import PARTS, PLURALS, EndpointArchitecture, placeholders
@@ -281,6 +281,18 @@ class ModelManifest(Request):
         description="Accuracy its owner measured; an audit warns when its own interval excludes it.",
     )
 
+    @field_validator("architecture", mode="before")
+    @classmethod
+    def _endpoints_take_texts(cls, architecture: Any, info: ValidationInfo) -> Any:
+        # Before the template is looked at, whose placeholders are of texts.
+        is_endpoint = isinstance(architecture, dict) and architecture.get("kind") == "endpoint"
+        if is_endpoint and info.data.get("task") == IMAGES:
+            raise ValueError(
+                "an endpoint is asked about texts; a model of images is uploaded: as weights of a known architecture, "
+                'as a Hugging Face folder, or as an exported program ({"kind": "exported"})'
+            )
+        return architecture
+
     @field_validator("labels")
     @classmethod
     def _labels_differ(cls, labels: list[str] | None) -> list[str] | None:
@@ -367,6 +379,11 @@ class ModelFacts(ModelFactsSummary):
     """What the worker measured when it checked the model."""
 
     labels: list[str] | None = Field(default=None, description="Class names in the order of the logits.")
+    input_shape: list[int] | None = Field(
+        default=None,
+        description="Channels, height and width of the images it takes; null of texts, and of models checked before "
+        "this was kept.",
+    )
     flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
 
 

@@ -130,3 +130,32 @@ def test_only_names_both_sides_have_can_stand_at_other_places() -> None:
     assert list(moved(["a", "b"], ["B", "A "])) == [(0, "a", 1), (1, "b", 0)]
     assert list(moved(["a", "x"], ["a", "b", "c"])) == []
     assert list(moved([], ["a"])) == []
+
+
+IMAGES = "image-classification"
+
+
+def test_what_a_worker_found_out_of_a_folder_is_held_against_the_data() -> None:
+    def data(shape: list[int] | None, largest: int = 2) -> DatasetRow:
+        row = _data(IMAGES, None, largest)
+        row.facts = {**row.facts, "shape": shape}
+        return row
+
+    unchecked = _model(IMAGES)
+    check_data(unchecked, data([1, 8, 8]))
+    vit = _model(IMAGES, None, {"classes": 10, "labels": None, "input_shape": [3, 32, 32]})
+    check_data(vit, data([3, 32, 32], largest=9))
+    for shape in ([1, 8, 8], [1, 32, 32], [3, 32, 31], None):
+        with pytest.raises(TaskMismatchError, match=r"\[3, 32, 32\]") as caught:
+            check_data(vit, data(shape))
+        assert _pointer(caught.value) == "/dataset"
+    with pytest.raises(TaskMismatchError, match="label 10, the model has 10 classes"):
+        check_data(vit, data([3, 32, 32], largest=10))
+
+
+@pytest.mark.parametrize("task", [IMAGES, SINGLE])
+def test_classes_in_another_order_are_refused_before_a_price_is_shown(task: str) -> None:
+    check_data(_model(task, NAMES), _data(task, NAMES))
+    with pytest.raises(TaskMismatchError, match="'NOUN' is 1") as caught:
+        check_data(_model(task, NAMES), _data(task, ["NOUN", "VERB", "ADJ"]))
+    assert _pointer(caught.value) == "/dataset"

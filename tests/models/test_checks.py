@@ -62,6 +62,7 @@ def test_a_good_model_is_measured() -> None:
     report = check_target(_classifier(), _manifest())
     assert report.flags == []
     assert (report.facts.classes, report.facts.parameters, report.facts.device) == (4, 0, "cpu")
+    assert report.facts.input_shape == list(SHAPE)
     assert 0 < report.facts.forward_s < 1
     assert 0 < report.facts.backward_s < 1
     assert report.facts.memory_bytes_per_example is None

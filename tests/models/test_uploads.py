@@ -290,3 +290,14 @@ def test_an_exported_program_is_stored_and_one_that_names_code_is_not(client: ht
     assert_nothing_stored(services)
     answer = upload(client, "models", exported_body(), exported())
     assert (answer.status_code, answer.json()["state"]) == (201, "checking"), answer.text
+
+
+def test_an_endpoint_of_images_is_told_what_to_send_and_nothing_of_texts(client: httpx.Client) -> None:
+    for request in ({"image": "{{image}}"}, {"inputs": "{{texts}}"}):
+        endpoint = {"kind": "endpoint", "url": "https://models.example.com/v1", "request": request, "scores": "$"}
+        body = {"manifest": model_manifest(architecture=endpoint)}
+        problem = assert_problem(client.post("/v1/models", json=body), 422)
+        assert problem.errors
+        assert [error.pointer for error in problem.errors] == ["/manifest/architecture"]
+        assert "exported program" in problem.errors[0].detail
+        assert "{{" not in json.dumps(problem.model_dump())

@@ -71,6 +71,7 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
     facts = ModelFacts(
         parameters=classifier.parameters,
         classes=classifier.classes,
+        input_shape=list(classifier.input_shape),
         device=device_name(classifier.device),
         forward_s=forward_s,
         backward_s=backward_s,
