@@ -16,7 +16,8 @@ from seatrial import floors
     "-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to."
 )
 @click.option(
-    "--architecture", help="KIND or KIND:PARAMETER=NUMBER,...  [default: the one whose names and shapes these are]"
+    "--architecture",
+    help="KIND:PARAMETER=NUMBER,... or torchvision:NAME or timm:NAME.  [default: the one these tensors are of]",
 )
 @click.option("--factory", help="PACKAGE.MODULE:FUNCTION that returns the network; it is imported and run here.")
 @click.option(

@@ -93,6 +93,20 @@ def test_normalisation_stands_in_the_graph_or_in_the_manifest(tmp_path: Path) ->
     assert torch.equal(_load(path, outside).logits(images), module(normalised))
 
 
+def test_images_that_are_each_standardised_by_themselves_stay_so(tmp_path: Path) -> None:
+    class Standardised(Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            least = torch.full_like(x[:, :1, :1, :1], x[0].numel() ** -0.5)
+            spread = torch.max(x.std((1, 2, 3), keepdim=True), least)
+            return super().forward((x - x.mean((1, 2, 3), keepdim=True)) / spread)
+
+    module = Standardised().eval().requires_grad_(False)
+    classifier = _load(export(module, tmp_path / "m.pt2"))
+    images = torch.cat([torch.rand(2, *SHAPE), torch.full((1, *SHAPE), 0.5)])
+    for ours, theirs in zip(_outputs(classifier.logits, images), _outputs(module, images), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_half_precision_is_given_and_gives_float32(tmp_path: Path) -> None:
     class Halved(Plain):
         def forward(self, x: Tensor) -> Tensor:

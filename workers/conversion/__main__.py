@@ -108,14 +108,18 @@ def _manifest(asked: argparse.Namespace, normalisation: dict[str, list[float]]) 
 
 
 def _architecture(text: str | None) -> dict[str, Any] | None:
-    """Return ``kind:parameter=number,...`` as the manifest has it.
+    """Return ``kind:parameter=number,...``, or ``torchvision:name``, as the manifest has it.
 
     >>> _architecture("wide_resnet:depth=28,width=10")
     {'kind': 'wide_resnet', 'depth': 28, 'width': 10}
+    >>> _architecture("torchvision:resnet18")
+    {'kind': 'torchvision', 'name': 'resnet18'}
     """
     if text is None:
         return None
     kind, _, rest = text.partition(":")
+    if kind in ("torchvision", "timm"):
+        return {"kind": kind, "name": rest}
     pairs = [one.partition("=") for one in rest.split(",") if one]
     if any(not sign for _, sign, _ in pairs):
         raise ConversionError(f"--architecture {text}: write kind:parameter=number,parameter=number")

@@ -14,7 +14,7 @@ from workers.models.architectures import build_architecture, check_shapes
 from workers.models.state_dicts import fit_state
 
 Architecture = dict[str, Any]
-SIDES = {"lenet": 28}
+SIDES = {"lenet": 28, "torchvision": 224, "timm": 224}
 """Rows and columns of the images an architecture is for; 32 where nothing else is said."""
 
 

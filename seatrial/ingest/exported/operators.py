@@ -12,38 +12,40 @@ PREFIX = "torch.ops.aten."
 _ATEN: tuple[tuple[str, str], ...] = (
     (
         "arithmetic on each value",
-        "abs.default add.Scalar add.Tensor add_.Scalar add_.Tensor addcdiv.default addcmul.default ceil.default "
-        "clamp.Tensor clamp.default clamp_.default clamp_max.default clamp_min.default cos.default div.Scalar "
-        "div.Scalar_mode div.Tensor div.Tensor_mode div_.Scalar div_.Tensor erf.default exp.default expm1.default "
-        "floor.default floor_divide.default fmod.Scalar fmod.Tensor lerp.Scalar lerp.Tensor log.default log10.default "
-        "log1p.default log2.default maximum.default minimum.default mul.Scalar mul.Tensor mul_.Scalar mul_.Tensor "
-        "nan_to_num.default neg.default pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal.default "
-        "remainder.Scalar remainder.Tensor round.default rsqrt.default rsub.Scalar rsub.Tensor sign.default "
-        "sin.default sqrt.default square.default sub.Scalar sub.Tensor sub_.Scalar sub_.Tensor tan.default "
-        "true_divide.Tensor trunc.default",
+        "abs.default add.Scalar add.Tensor add_.Scalar add_.Tensor addcdiv.default addcmul.default atan2.default "
+        "ceil.default clamp.default clamp.Tensor clamp_.default clamp_max.default clamp_min.default cos.default "
+        "div.Scalar div.Scalar_mode div.Tensor div.Tensor_mode div_.Scalar div_.Tensor erf.default exp.default "
+        "expm1.default floor.default floor_divide.default fmod.Scalar fmod.Tensor lerp.Scalar lerp.Tensor "
+        "log.default log10.default log1p.default log2.default logit.default max.other maximum.default min.other "
+        "minimum.default mul.Scalar mul.Tensor mul_.Scalar mul_.Tensor nan_to_num.default neg.default pow.Scalar "
+        "pow.Tensor_Scalar pow.Tensor_Tensor reciprocal.default remainder.Scalar remainder.Tensor round.default "
+        "rsqrt.default rsub.Scalar rsub.Tensor sign.default sin.default special_erf.default sqrt.default "
+        "square.default sub.Scalar sub.Tensor sub_.Scalar sub_.Tensor tan.default true_divide.Tensor "
+        "trunc.default",
     ),
     (
         "comparison and choice on each value",
-        "bitwise_and.Tensor bitwise_not.default bitwise_or.Tensor bitwise_xor.Tensor eq.Scalar eq.Tensor ge.Scalar "
-        "ge.Tensor gt.Scalar gt.Tensor isinf.default isnan.default le.Scalar le.Tensor logical_and.default "
-        "logical_not.default logical_or.default logical_xor.default lt.Scalar lt.Tensor masked_fill.Scalar "
-        "masked_fill.Tensor masked_fill_.Scalar ne.Scalar ne.Tensor where.Scalar where.ScalarOther "
-        "where.ScalarSelf where.self",
+        "bitwise_and.Tensor bitwise_not.default bitwise_or.Tensor bitwise_xor.Tensor eq.Scalar eq.Tensor "
+        "ge.Scalar ge.Tensor gt.Scalar gt.Tensor isinf.default isnan.default le.Scalar le.Tensor "
+        "logical_and.default logical_not.default logical_or.default logical_xor.default lt.Scalar lt.Tensor "
+        "masked_fill.Scalar masked_fill.Tensor masked_fill_.Scalar ne.Scalar ne.Tensor where.Scalar "
+        "where.ScalarOther where.ScalarSelf where.self",
     ),
     (
         "activation on each value or along one axis",
-        "_log_softmax.default _prelu_kernel.default _softmax.default celu.default elu.default elu_.default "
-        "gelu.default gelu_.default glu.default hardshrink.default hardsigmoid.default hardsigmoid_.default "
-        "hardswish.default hardswish_.default hardtanh.default hardtanh_.default leaky_relu.default "
-        "leaky_relu_.default log_sigmoid.default log_softmax.int mish.default mish_.default prelu.default "
-        "relu.default relu6.default relu6_.default relu_.default selu.default selu_.default sigmoid.default "
-        "sigmoid_.default silu.default silu_.default softmax.int softplus.default softshrink.default tanh.default "
+        "celu.default elu.default elu_.default gelu.default gelu_.default glu.default hardshrink.default "
+        "hardsigmoid.default hardsigmoid_.default hardswish.default hardswish_.default hardtanh.default "
+        "hardtanh_.default leaky_relu.default leaky_relu_.default log_sigmoid.default _log_softmax.default "
+        "log_softmax.int mish.default mish_.default prelu.default _prelu_kernel.default relu.default "
+        "relu6.default relu6_.default relu_.default selu.default selu_.default sigmoid.default sigmoid_.default "
+        "silu.default silu_.default _softmax.default softmax.int softplus.default softshrink.default tanh.default "
         "tanh_.default threshold.default",
     ),
     (
         "matrix product",
-        "addmm.default baddbmm.default bmm.default dot.default einsum.default linear.default matmul.default "
-        "mm.default mv.default",
+        "addmm.default baddbmm.default bmm.default cdist.default cosine_similarity.default dot.default "
+        "einsum.default linear.default matmul.default mm.default mv.default outer.default vdot.default "
+        "_weight_norm.default",
     ),
     (
         "convolution",
@@ -52,53 +54,69 @@ _ATEN: tuple[tuple[str, str], ...] = (
     ),
     (
         "normalisation; of batches with stored statistics only",
-        "_native_batch_norm_legit_no_training.default batch_norm.default group_norm.default instance_norm.default "
-        "layer_norm.default native_group_norm.default native_layer_norm.default rms_norm.default",
+        "batch_norm.default group_norm.default instance_norm.default layer_norm.default "
+        "_native_batch_norm_legit_no_training.default native_group_norm.default native_layer_norm.default "
+        "rms_norm.default",
     ),
     (
         "pooling and resampling",
-        "_adaptive_avg_pool2d.default adaptive_avg_pool1d.default adaptive_avg_pool2d.default "
-        "adaptive_max_pool2d.default avg_pool1d.default avg_pool2d.default avg_pool3d.default im2col.default "
+        "adaptive_avg_pool1d.default _adaptive_avg_pool2d.default adaptive_avg_pool2d.default "
+        "adaptive_max_pool2d.default affine_grid_generator.default avg_pool1d.default avg_pool2d.default "
+        "avg_pool3d.default col2im.default grid_sampler.default grid_sampler_2d.default im2col.default "
         "max_pool1d.default max_pool2d.default max_pool2d_with_indices.default max_pool3d.default "
         "pixel_shuffle.default pixel_unshuffle.default upsample_bicubic2d.default upsample_bicubic2d.vec "
-        "upsample_bilinear2d.default upsample_bilinear2d.vec upsample_nearest2d.default upsample_nearest2d.vec",
+        "_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec upsample_bilinear2d.default "
+        "upsample_bilinear2d.vec _upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec "
+        "upsample_nearest2d.default upsample_nearest2d.vec",
     ),
-    ("attention without dropout", "scaled_dot_product_attention.default"),
-    ("the identity, as models in eval mode have it", "alpha_dropout.default dropout.default dropout_.default "
-     "feature_dropout.default"),
-    ("rows of a table by their numbers", "embedding.default"),
+    (
+        "attention without dropout",
+        "scaled_dot_product_attention.default",
+    ),
+    (
+        "the identity, as models in eval mode have it",
+        "alpha_dropout.default dropout.default dropout_.default feature_dropout.default",
+    ),
+    (
+        "rows of a table by their numbers",
+        "embedding.default",
+    ),
     (
         "another shape or order of the same values",
-        "_reshape_alias.default _unsafe_view.default alias.default broadcast_to.default cat.default "
-        "channel_shuffle.default chunk.default clone.default concat.default constant_pad_nd.default "
-        "contiguous.default detach.default detach_.default diagonal.default expand.default expand_as.default "
-        "flatten.using_ints flip.default gather.default index.Tensor index_select.default lift_fresh.default "
-        "lift_fresh_copy.default movedim.int movedim.intlist narrow.default numpy_T.default pad.default "
-        "permute.default reflection_pad2d.default repeat.default repeat_interleave.self_int replication_pad2d.default "
-        "reshape.default roll.default rot90.default select.int slice.Tensor split.Tensor split.sizes "
-        "split_with_sizes.default squeeze.default squeeze.dim squeeze.dims stack.default swapaxes.default "
-        "swapdims.default t.default tile.default transpose.int tril.default triu.default unbind.int unflatten.int "
-        "unfold.default unsqueeze.default view.default view_as.default",
+        "alias.default broadcast_to.default cat.default channel_shuffle.default chunk.default clone.default "
+        "concat.default constant_pad_nd.default contiguous.default detach.default detach_.default "
+        "diagonal.default expand.default expand_as.default flatten.using_ints flip.default gather.default "
+        "index.Tensor index_select.default lift_fresh.default lift_fresh_copy.default meshgrid.default "
+        "meshgrid.indexing movedim.int movedim.intlist narrow.default numpy_T.default pad.default permute.default "
+        "reflection_pad2d.default repeat.default repeat_interleave.self_int replication_pad2d.default "
+        "reshape.default _reshape_alias.default roll.default rot90.default scatter.src select.int slice.Tensor "
+        "sort.default split.sizes split.Tensor split_with_sizes.default squeeze.default squeeze.dim squeeze.dims "
+        "stack.default swapaxes.default swapdims.default t.default tile.default transpose.int tril.default "
+        "triu.default unbind.int unflatten.int unfold.default _unsafe_view.default unsqueeze.default view.default "
+        "view_as.default",
     ),
     (
         "another type, device or order in memory of the same values",
-        "_to_copy.default to.device to.dtype to.dtype_layout to.other type_as.default",
+        "to.device to.dtype to.dtype_layout to.other _to_copy.default type_as.default",
     ),
     (
         "reduction along axes",
         "all.default all.dim amax.default amin.default any.default any.dim argmax.default argmin.default "
         "cumsum.default linalg_vector_norm.default logsumexp.default max.default max.dim mean.default mean.dim "
-        "min.default min.dim prod.default prod.dim_int std.correction std.dim sum.default sum.dim_IntList "
-        "topk.default var.correction var.dim var_mean.correction",
+        "min.default min.dim prod.default prod.dim_int std.correction std.dim std_mean.correction std_mean.dim "
+        "sum.default sum.dim_IntList topk.default var.correction var.dim var_mean.correction",
     ),
     (
         "values the graph states, or another tensor has",
-        "arange.default arange.start arange.start_step copy_.default eye.default fill_.Scalar fill_.Tensor "
+        "arange.default arange.start arange.start_step copy_.default eye.default eye.m fill_.Scalar fill_.Tensor "
         "full.default full_like.default linspace.default new_full.default new_ones.default new_zeros.default "
         "ones.default ones_like.default scalar_tensor.default zero_.default zeros.default zeros_like.default",
     ),
-    ("the size of a tensor, as an integer", "sym_numel.default sym_size.int"),
-)  # fmt: skip
+    (
+        "the size of a tensor, as an integer",
+        "sym_numel.default sym_size.int",
+    ),
+)
 
 OPERATORS: MappingProxyType[str, str] = MappingProxyType(
     {PREFIX + name: reason for reason, names in _ATEN for name in names.split()}
