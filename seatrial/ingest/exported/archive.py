@@ -130,7 +130,7 @@ def _read_document(stream: BinaryIO, size: int, name: str) -> bytes:
 def _check_format(contents: _Contents) -> None:
     if contents.documents.get(FORMAT) != PT2 or GRAPH not in contents.documents:
         raise UnsupportedFormatError(
-            "The archive is not what `torch.export.save` of torch 2.9 or later writes (no archive_format pt2, or no "
+            "The archive is not what `torch.export.save` of torch 2.13 writes (no archive_format pt2, or no "
             f"{GRAPH}): {EXPORT_WITH}"
         )
     if contents.documents.get("byteorder", b"little") != b"little":
