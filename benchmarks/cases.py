@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seatrial.contracts.models import LayersArchitecture
+from seatrial.contracts.architectures import LayersArchitecture
 from workers.models.architectures import CifarResNet, layers
 
 

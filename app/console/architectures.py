@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from app.console.values import read_json, read_number
 from app.web.problems import InvalidRequestError
-from seatrial.contracts.models import Architecture
+from seatrial.contracts.architectures import Architecture
 
 POINTER = "/manifest/architecture/"
 ENDPOINT = "endpoint"

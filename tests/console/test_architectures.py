@@ -10,8 +10,8 @@ from app.console import architectures
 from app.console.architectures import ArchitectureForm
 from app.console.manifests import field_of, model_manifest
 from app.web.problems import InvalidRequestError
+from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Request
-from seatrial.contracts.models import Architecture
 from tests.console.conftest import Console, elements
 
 

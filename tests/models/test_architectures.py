@@ -2,7 +2,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from seatrial.contracts.models import InputSpec, LayersArchitecture
+from seatrial.contracts.architectures import LayersArchitecture
+from seatrial.contracts.models import InputSpec
 from seatrial.store.settings import Settings
 from tests.models.builders import manifest, seeded
 from workers.errors import TargetError

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.cli.gate import gate
 from app.policies import presets
-from seatrial.contracts.models import Architecture, ModelManifest
+from seatrial.contracts.architectures import Architecture
+from seatrial.contracts.models import ModelManifest
 from seatrial.contracts.registry import families
 from tests.packaging.pages import blocks, links, read
 

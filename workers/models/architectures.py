@@ -9,18 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seatrial.contracts.models import (
+from seatrial.contracts.architectures import (
     CifarResNetArchitecture,
     DeepMindWideResNetArchitecture,
     LayersArchitecture,
     LeNetArchitecture,
-    ModelManifest,
     PreActResNet18Architecture,
     SmallStemResNetArchitecture,
     TimmArchitecture,
     TorchvisionArchitecture,
     WideResNetArchitecture,
 )
+from seatrial.contracts.models import ModelManifest
 from seatrial.store.settings import Settings, get_settings
 from workers.errors import TargetError
 from workers.models.cifar_networks import DeepMindWideResNet, SmallStemResNet

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from seatrial.contracts.models import TimmArchitecture, TorchvisionArchitecture
+from seatrial.contracts.architectures import TimmArchitecture, TorchvisionArchitecture
 from workers.errors import TargetError, log_fault
 
 # Of torchvision's operators, those its import asks for where its compiled library is absent.
