@@ -58,6 +58,9 @@ GLOSSARY: dict[str, str] = {
     "offset, fitted on held-out examples. This may change the predicted class, so the resulting texts are evaluated "
     "on the unmodified model.",
     "transfer": "Texts found by attacking another model, evaluated on this one.",
+    "labels only": "Attacked by a random search that is told the model's labels and no scores, with the edits of "
+    "DeepWordBug and Zéroe under the recipe's constraints. No score can hide anything from it; on a model whose scores "
+    "are honest it finds less than an attack that reads them.",
     "illusion gap": "Adversarial accuracy as served minus the lowest accuracy under any other arm on the same texts: "
     "apparent robustness that comes from a hindered attack and not from the model. 0 means no illusion.",
     "McNemar's test": "Compares two arms on the texts where they disagree. p is the probability that chance alone "

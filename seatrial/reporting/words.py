@@ -7,6 +7,7 @@ WORDS: dict[str, str] = {
     "over": "over-confidence attack",
     "under": "under-confidence attack",
     "as_served": "as served",
+    "label_only": "labels only",
     "calibrated_paper": "calibrated as in the paper",
     "platt_vector": "Platt scaling (vector)",
     "platt_matrix": "Platt scaling (matrix)",

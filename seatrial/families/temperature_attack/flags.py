@@ -16,8 +16,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="nothing_compared",
         severities=("warning",),
         speaks_of=("illusion_gap", "mcnemar_p"),
-        meaning="No arm beside as_served was asked for, or no recipe that tries to change the prediction, so there is "
-        "no illusion gap.",
+        meaning="No arm that reads the scores in another way was asked for, or no recipe that tries to change the "
+        "prediction: the illusion gap rests on labels alone, or on nothing.",
         remedy="Ask for arms and for a recipe that changes predictions.",
     ),
     FlagSpec(

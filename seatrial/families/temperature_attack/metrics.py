@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from seatrial.contracts.family import FROM_ZERO, SIGNED_SHARE, Dependence, Metric, Qualifiers, all_but, only
-from seatrial.families.temperature_attack.params import AS_SERVED
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 
 RECORDS = "seatrial.families.temperature_attack.records:"
 
@@ -20,7 +20,9 @@ def _depends(*, is_binned: bool = False, is_unattacked: bool = False) -> Callabl
             idle.add("recipes")
         if is_unattacked:
             idle |= {"recipes", "query_budget", "time_budget_s"}
-        if arm in (AS_SERVED, "transfer"):
+        if is_unattacked or arm not in (None, LABEL_ONLY):
+            idle.add("label_queries")
+        if arm == AS_SERVED or arm in UNSCORED:
             idle |= {"validation_samples", "validation_dataset"}
         if arm not in (None, "optimized"):
             idle |= {"temperature_evaluations", "temperature_search"}

@@ -54,12 +54,14 @@ _HOW = {
     "platt_vector": "through Platt scaling (vector)",
     "platt_matrix": "through Platt scaling (matrix)",
     "transfer": "with texts found on another model",
+    "label_only": "by an attacker who sees labels alone",
 }
 
 _CAUSE = {
     "platt_vector": "from how its scores are scaled",
     "platt_matrix": "from how its scores are scaled",
     "transfer": "from attacks that could not optimise against it",
+    "label_only": "from scores that tell an attack less than the labels do",
 }
 
 _FIGURES = {
@@ -105,6 +107,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
         "platt_vector": "Platt scaling",
         "platt_matrix": "Platt scaling",
         "transfer": "transfer",
+        "label_only": "labels only",
     }
     return [
         *("adversarial accuracy", "as served", "attack success rate", "calibration", "clean", "confidence"),
@@ -119,7 +122,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
             "saturated softmax",
         ),
         *("temperature", "worst recipe per text"),
-        *(arms[arm] for arm in params.get("arms", []) if arm in arms),
+        *(arms[arm] for arm in [*params.get("arms", []), "label_only"] if arm in arms),
         *(words(recipe) for recipe in _recipes(params)),
     ]
 
@@ -300,7 +303,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     served = accuracy_in(result, SERVED)
     if served is not None and served.value is not None:
         yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(params)}."
-    for arm in params.get("arms", []):
+    for arm in [*params.get("arms", []), *({"label_only"} & answered_arms(result))]:
         accuracy, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
         at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"
         if temperature == 1:

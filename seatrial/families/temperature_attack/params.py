@@ -8,6 +8,7 @@ from seatrial.contracts.base import Real
 from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
+from seatrial.families.temperature_attack.records import UNCOUNTED
 
 Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
 """TextAttack's attack recipes, by its own short names."""
@@ -16,6 +17,12 @@ Arm = Literal["calibrated", "calibrated_paper", "optimized", "platt_vector", "pl
 """Ways to look at the model beside as served: what an attacker could do to get its search signal back."""
 
 AS_SERVED = "as_served"
+
+LABEL_ONLY = "label_only"
+"""The arm of an attacker who is told labels and no scores: always run, since no score can hide anything from it."""
+
+UNSCORED: frozenset[str] = frozenset({"transfer", LABEL_ONLY})
+"""Arms that see no scores of the model under audit."""
 
 FITTED: frozenset[str] = frozenset({"calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"})
 """Arms that are fitted on validation examples."""
@@ -93,6 +100,13 @@ class TemperatureAttackParams(FamilyParams):
         description="Most CPU seconds one attack on one example may compute beside the model, which long texts reach; "
         "beyond it the example is errored. Null for no limit.",
     )
+    label_queries: int = Field(
+        default=100,
+        ge=2,
+        le=100_000,
+        description="Most queries of the arm `label_only` on one example with one recipe; it is always run, asks for "
+        "labels alone, and keeps within query_budget. 300 find about a tenth more.",
+    )
     temperature_evaluations: int = Field(
         default=20, ge=3, le=200, description="Temperatures tried by arm `optimized`, at most."
     )
@@ -107,8 +121,9 @@ class TemperatureAttackParams(FamilyParams):
     @field_validator("arms", mode="before")
     @classmethod
     def _leaves_out_what_is_always_there(cls, names: Any) -> Any:
-        if isinstance(names, list) and AS_SERVED in names:
-            raise ValueError(f"{AS_SERVED} is always run: leave it out, arms are what it is compared with")
+        for name in (AS_SERVED, LABEL_ONLY):
+            if isinstance(names, list) and name in names:
+                raise ValueError(f"{name} is always run: leave it out, arms are what {AS_SERVED} is compared with")
         return names
 
     _names_differ = field_validator("recipes", "arms")(all_different)
@@ -155,6 +170,9 @@ class TemperatureAttackParams(FamilyParams):
             if "transfer" in self.arms:
                 # The source model answers for itself.
                 forward += (1 - FURTHER_ARM) * attack
+            if recipe != UNCOUNTED:
+                queries += self.most_label_queries * samples
+                forward += self.most_label_queries * samples
         if self.is_fitted:
             validation = min(self.validation_samples, sizes.get("validation_dataset", self.validation_samples))
             queries += validation
@@ -164,6 +182,11 @@ class TemperatureAttackParams(FamilyParams):
                 queries += self.temperature_evaluations * attack
                 forward += (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
         return Passes(forward=round(forward), backward=0, queries=round(queries))
+
+    @property
+    def most_label_queries(self) -> int:
+        """Queries of arm ``label_only`` on one example, at most."""
+        return self.label_queries if self.query_budget is None else min(self.label_queries, self.query_budget)
 
     def _queries(self, recipe: str, words: float) -> float:
         most = 2 + QUERIES_PER_WORD[recipe] * words

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
 from workers.calibration.scaling import Scaling
 from workers.families.contexts import Records, TextExample
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
@@ -65,8 +65,13 @@ def records(
     classes: int = 2,
     seed: int = 0,
     errored: frozenset[int] = frozenset(),
+    label_only: float | None = None,
 ) -> dict[str, Records]:
-    """Return the records of every stage; ``errored`` are positions of examples that give no answer."""
+    """Return the records of every stage.
+
+    ``errored`` are positions of examples that give no answer; ``label_only`` is how strong the search is that sees
+    labels alone, relative to one that sees a score, and None where the records are from before there was one.
+    """
     done: dict[str, Records] = {}
     rng = np.random.default_rng(seed + 1)
     if params.is_fitted:
@@ -85,7 +90,9 @@ def records(
     arms = resolve_arms(params, done.get("validation"), rounds(done))
     examples, logits = model(seed + 3, n, classes)
     for recipe in params.recipes:
-        done[f"attack_{recipe}"] = _attack_stage(recipe, arms, examples, logits, rng.gamma(2, 2, n), errored)
+        done[f"attack_{recipe}"] = _attack_stage(
+            recipe, arms, examples, logits, rng.gamma(2, 2, n), errored, label_only
+        )
     return done
 
 
@@ -96,11 +103,15 @@ def _attack_stage(
     logits: list[torch.Tensor],
     strengths: np.ndarray,
     errored: frozenset[int],
+    label_only: float | None,
 ) -> Records:
     outcomes, adversarial = {}, {}
     for arm in [AS_SERVED, *arms.others]:
-        given = zip(examples, logits, strengths, strict=True)
-        ended = [attack(example, raw, arms[arm].scaling, strength) for example, raw, strength in given]
+        if arm == LABEL_ONLY and (label_only is None or recipe == "input_reduction"):
+            continue
+        given = zip(examples, logits, label_only * strengths if arm == LABEL_ONLY else strengths, strict=True)
+        scaling = Scaling(temperature=10.0) if arm == LABEL_ONLY else arms[arm].scaling
+        ended = [attack(example, raw, scaling, strength) for example, raw, strength in given]
         outcomes[arm] = [ending for ending, _ in ended]
         adversarial[arm] = [x for _, x in ended]
     clean = [UnansweredError("no") if row in errored else given for row, given in enumerate(logits)]

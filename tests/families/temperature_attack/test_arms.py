@@ -35,7 +35,7 @@ def test_calibration_undoes_the_design_temperature(design) -> None:
 def test_as_served_is_what_the_model_says_in_its_own_precision() -> None:
     params = parameters(arms=[], design_temperature=0.01)
     arms = resolve_arms(params, None, [])
-    assert arms.others == []
+    assert arms.others == ["label_only"]
     assert torch.equal(arms["as_served"].scaling.probabilities(raw()), torch.softmax(raw() / 0.01, dim=1))
     assert arms["as_served"].temperature == 0.01
 
@@ -53,7 +53,7 @@ def test_the_same_records_give_the_same_arms_in_the_order_asked_for() -> None:
     done = records(params)
     first, second = (resolve_arms(params, done["validation"], rounds(done)) for _ in range(2))
     assert first == second
-    assert first.others == EVERY[::-1]
+    assert first.others == [*EVERY[::-1], "label_only"]
     # The attacker needs a signal: the search leaves the served temperature, where there is none.
     assert first["optimized"].temperature > 5
 

@@ -16,6 +16,7 @@ from tests.families.temperature_attack.fabricated import Ending, model, paramete
 from workers.families.contexts import TextExample
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.audit import read_audit
+from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.records import attack_records
 
 EVERY = ["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"]
@@ -287,6 +288,26 @@ def test_without_other_arms_there_is_no_gap() -> None:
     found = estimates.reduce(alone, records(alone, n=20), 0)
     assert found.estimates["illusion_gap"].value is None
     assert found.estimates["adversarial_accuracy[arm=calibrated]"].value is None
+
+
+def test_labels_alone_are_part_of_the_worst_case_and_of_the_gap() -> None:
+    params = parameters(recipes=["deepwordbug", "pwws"], arms=["calibrated"], design_temperature=0.01)
+    strong, weak = (estimates.reduce(params, records(params, label_only=at), 0) for at in (3.0, 0.1))
+    for result, lowest in ((strong, "label_only"), (weak, "calibrated")):
+        kept = {
+            arm: result.estimates[f"adversarial_accuracy[arm={arm}]"].value
+            for arm in ("as_served", "calibrated", "label_only")
+        }
+        assert min(kept, key=lambda arm: kept[arm]) == lowest
+        assert result.estimates["illusion_gap"].value == pytest.approx(kept["as_served"] - kept[lowest])
+        assert result.estimates["mean_queries[arm=label_only,recipe=pwws]"].n > 0
+        assert "ece[arm=label_only]" not in result.estimates
+        assert result.series["arms"]["label_only"] == {"temperature": None, "precision": "labels", "degenerate": None}
+        assert draw(params, result)["adversarial_accuracy"]
+    # Records from before there was this arm are read without it.
+    before = estimates.reduce(params, records(params), 0)
+    assert not [name for name in before.estimates if "label_only" in name]
+    assert before.estimates["illusion_gap"] != strong.estimates["illusion_gap"]
 
 
 def test_pairs_and_one_example_and_many_classes_pass_through() -> None:

@@ -64,7 +64,7 @@ class Recipe:
 
     name: str
     variant: str | None
-    _built: "Attack"
+    built: "Attack"
 
     @property
     def label(self) -> str:
@@ -81,7 +81,7 @@ class Recipe:
             model_wrapper: The model under attack.
             query_budget: Most queries, the first one on the clean text included, at least 2; None: as many as it takes.
         """
-        built = self._built
+        built = self.built
         goal_function = copy.copy(built.goal_function)
         goal_function.model = model_wrapper
         goal_function.query_budget = float("inf") if query_budget is None else query_budget

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
 from seatrial.statistics.arrays import Floats
 from workers.calibration.scaling import (
     TEMPERATURES,
@@ -42,7 +42,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Arms:
-    """All arms of an audit, ``as_served`` first, the others in the order they were asked for."""
+    """All arms of an audit: ``as_served`` first, ``label_only`` last, the others in the order they were asked for."""
 
     by_name: dict[str, Arm]
 
@@ -69,7 +69,10 @@ def resolve_arms(params: TemperatureAttackParams, validation: Records | None, se
     """
     sample = None if validation is None else read_validation(validation)
     served = Arm(Scaling(params.design_temperature, is_native=True), params.design_temperature)
-    return Arms({AS_SERVED: served} | {name: _resolve(name, params, sample, searches) for name in params.arms})
+    asked = {name: _resolve(name, params, sample, searches) for name in params.arms}
+    # What is seen there are decisions, which have no temperature.
+    labels = Arm(Scaling(params.design_temperature, is_native=True), None)
+    return Arms({AS_SERVED: served} | asked | {LABEL_ONLY: labels})
 
 
 def fitted_temperature(params: TemperatureAttackParams, validation: Records) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED, TemperatureAttackParams
 from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
@@ -82,8 +82,8 @@ class Audit:
         return gap_to_lowest(self.robust(AS_SERVED, recipe), [self.robust(arm, recipe) for arm in self.arms.others])
 
     def probabilities(self, arm: str, logits: Tensor) -> Tensor:
-        """Return what an arm's attacker sees of the model under audit (n, classes); ``transfer`` sees another one."""
-        return self.arms[AS_SERVED if arm == "transfer" else arm].scaling.probabilities(logits)
+        """Return what an arm's attacker sees of the model (n, classes); as served where it sees no scores of it."""
+        return self.arms[AS_SERVED if arm in UNSCORED else arm].scaling.probabilities(logits)
 
     def confidence(self, arm: str, logits: Tensor) -> Floats:
         """Return (n,) the largest probability an arm's attacker sees."""
@@ -113,12 +113,18 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
     """
     rounds = search_rounds(done)
     validation = done.get("validation")
+    arms = resolve_arms(params, validation, rounds)
+    attacks: dict[str, AttackSample] = {recipe: AttackSample(done[f"attack_{recipe}"]) for recipe in params.recipes}
+    counted = [attack for recipe, attack in attacks.items() if recipe != UNCOUNTED]
+    if not counted or any(LABEL_ONLY not in attack.arms for attack in counted):
+        # No recipe attacks, or some records are from before there was this arm.
+        arms = Arms({name: arm for name, arm in arms.by_name.items() if name != LABEL_ONLY})
     return Audit(
         params=params,
-        arms=resolve_arms(params, validation, rounds),
+        arms=arms,
         validation=None if validation is None else read_validation(validation),
         search=SearchSample(rounds) if rounds else None,
-        attacks={recipe: AttackSample(done[f"attack_{recipe}"]) for recipe in params.recipes},
+        attacks=attacks,
     )
 
 

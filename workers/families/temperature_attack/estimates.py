@@ -7,7 +7,7 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.family import SHARE, SIGNED_SHARE
-from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, UNSCORED, TemperatureAttackParams
 from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
 from seatrial.statistics.paired import Gap
 from workers.calibration.scaling import temperature_interval
@@ -39,12 +39,12 @@ def reduce(params: TemperatureAttackParams, done: Mapping[str, Records], seed: i
 def clean_estimates(audit: Audit, seed: int) -> Estimates:
     """Return clean accuracy, and each arm's confidence and calibration on the clean texts.
 
-    ``transfer`` looks at another model, of which nothing is recorded, and has none.
+    Arms that see no scores of the model have none.
     """
     clean, bins = audit.clean, audit.params.bins
     found = {"clean_accuracy": proportion(clean.right)}
     for arm in [AS_SERVED, *audit.arms.others]:
-        if arm == "transfer":
+        if arm in UNSCORED:
             continue
         confidence = audit.confidence(arm, clean.logits)
         found[metric_name("mean_confidence", arm=arm)] = mean(confidence, SHARE)
@@ -89,7 +89,7 @@ def attack_estimates(audit: Audit, recipe: str) -> Estimates:
         found[named("mean_queries")] = mean(queries, (0.0, None if budget is None else float(budget)))
         changed = ended.perturbed_share[ended.succeeded]
         found[named("mean_perturbed_share")] = mean(changed, SHARE)
-        if arm != "transfer":
+        if arm not in UNSCORED:
             confidence = audit.confidence(arm, ended.logits)
             found[named("mean_adversarial_confidence")] = mean(confidence, SHARE)
     found |= _gap_estimates(audit.gap(recipe), len(sample.clean), recipe=recipe)

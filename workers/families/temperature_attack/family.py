@@ -8,9 +8,16 @@ import pyarrow as pa
 from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import (
+    AS_SERVED,
+    LABEL_ONLY,
+    UNSCORED,
+    TemperatureAttackParams,
+)
+from seatrial.families.temperature_attack.records import UNCOUNTED
 from workers.attacks.text.attacking import Job, Outcome, View, attack_all
 from workers.attacks.text.importance import Example, How, rank_correlation, word_importances
+from workers.attacks.text.label_only import decisions, searching_labels
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
 from workers.calibration.scaling import Scaling
@@ -161,7 +168,8 @@ def _attack(
     arms = _arms(params, context)
     recipe, service = load_recipe(name, Library.of()), context.scoring()
     clean = _scores(context, service, examples)
-    outcomes: dict[str, list[Outcome]] = {arm: [] for arm in (AS_SERVED, *arms.others)}
+    others = [arm for arm in arms.others if arm != LABEL_ONLY or name != UNCOUNTED]
+    outcomes: dict[str, list[Outcome]] = {arm: [] for arm in (AS_SERVED, *others)}
     done = _progress(context, len(outcomes))
 
     def attack(of: Sequence[str], attacked: ScoringService) -> None:
@@ -175,15 +183,34 @@ def _attack(
         for position, arm in enumerate(of):
             outcomes[arm] = ended[position :: len(of)]
 
-    attack([arm for arm in outcomes if arm != "transfer"], service)
+    attack([arm for arm in outcomes if arm not in UNSCORED], service)
     if "transfer" in outcomes:
         attack(["transfer"], context.scoring("source_model"))
+    if LABEL_ONLY in outcomes:
+        outcomes[LABEL_ONLY] = _search_labels(params, name, context, examples, recipe, done)
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
         importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
     records = attack_records(examples, clean, outcomes, adversarial, importance)
     return records.append_column(RECIPE, pa.array([recipe.label] * len(examples), pa.string()))
+
+
+def _search_labels(
+    params: TemperatureAttackParams,
+    name: str,
+    context: TextContext,
+    examples: Sequence[TextExample],
+    recipe: Recipe,
+    on_done: Callable[[Outcome], None],
+) -> list[Outcome]:
+    """Attack with labels alone, under the recipe's constraints."""
+    searching = searching_labels(recipe)
+    purpose = f"{name} {LABEL_ONLY}"
+    jobs = [_job(example, context.seed(purpose, example.example_id), decisions, searching) for example in examples]
+    outcomes = _run(params, context, jobs, context.scoring(), on_done, query_budget=params.most_label_queries)
+    # It has no end of its own: that it spent its queries is no sign that it was cut short.
+    return [replace(ended, status="failed") if ended.status == "unfinished" else ended for ended in outcomes]
 
 
 def _job(example: TextExample, seed: int, view: View, recipe: Recipe) -> Job:
@@ -196,11 +223,12 @@ def _run(
     jobs: Sequence[Job],
     service: ScoringService,
     on_done: Callable[[Outcome], None],
+    query_budget: int | None = None,
 ) -> list[Outcome]:
     return attack_all(
         jobs,
         service,
-        query_budget=params.query_budget,
+        query_budget=query_budget or params.query_budget,
         time_budget_s=params.time_budget_s,
         check_cancelled=context.check_cancelled,
         on_done=on_done,

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
 from workers.figures.drawing import draw_figure
 
 COLOURS = {
@@ -17,6 +17,7 @@ COLOURS = {
     "platt_vector": "#7a9a3a",
     "platt_matrix": "#c0d08e",
     "transfer": "#8a5fa8",
+    LABEL_ONLY: "#d9a441",
 }
 """Told apart by lightness too; in the curve markers differ as well."""
 
@@ -29,6 +30,7 @@ LABELS = {
     "platt_vector": "Platt (vector)",
     "platt_matrix": "Platt (matrix)",
     "transfer": "transfer",
+    LABEL_ONLY: "labels only",
 }
 
 WIDTH, HEIGHT = 6.2, 3.4

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from seatrial.contracts.estimates import Flag
-from seatrial.families.temperature_attack.params import AS_SERVED
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.calibration.scaling import START
@@ -92,15 +92,15 @@ def illusion(audit: Audit) -> list[Flag]:
 
 def nothing_compared(audit: Audit) -> list[Flag]:
     """Flag an audit that asked for no other arm, or for no recipe that can flip a prediction."""
-    if audit.arms.others and audit.counted:
+    if audit.params.arms and audit.counted:
         return []
-    lacking = "arm beside as_served" if audit.counted else "recipe that tries to change the prediction"
+    lacking = "arm that reads the scores in another way" if audit.counted else "recipe that changes the prediction"
     return [
         Flag(
             code="nothing_compared",
             severity="warning",
-            message=f"No {lacking} was asked for, so there is no illusion gap: the numbers as served cannot tell a "
-            "robust model from one whose scores give an attack nothing to follow.",
+            message=f"No {lacking} was asked for, so the illusion gap rests on nothing or on labels alone: that "
+            "cannot tell a robust model from one whose scores give an attack little to follow.",
         )
     ]
 
@@ -260,7 +260,7 @@ def calibration_did_not_help(audit: Audit) -> list[Flag]:
     served, calibrated, least = (audit.robust(arm) for arm in (AS_SERVED, "calibrated", lowest))
     removed = score_interval(*discordant(served, calibrated))
     left = score_interval(*discordant(calibrated, least))
-    if lowest == "calibrated" or gap.interval[0] <= 0:
+    if lowest in ("calibrated", LABEL_ONLY) or gap.interval[0] <= 0:
         return []
     if removed[0] <= 0:
         return [

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.families.temperature_attack.params import AS_SERVED
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.statistics.estimating import diagram, proportion
 from workers.calibration.scaling import Scaling
@@ -31,12 +31,13 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
         "reliability": {
             arm: diagram(audit.confidence(arm, audit.clean.logits), audit.right(arm), audit.params.bins)
             for arm in arms
-            if arm != "transfer"
+            if arm not in UNSCORED
         },
         "adversarial_accuracy": [
             {"arm": arm, "recipe": recipe} | _accuracy(sample.robust(arm))
             for recipe, sample in audit.attacks.items()
             for arm in arms
+            if arm in sample.arms
         ],
         "examples": examples(audit, seed),
     }
@@ -48,7 +49,7 @@ def _arm(audit: Audit, name: str) -> dict[str, Any]:
     native = str(audit.clean.logits.dtype).removeprefix("torch.")
     return {
         "temperature": arm.temperature,
-        "precision": native if arm.scaling.is_native else "float64",
+        "precision": "labels" if name == LABEL_ONLY else native if arm.scaling.is_native else "float64",
         "degenerate": arm.degenerate,
     }
 
