@@ -61,6 +61,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Do not gate on them, or choose lexicons that fit the language.",
     ),
     FlagSpec(
+        code="level_not_reached",
+        severities=("warning", "info"),
+        speaks_of=("score", "relative_score", "mean_relative_score", "worst_case_score"),
+        meaning="Texts of few words, or of a script without spaces, had far more of their characters changed than the "
+        "level says: the scores are those of harder noise. A warning where most texts are such.",
+        remedy="Compare the scores with those of such texts only, or audit longer ones.",
+    ),
+    FlagSpec(
         code="confident_under_noise",
         severities=("info",),
         speaks_of=("ece", "mean_confidence"),

@@ -48,9 +48,10 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="underconfident_ties",
         severities=("warning", "info"),
         speaks_of=("adversarial_accuracy",),
-        meaning="The two largest served probabilities of some clean texts are equal although the logits differ: as "
-        "served, attacks see another prediction than the model makes and stop too early.",
-        remedy="Rely on the arms that compute in float64.",
+        meaning="The two largest served probabilities of some clean texts are equal, although the logits differ or "
+        "because the model itself ties; the message says which. As served, attacks may see another prediction than "
+        "the model makes and stop too early.",
+        remedy="Where the logits differ, rely on the arms that compute in float64; where they tie, on label_only.",
     ),
     FlagSpec(
         code="unrecoverable_scores",
@@ -122,6 +123,39 @@ FLAGS: tuple[FlagSpec, ...] = (
         "scores it saw tie, or are reordered by rounding or by Platt scaling. Such an attack may have stopped too "
         "early.",
         remedy="Read adversarial accuracy, which is the unmodified model's, as an upper bound in these arms.",
+    ),
+    FlagSpec(
+        code="uninformative_scores",
+        severities=("error", "warning"),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="The scores hardly lead an attack: few distinct ones, most one-letter edits move none, many texts "
+        "share one confidence, or neighbours differ as much as strangers. An error where an attack that sees labels "
+        "alone leaves significantly less than every attack that reads scores.",
+        remedy="Judge by the arm label_only, with more label_queries, or serve the model's own scores.",
+    ),
+    FlagSpec(
+        code="answers_depend_on_history",
+        severities=("error",),
+        speaks_of=("*",),
+        meaning="The same text was given another answer after its neighbours, or scores stand still longer where a "
+        "path of edits was asked first: a cache, a session or chance answers in the model's place.",
+        remedy="Audit the model without what remembers its questions.",
+    ),
+    FlagSpec(
+        code="masked_importance",
+        severities=("info",),
+        speaks_of=("importance_correlation",),
+        meaning="As served, every word of some texts has the same importance, while calibrated scores tell words "
+        "apart. They count as a correlation of 0.",
+        remedy="Read masked_importance beside the correlation.",
+    ),
+    FlagSpec(
+        code="weak_attack",
+        severities=("warning", "info"),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="A recipe could hardly write anything under its constraints, or ran into its limit of edits on most "
+        "texts. That a text withstands it is no sign of robustness. A warning where no other recipe could do more.",
+        remedy="Ask for a recipe that can do more, or install the resources the recipe was published with.",
     ),
     FlagSpec(
         code="resources_differ",

@@ -180,8 +180,17 @@ METRICS = (
         unit="1",
         better="neither",
         description="Mean Spearman correlation, over texts, of the recipe's token importances as served and calibrated "
-        "(appendix E.7).",
+        "(appendix E.7); 0 for a text whose served importances are all equal while the calibrated ones are not.",
         depends_on=_depends(),
         range=SIGNED_SHARE,
+    ),
+    Metric(
+        name="masked_importance",
+        qualifiers=("recipe",),
+        unit="1",
+        better="lower",
+        description="Share of texts whose words all have the same importance as served while calibrated scores tell "
+        "them apart: an attack that ranks words has nothing to go by.",
+        depends_on=_depends(),
     ),
 )

@@ -49,6 +49,12 @@ FURTHER_EVALUATION = 0.05
 
 ASSUMED_WORDS = 25.0
 
+PROBED = 64
+"""Texts whose neighbours are asked before anything else, at most."""
+
+PROBE_STEPS = 10
+"""One-letter edits of each of them, at most."""
+
 
 class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
@@ -162,7 +168,9 @@ class TemperatureAttackParams(FamilyParams):
         """
         words = mean_words or ASSUMED_WORDS
         further = len(self.arms)
-        forward = queries = float(samples)
+        # A path of edits, and three of its texts once more.
+        probe = (PROBE_STEPS + 4) * min(samples, PROBED)
+        forward = queries = float(samples + probe)
         for recipe in self.recipes:
             attack = self._queries(recipe, words) * samples
             queries += (1 + further) * attack

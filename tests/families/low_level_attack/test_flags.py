@@ -1,11 +1,20 @@
 """Each doubt is raised where it is due; robustness that was never tested is an error."""
 
+import random
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
+from seatrial.contracts.noise import Noise
+from seatrial.noise.edits import levenshtein
+from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.perturbing import Perturber
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
 from workers.families.contexts import LabelledText
 from workers.families.low_level_attack import estimates
+from workers.families.low_level_attack.flags import level_not_reached
 from workers.models import UnansweredError
 
 SINGLE, LABELS, TAGS = "text-classification", "multi-label-classification", "token-classification"
@@ -56,6 +65,25 @@ def test_an_attacker_that_changes_little_is_named() -> None:
     assert flags(params, done)["little_noise"] == "warning"
     assert "visual 3.0%" in message(params, done, "little_noise")
     assert "truncate" not in message(params, done, "little_noise")
+
+
+ENGLISH = ["the long quiet film shows a wonderful actor in the end", "it keeps a clumsy story from the village ."]
+CHINESE = ["这部电影的故事非常感人值得再看一遍", "演员的表演既单调又做作令人失望"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "severity"),
+    [(CHINESE, "warning"), (ENGLISH, None), (ENGLISH * 4 + CHINESE[:1], "info"), (["fine"], "warning")],
+)
+def test_a_level_that_texts_cannot_honour_is_told(texts, severity) -> None:
+    perturber = Perturber("full_shuffle", Noise(), Lexicons(None))
+    drawn = [(text, perturber.perturb(text, 0.2, random.Random(7)).text) for text in texts]
+    changed = np.array([levenshtein(before, after) / len(before) for before, after in drawn])
+    noise = SimpleNamespace(characters_changed=changed)
+    found = level_not_reached(
+        SimpleNamespace(attackers=["full_shuffle"], levels=[0.2], noise=lambda attacker, level: noise)
+    )
+    assert [flag.severity for flag in found] == ([severity] if severity else [])
 
 
 def same_answers(attackers: list[str], unmoved: set[str]) -> dict[str, str]:

@@ -1,11 +1,15 @@
 """Records of audits that never ran: a made-up model, and an attacker as good as the signal it is shown."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import torch
 
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
+from workers.attacks.text.importance import Agreement
+from workers.attacks.text.strength import Strength
 from workers.calibration.scaling import Scaling
 from workers.families.contexts import Records, TextExample
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
@@ -26,6 +30,7 @@ class Ending:
     queries: int
     perturbed_share: float
     error: str | None = None
+    strength: Strength | None = None
 
 
 def parameters(**changes: object) -> TemperatureAttackParams:
@@ -66,11 +71,15 @@ def records(
     seed: int = 0,
     errored: frozenset[int] = frozenset(),
     label_only: float | None = None,
+    could_write: Mapping[str, Strength] = MappingProxyType({}),
+    masked: int = 0,
 ) -> dict[str, Records]:
     """Return the records of every stage.
 
     ``errored`` are positions of examples that give no answer; ``label_only`` is how strong the search is that sees
-    labels alone, relative to one that sees a score, and None where the records are from before there was one.
+    labels alone, relative to one that sees a score, and None where the records are from before there was one;
+    ``could_write`` is what each recipe could write of every text, and ``masked`` how many begin the
+    sample whose words are all as important as served.
     """
     done: dict[str, Records] = {}
     rng = np.random.default_rng(seed + 1)
@@ -91,7 +100,7 @@ def records(
     examples, logits = model(seed + 3, n, classes)
     for recipe in params.recipes:
         done[f"attack_{recipe}"] = _attack_stage(
-            recipe, arms, examples, logits, rng.gamma(2, 2, n), errored, label_only
+            recipe, arms, examples, logits, rng.gamma(2, 2, n), errored, label_only, could_write.get(recipe), masked
         )
     return done
 
@@ -104,6 +113,8 @@ def _attack_stage(
     strengths: np.ndarray,
     errored: frozenset[int],
     label_only: float | None,
+    could_write: Strength | None,
+    masked: int,
 ) -> Records:
     outcomes, adversarial = {}, {}
     for arm in [AS_SERVED, *arms.others]:
@@ -112,10 +123,11 @@ def _attack_stage(
         given = zip(examples, logits, label_only * strengths if arm == LABEL_ONLY else strengths, strict=True)
         scaling = Scaling(temperature=10.0) if arm == LABEL_ONLY else arms[arm].scaling
         ended = [attack(example, raw, scaling, strength) for example, raw, strength in given]
-        outcomes[arm] = [ending for ending, _ in ended]
+        outcomes[arm] = [replace(ending, strength=could_write) for ending, _ in ended]
         adversarial[arm] = [x for _, x in ended]
     clean = [UnansweredError("no") if row in errored else given for row, given in enumerate(logits)]
-    correlations = [float("nan") if row % 5 == 0 else 0.3 + 0.01 * (row % 7) for row in range(len(examples))]
+    correlations = [Agreement(float("nan") if row % 5 == 0 else 0.3 + 0.01 * (row % 7)) for row in range(len(examples))]
+    correlations[:masked] = [Agreement(0.0, is_masked=True)] * masked
     ranks = recipe in ("pwws", "textfooler") and "calibrated" in arms.by_name
     return attack_records(examples, clean, outcomes, adversarial, correlations if ranks else None)
 

@@ -88,7 +88,14 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
     )
     whole = audit(params, shard=20, max_bytes=10**8)
     cut = audit(params, shard=8, max_bytes=0)
-    assert list(whole) == ["validation", "search_1", "search_2", "attack_deepwordbug", "attack_input_reduction"]
+    assert list(whole) == [
+        "probe",
+        "validation",
+        "search_1",
+        "search_2",
+        "attack_deepwordbug",
+        "attack_input_reduction",
+    ]
     assert {name: as_bytes(records) for name, records in cut.items()} == {
         name: as_bytes(records) for name, records in whole.items()
     }

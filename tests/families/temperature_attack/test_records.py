@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from tests.families.temperature_attack.fabricated import Ending
+from workers.attacks.text.importance import Agreement
+from workers.attacks.text.strength import Strength
 from workers.families.contexts import TextExample
 from workers.families.temperature_attack.records import (
     AttackSample,
@@ -60,7 +63,9 @@ def test_an_attack_table_comes_back_as_it_went_in() -> None:
         "optimized": [ending("gdoo film", "succeeded"), ending(("a premise", "b")), ending("bad", "skipped")],
     }
     adversarial = {"as_served": LOGITS, "optimized": [torch.tensor([3.0, 1.0]), *LOGITS[1:]]}
-    table = stored(attack_records(EXAMPLES, LOGITS, outcomes, adversarial, [0.5, float("nan"), 1.0]))
+    outcomes["as_served"][1] = replace(outcomes["as_served"][1], strength=Strength(4, 9, 1, is_limited=True))
+    agreements = [Agreement(0.5), Agreement(float("nan")), Agreement(0.0, is_masked=True)]
+    table = stored(attack_records(EXAMPLES, LOGITS, outcomes, adversarial, agreements))
     sample = AttackSample(table)
     assert list(sample.arms) == ["as_served", "optimized"]
     assert sample.texts == [("good film",), ("a premise", "a hypothesis"), ("bad",)]
@@ -71,6 +76,10 @@ def test_an_attack_table_comes_back_as_it_went_in() -> None:
     assert sample.robust("as_served").tolist() == [True, True, False]
     assert sample.robust("optimized").tolist() == [False, True, False]
     assert np.isnan(sample.importance[1])
+    assert sample.masked.tolist() == [False, False, True]
+    assert sample.strength == (4, 9, 1, 1, 1)
+    before = AttackSample(table.drop(["words", "candidates", "words_without", "limited", "importance_masked"]))
+    assert (before.strength, before.masked) == (None, None)
 
 
 def test_an_example_that_errors_in_one_arm_is_in_no_number_of_the_table() -> None:

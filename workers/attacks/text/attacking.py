@@ -6,6 +6,7 @@ attack.attack(text, label)``: same final text, same label, same number of querie
 
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from workers.attacks.text.in_flight import Coroutine, ScoringClient, TimeBudgetError, run_in_flight, seed_generators
 from workers.attacks.text.scoring import ScoringService
+from workers.attacks.text.strength import Strength, measure_strength
 from workers.attacks.text.watched_texts import UnattackableTextError, changed_share, watched
 from workers.data import Text
 from workers.models import UnansweredError
@@ -54,6 +56,7 @@ class Job:
             from where the search stands. Attacks through different views then try the same words, so that what they
             find differs by the view and not by luck, and the model has answered most of their texts before. Off, the
             outcome is plain TextAttack's.
+        measures_strength: Count, once it is over, what the attack could write.
     """
 
     example_id: int
@@ -63,6 +66,7 @@ class Job:
     view: View
     recipe: "Recipe"
     common_random_numbers: bool = False
+    measures_strength: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class Outcome:
         queries: Texts the attack asked for, the clean one included, as TextAttack counts them: before any cache.
         perturbed_share: Words changed, relative to the words of the original.
         error: Why it errored.
+        strength: What the attack could write; None where that was not asked for, or took too long.
     """
 
     example_id: int
@@ -85,6 +90,7 @@ class Outcome:
     queries: int
     perturbed_share: float
     error: str | None = None
+    strength: Strength | None = None
 
 
 def attack_all(
@@ -148,7 +154,12 @@ def _attack(job: Job, client: ScoringClient, *, query_budget: int | None) -> Out
         status = "unfinished"
     final = result.perturbed_result.attacked_text
     share = changed_share(original.words, final.words)
-    return Outcome(job.example_id, status, final.tokenizer_input, result.num_queries, share)
+    strength = None
+    if job.measures_strength:
+        # An attack that ended well within its time is none the worse for it.
+        with suppress(TimeBudgetError):
+            strength = measure_strength(attack, original, final, has_failed=status == "failed")
+    return Outcome(job.example_id, status, final.tokenizer_input, result.num_queries, share, strength=strength)
 
 
 _STATUSES: dict[str, Status] = {

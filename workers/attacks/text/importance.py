@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -84,6 +84,30 @@ def rank_correlation(first: NDArray[Any], second: NDArray[Any]) -> float:
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return float("nan")
     return float(spearmanr(first, second).statistic)
+
+
+class Agreement(NamedTuple):
+    """How far the served and the calibrated scores agree on which words of a text matter.
+
+    Attributes:
+        correlation: As :func:`rank_correlation`; 0 where the served scores give every word the same importance.
+        is_masked: Whether they do, while the calibrated ones tell words apart.
+    """
+
+    correlation: float
+    is_masked: bool = False
+
+
+def agreement(served: NDArray[Any], calibrated: NDArray[Any]) -> Agreement:
+    """Return how far two views agree on the importances (words,) of a text.
+
+    >>> agreement(np.ones(3), np.arange(3.0))
+    Agreement(correlation=0.0, is_masked=True)
+    """
+    # A correlation takes three words.
+    if len(served) > 2 and np.ptp(served) == 0 and np.ptp(calibrated) > 0:
+        return Agreement(0.0, is_masked=True)
+    return Agreement(rank_correlation(served, calibrated))
 
 
 def leave_one_out(text: Text, how: How, *, check: Callable[[], None] = lambda: None) -> list[Text]:

@@ -32,6 +32,13 @@ OVERCONFIDENT = 0.1
 ERRORED_SHARE = 0.05
 """Share of examples that may err before an attacker's numbers are in doubt: what an audit allows by default."""
 
+EXCESS = 2.0
+"""Characters changed, as a multiple of the level, from which on a text could not honour it. In sentences of English the
+attackers change less of the characters than of the words."""
+
+SOME_TEXTS, MOST_TEXTS = 0.1, 0.5
+"""Share of such texts from which it is told, and from which the scores are of another noise than they say."""
+
 UNANSWERED_SHARE = 0.01
 """Share of tokens without a tag from which on a score is as much about the tokenizer as about the model."""
 
@@ -46,6 +53,7 @@ def doubt(audit: Audit, drawn: Resampled, found: Mapping[str, Estimate]) -> list
         *errored_examples(audit),
         *score_at_chance(audit, found),
         *little_noise(audit),
+        *level_not_reached(audit),
         *confident_under_noise(audit, drawn),
         *tokens_unanswered(audit),
         *tokens_untagged(audit),
@@ -190,6 +198,30 @@ def little_noise(audit: Audit) -> list[Flag]:
             message=f"At level {audit.highest:g} so few tokens changed that the score says little: {named}. Short "
             "words, words no lexicon has, or another script leave these attackers nothing to do; that the score "
             "stays is no robustness. Do not gate on them, or choose lexicons that fit the language.",
+        )
+    ]
+
+
+def level_not_reached(audit: Audit) -> list[Flag]:
+    """Flag levels that texts cannot honour: one of few words has no fifth to change, and one without spaces no word."""
+    shares = {
+        (attacker, level): float((audit.noise(attacker, level).characters_changed >= EXCESS * level).mean())
+        for attacker in audit.attackers
+        for level in audit.levels
+        if len(audit.noise(attacker, level).characters_changed)
+    }
+    (attacker, level), share = max(shares.items(), key=lambda pair: pair[1], default=(("", 0.0), 0.0))
+    if share < SOME_TEXTS:
+        return []
+    changed = float(audit.noise(attacker, level).characters_changed.mean())
+    return [
+        Flag(
+            code="level_not_reached",
+            severity="warning" if share >= MOST_TEXTS else "info",
+            message=f"Under {listed([attacker])} at level {level:g}, {share:.0%} of the texts had at least "
+            f"{EXCESS:g} times that share of their characters changed ({changed:.0%} on average). They have few words, "
+            "or none that spaces part: the level cannot be reached from below, and the scores are those of harder "
+            "noise. Compare them with those of such texts only.",
         )
     ]
 

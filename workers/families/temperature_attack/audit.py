@@ -14,6 +14,7 @@ from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.contexts import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
+from workers.families.temperature_attack.probe import ProbeSample
 from workers.families.temperature_attack.records import (
     AttackSample,
     CleanSample,
@@ -33,6 +34,7 @@ class Audit:
         validation: The examples arms were fitted on; None where none is fitted.
         search: The rounds of the temperature search; None where there was none.
         attacks: By recipe.
+        probe: Answers along paths of edits; None where the records are from before there was this stage.
     """
 
     params: TemperatureAttackParams
@@ -40,6 +42,7 @@ class Audit:
     validation: CleanSample | None
     search: SearchSample | None
     attacks: dict[str, AttackSample]
+    probe: ProbeSample | None = None
 
     @cached_property
     def clean(self) -> CleanSample:
@@ -125,6 +128,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         validation=None if validation is None else read_validation(validation),
         search=SearchSample(rounds) if rounds else None,
         attacks=attacks,
+        probe=ProbeSample(done["probe"]) if "probe" in done else None,
     )
 
 

@@ -95,6 +95,8 @@ def attack_estimates(audit: Audit, recipe: str) -> Estimates:
     found |= _gap_estimates(audit.gap(recipe), len(sample.clean), recipe=recipe)
     if sample.importance is not None:
         found[metric_name("importance_correlation", recipe=recipe)] = mean(sample.importance, SIGNED_SHARE)
+    if sample.masked is not None:
+        found[metric_name("masked_importance", recipe=recipe)] = proportion(sample.masked)
     return found
 
 

@@ -11,12 +11,13 @@ from seatrial.contracts.estimates import Flag, Result
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
     LABEL_ONLY,
+    PROBED,
     UNSCORED,
     TemperatureAttackParams,
 )
 from seatrial.families.temperature_attack.records import UNCOUNTED
 from workers.attacks.text.attacking import Job, Outcome, View, attack_all
-from workers.attacks.text.importance import Example, How, rank_correlation, word_importances
+from workers.attacks.text.importance import Agreement, Example, How, agreement, word_importances
 from workers.attacks.text.label_only import decisions, searching_labels
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
@@ -28,6 +29,7 @@ from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
 from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.figures import draw
+from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import (
     SearchSample,
     attack_records,
@@ -39,7 +41,7 @@ from workers.models import Answer
 from workers.resources.library import Library
 from workers.resources.requirements import missing
 
-VALIDATION, SEARCH, ATTACK = "validation", "search_", "attack_"
+PROBE, VALIDATION, SEARCH, ATTACK = "probe", "validation", "search_", "attack_"
 
 SEARCH_RECIPE = "deepwordbug"
 """What the adversarial temperature is searched with: it needs no resources and few queries (section 4.2)."""
@@ -82,7 +84,12 @@ class TemperatureAttack:
                 )
 
     def next_stage(self, params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
-        """Return the validation stage, then the rounds of the temperature search, then one stage per recipe."""
+        """Return the probe, the validation stage, the rounds of the temperature search, then one stage per recipe.
+
+        The probe comes first: what remembers must not have been asked before.
+        """
+        if PROBE not in done:
+            return Stage(PROBE, limit=PROBED, grain=GRAIN)
         source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
         if params.is_fitted and VALIDATION not in done:
             return Stage(VALIDATION, source, params.validation_samples, GRAIN)
@@ -96,6 +103,8 @@ class TemperatureAttack:
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
         """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
         examples = context.texts()
+        if shard.stage == PROBE:
+            return run_probe(context, examples)
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):
@@ -175,7 +184,10 @@ def _attack(
     def attack(of: Sequence[str], attacked: ScoringService) -> None:
         # One seed for all arms, so that what differs between two is what they see.
         jobs = [
-            _job(example, context.seed(name, example.example_id), arms[arm].scaling.probabilities, recipe)
+            replace(
+                _job(example, context.seed(name, example.example_id), arms[arm].scaling.probabilities, recipe),
+                measures_strength=arm == AS_SERVED and name != UNCOUNTED,
+            )
             for example in examples
             for arm in of
         ]
@@ -260,12 +272,12 @@ def _arms(params: TemperatureAttackParams, context: RunContext) -> Arms:
 
 def _importance_correlations(
     arms: Arms, how: How, service: ScoringService, context: TextContext, examples: Sequence[TextExample]
-) -> list[float]:
-    """Return per text Spearman's correlation of word importances as served and calibrated; NaN where undefined."""
+) -> list[Agreement]:
+    """Return per text Spearman's correlation of word importances as served and calibrated."""
     views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
     weighed = [Example(example.text, example.label) for example in examples]
     importances = word_importances(service, views, weighed, how, check_cancelled=context.check_cancelled)
-    return [float("nan") if pair is None else rank_correlation(pair[0], pair[1]) for pair in importances]
+    return [Agreement(float("nan")) if pair is None else agreement(pair[0], pair[1]) for pair in importances]
 
 
 def _progress(context: RunContext, attacks: int) -> Callable[[Outcome], None]:

@@ -15,6 +15,7 @@ from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.calibration.scaling import START
 from workers.families.temperature_attack.audit import Audit
+from workers.families.temperature_attack.score_flags import doubt_scores
 from workers.models.endpoint_messages import LOG_ZERO
 
 SEEKING = ("calibrated", "optimized", "platt_vector", "platt_matrix")
@@ -68,6 +69,7 @@ def doubt(audit: Audit) -> list[Flag]:
         *calibration_did_not_help(audit),
         *few_validation_examples(audit),
         *search_disagreement(audit),
+        *doubt_scores(audit),
     ]
 
 
@@ -173,13 +175,18 @@ def underconfident_ties(audit: Audit) -> list[Flag]:
     fraction = float((top[:, 0] == top[:, 1]).double().mean())
     if fraction < TIED:
         return []
+    own = audit.clean.logits.topk(2, dim=1).values
+    if float((own[:, 0] == own[:, 1]).double().mean()) > fraction / 2:
+        cause = "because the model gives both classes the same score. No temperature parts them: the first of the two "
+        cause += "counts as its prediction, and attacks begin with a coin's answer there."
+    else:
+        cause = "although the logits differ. As served the attacks see another prediction than the model makes and "
+        cause += "stop too early; rely on the arms that compute in float64."
     return [
         Flag(
             code="underconfident_ties",
             severity=_severity(audit),
-            message=f"The two largest served probabilities of {fraction:.0%} of the clean texts are equal although the "
-            "logits differ. As served the attacks see another prediction than the model makes and stop too early; "
-            "rely on the arms that compute in float64.",
+            message=f"The two largest served probabilities of {fraction:.0%} of the clean texts are equal {cause}",
         )
     ]
 

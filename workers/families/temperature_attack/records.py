@@ -18,6 +18,7 @@ from torch import Tensor
 from seatrial.families.temperature_attack.records import stays_right
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.attacking import Outcome
+from workers.attacks.text.importance import Agreement
 from workers.data import Text
 from workers.families.contexts import Records, TextExample
 from workers.models import UnansweredError
@@ -48,7 +49,8 @@ _ARM = [
     ("logits", LOGITS),
     ("prediction", pa.int64()),
 ]
-_IMPORTANCE = [("importance_correlation", pa.float64())]
+_IMPORTANCE = [("importance_correlation", pa.float64()), ("importance_masked", pa.bool_())]
+_STRENGTH = [*((name, pa.int64()) for name in ("words", "candidates", "words_without")), ("limited", pa.bool_())]
 
 
 def validation_records(examples: Sequence[TextExample], scores: Sequence[Scores]) -> Records:
@@ -90,7 +92,7 @@ def attack_records(
     clean: Sequence[Scores],
     outcomes: Mapping[str, Sequence[Outcome]],
     adversarial: Mapping[str, Sequence[Scores]],
-    importance: Sequence[float] | None = None,
+    importance: Sequence[Agreement] | None = None,
 ) -> Records:
     """Return the table of one recipe.
 
@@ -99,8 +101,7 @@ def attack_records(
         clean: The unmodified model's raw logits of each text.
         outcomes: By arm, how the attack on each example ended.
         adversarial: By arm, the unmodified model's raw logits of what each attack ended with.
-        importance: Correlation of each example's word importances as served and calibrated, NaN where it says nothing;
-            None for recipes that rank no words.
+        importance: Of each example's word importances as served and calibrated; None for recipes that rank no words.
 
     Raises:
         ValueError: The lists do not have one entry per example.
@@ -123,10 +124,15 @@ def attack_records(
                 cells[f"{arm}.perturbed_share"] = ending.perturbed_share
                 cells[f"{arm}.logits"] = scores.tolist()
                 cells[f"{arm}.prediction"] = _predict(scores)
+        strength = next((ending.strength for ending, _ in arms.values() if ending.strength is not None), None)
+        if strength is not None:
+            cells |= {"words": strength.words, "candidates": strength.candidates}
+            cells |= {"words_without": strength.without, "limited": strength.is_limited}
         if importance is not None and not is_errored:
-            cells["importance_correlation"] = float(importance[row])
+            cells["importance_correlation"] = importance[row].correlation
+            cells["importance_masked"] = importance[row].is_masked
         rows.append(cells)
-    columns = [*_ALWAYS, ("error", pa.string()), *_TEXTS, *_CLEAN]
+    columns = [*_ALWAYS, ("error", pa.string()), *_TEXTS, *_CLEAN, *_STRENGTH]
     columns += [(f"{arm}.{name}", kind) for arm in outcomes for name, kind in _ARM]
     return _table(rows, columns + (_IMPORTANCE if importance is not None else []))
 
@@ -208,6 +214,9 @@ class AttackSample:
         texts: (n,) as they were.
         arms: By arm, what came of them.
         importance: (n,) correlation of word importances, NaN where undefined; None where not measured.
+        masked: (n,) whether the served scores give every word the same weight; None where not measured.
+        strength: (words, candidates, words without any, examples in their limit, examples counted), summed over the
+            examples attacked; None where not measured.
     """
 
     def __init__(self, records: Records) -> None:
@@ -222,6 +231,9 @@ class AttackSample:
         self.arms = {arm: _read_arm(valid, arm, self.clean.logits.dtype) for arm in names}
         has_importance = "importance_correlation" in valid.column_names
         self.importance = _floats(valid, "importance_correlation") if has_importance else None
+        has_masked = "importance_masked" in valid.column_names
+        self.masked = np.array(valid.column("importance_masked").to_pylist(), dtype=bool) if has_masked else None
+        self.strength = _read_strength(records) if "candidates" in records.column_names else None
 
     def robust(self, arm: str) -> Mask:
         """Return (n,) whether the unmodified model was right and still is after the attack (eq. 9)."""
@@ -359,6 +371,14 @@ def _read_arm(valid: Records, arm: str, precision: torch.dtype) -> ArmSample:
         logits=_read_logits(valid, f"{arm}.logits", precision),
         predictions=_ints(valid, f"{arm}.prediction"),
     )
+
+
+def _read_strength(records: Records) -> tuple[int, int, int, int, int] | None:
+    counted = records.filter(records.column("candidates").is_valid())
+    if not counted.num_rows:
+        return None
+    words, candidates, without = (int(_ints(counted, name).sum()) for name in ("words", "candidates", "words_without"))
+    return words, candidates, without, sum(counted.column("limited").to_pylist()), counted.num_rows
 
 
 def _read_texts(valid: Records, prefix: str) -> list[Parts]:

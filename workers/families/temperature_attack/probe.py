@@ -1,0 +1,218 @@
+"""What the scores of an endpoint are worth, asked before anything else of it.
+
+Of some texts a path of one-letter edits is asked in order, outward from the text or inward to it as a coin says, each
+step of it fresh from the model, and then some of it once more. A function of the text alone gives the same answer to a
+text whenever it is asked, and knows nothing of the coin: if the scores stand still more often at the end that was asked
+first, answers are taken from memory. And scores that lead an attack differ little between neighbours, more between
+strangers, and seldom not at all.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from scipy.stats import binomtest
+from torch import Tensor
+
+from seatrial.families.temperature_attack.params import PROBE_STEPS
+from seatrial.statistics.arrays import Floats, Ints, Mask
+from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
+from workers.families.contexts import Records, TextContext, TextExample
+
+Answers = list[list[float]]
+"""Logits (classes,) of one text after another."""
+
+MOVED = 0.02
+"""Probability by which the answer to a text may differ when it is asked again: arithmetic in 16 bits and rounding to
+two digits stay below."""
+
+FEWEST = 30
+"""Texts, or pairs of them, from which a share or a mean is worth something."""
+
+_WORD = re.compile(r"(\w{3,})")
+_TABLE = pa.schema(
+    [
+        ("example_id", pa.int64()),
+        ("label", pa.int64()),
+        ("errored", pa.bool_()),
+        ("is_outward", pa.bool_()),
+        ("path", pa.list_(pa.list_(pa.float64()))),
+        ("again", pa.list_(pa.list_(pa.float64()))),
+    ]
+)
+
+
+def edit_path(text: Text, seed: int) -> list[Text]:
+    """Return a text and what becomes of it when one letter after another is taken out, each of another word.
+
+    >>> edit_path("a fine day", 1)
+    ['a fine day', 'a fie day', 'a fie dy']
+    """
+    rng = random.Random(seed)  # noqa: S311 - not for secrets
+    parts = [text] if isinstance(text, str) else list(text)
+    pieces = [_WORD.split(part) for part in parts]
+    places = [(part, at) for part, cut in enumerate(pieces) for at in range(1, len(cut), 2)]
+    path = [text]
+    for part, at in rng.sample(places, min(PROBE_STEPS, len(places))):
+        word = pieces[part][at]
+        inside = rng.randrange(1, len(word) - 1)
+        pieces[part][at] = word[:inside] + word[inside + 1 :]
+        joined = ["".join(cut) for cut in pieces]
+        path.append(joined[0] if isinstance(text, str) else (joined[0], joined[1]))
+    return path
+
+
+def run_probe(context: TextContext, examples: Sequence[TextExample]) -> Records:
+    """Ask the paths of a shard's texts, step by step, and return a row for each text."""
+    seeds = [context.seed("probe", example.example_id) for example in examples]
+    paths = [edit_path(example.text, seed) for example, seed in zip(examples, seeds, strict=True)]
+    outward = [seed % 2 == 0 for seed in seeds]
+    orders = [
+        list(range(len(path))) if is_outward else list(reversed(range(len(path))))
+        for path, is_outward in zip(paths, outward, strict=True)
+    ]
+    service = context.scoring()
+    found = _ask(context, service, paths, orders)
+    again = _ask(context, service, paths, [_asked_again(len(path)) for path in paths])
+    rows = []
+    for row, example in enumerate(examples):
+        is_errored = None in found[row] or None in again[row]
+        cells: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": is_errored}
+        if not is_errored:
+            answers = dict(zip(orders[row], found[row], strict=True))
+            cells["path"] = [answers[step] for step in range(len(paths[row]))]
+            cells |= {"again": again[row], "is_outward": outward[row]}
+        rows.append(cells)
+    return pa.Table.from_pylist(rows, schema=_TABLE)
+
+
+class ProbeSample:
+    """The answers to all paths that were answered wholly.
+
+    Attributes:
+        path: (n) arrays (steps, classes): log-probabilities along a path, from the text as it is.
+        again: (n) arrays of those that were asked again.
+        outward: (n,) whether the text itself was asked first.
+    """
+
+    def __init__(self, records: Records) -> None:
+        rows = [row for row in records.to_pylist() if not row["errored"]]
+        self.path: list[Floats] = [log_softmax(np.array(row["path"]), axis=1) for row in rows]
+        self.again: list[Floats] = [log_softmax(np.array(row["again"]), axis=1) for row in rows]
+        self.outward: Mask = np.array([row["is_outward"] for row in rows], dtype=bool)
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.path)
+
+    @cached_property
+    def changed(self) -> Mask:
+        """(n,) whether a text was given another answer when it was asked again."""
+        first = [path[_asked_again(len(path))] for path in self.path]
+        apart = [np.abs(np.exp(a) - np.exp(b)).max() for a, b in zip(first, self.again, strict=True)]
+        return np.array(apart) > MOVED
+
+    @cached_property
+    def plateaus(self) -> Ints:
+        """(n, 2) how many steps in a row have the very scores of the end that was asked first, and of the other."""
+        counts = []
+        for path, is_outward in zip(self.path, self.outward, strict=True):
+            ordered = path if is_outward else path[::-1]
+            counts.append([_still(ordered), _still(ordered[::-1])])
+        return np.array(counts, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def texts(self) -> int:
+        """How many texts were asked, those asked again aside."""
+        return sum(map(len, self.path))
+
+    @property
+    def memory_p(self) -> float:
+        """One-sided p of scores standing still longer at the end asked first, under answers that know no order."""
+        differences = self.plateaus[:, 0] - self.plateaus[:, 1]
+        longer, unequal = int((differences > 0).sum()), int((differences != 0).sum())
+        return float(binomtest(longer, unequal, alternative="greater").pvalue) if unequal else 1.0
+
+    @cached_property
+    def margins(self) -> list[Floats]:
+        """(n) arrays (steps,): log-odds of the two likeliest classes along a path."""
+        return [np.diff(np.sort(path, axis=1)[:, -2:], axis=1)[:, 0] for path in self.path]
+
+    @property
+    def unmoved(self) -> float:
+        """Share of one-letter edits that move no score at all."""
+        still = [(np.diff(path, axis=0) == 0).all(axis=1) for path in self.path]
+        return float(np.concatenate(still).mean()) if still and sum(map(len, still)) else 0.0
+
+    @property
+    def levels(self) -> NDArray[np.float64]:
+        """Distinct confidences, ascending."""
+        return np.unique(self._confidences)
+
+    @property
+    def commonest(self) -> tuple[float, float]:
+        """The confidence that most texts have, and their share."""
+        values, counts = np.unique(self._confidences, return_counts=True)
+        top = int(counts.argmax())
+        return float(values[top]), float(counts[top] / counts.sum())
+
+    @property
+    def restlessness(self) -> float:
+        """How far margins of neighbours lie apart, relative to those of strangers: 1 for a hash, near 0 for a slope.
+
+        NaN where it is not known: too few texts, or no two strangers that differ.
+        """
+        near, far = [], []
+        starts = [(path[0].argmax(), margins[0]) for path, margins in zip(self.path, self.margins, strict=True)]
+        for path, margins in zip(self.path, self.margins, strict=True):
+            labels = path.argmax(axis=1)
+            near += np.abs(np.diff(margins))[labels[1:] == labels[:-1]].tolist()
+        for row, (label, margin) in enumerate(starts):
+            far += [abs(margin - other) for same, other in starts[:row] if same == label]
+        if len(near) < FEWEST or len(far) < FEWEST or not np.mean(far):
+            return float("nan")
+        return float(np.mean(near) / np.mean(far))
+
+    @cached_property
+    def _confidences(self) -> Floats:
+        # Twelve digits: what a softmax of rounded numbers leaves in the last bits is no level of its own.
+        return np.round(np.concatenate([np.exp(path.max(axis=1)) for path in self.path]), 12)
+
+
+@dataclass(frozen=True)
+class _Question:
+    row: int
+    text: Text
+
+
+def _ask(
+    context: TextContext, service: ScoringService, paths: Sequence[Sequence[Text]], orders: Sequence[Sequence[int]]
+) -> list[list[Any]]:
+    """Return per path the answers in its order; the n-th questions of all paths are asked together."""
+    answers: list[list[Any]] = [[] for _ in paths]
+    for turn in range(max(map(len, orders), default=0)):
+        context.check_cancelled()
+        asked = [_Question(row, paths[row][order[turn]]) for row, order in enumerate(orders) if turn < len(order)]
+        given = service.ask_anew([question.text for question in asked])
+        for question, logits in zip(asked, given, strict=True):
+            is_sound = isinstance(logits, Tensor) and bool(logits.isfinite().all())
+            answers[question.row].append(logits.tolist() if is_sound else None)  # type: ignore[union-attr]
+    return answers
+
+
+def _asked_again(steps: int) -> list[int]:
+    return [0, steps // 2, steps - 1]
+
+
+def _still(path: Floats) -> int:
+    """Return how many answers from the start on are the first one's."""
+    same = (path == path[0]).all(axis=1)
+    return len(path) if same.all() else int(same.argmin())

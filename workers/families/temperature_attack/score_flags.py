@@ -1,0 +1,180 @@
+"""Doubts about what the scores tell an attack, and about how much the attacks could do: from what was measured."""
+
+import numpy as np
+
+from seatrial.contracts.estimates import Flag
+from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
+from seatrial.statistics.paired import discordant
+from seatrial.statistics.proportions import score_interval
+from workers.families.temperature_attack.audit import Audit
+from workers.families.temperature_attack.probe import FEWEST, ProbeSample
+from workers.families.temperature_attack.records import AttackSample
+
+STILL = 0.5
+"""Share of one-letter edits that move no score from which on scores tell little. Measured on TF-IDF: 0.09 as it is,
+0.18 with probabilities of two digits, 0.59 clipped to [0.05, 0.95], 0.79 with whole logits."""
+
+CROWDED = 0.3
+"""Share of texts with the same confidence. Measured: 0.04 with two digits, 0.42 where it is 0.5 below 0.7."""
+
+RESTLESS = 0.75
+"""Distance of neighbours relative to strangers. Measured: 0.28 on TF-IDF, 1.2 for a hash."""
+
+FEW_LEVELS = 8
+"""Distinct confidences from which on an attack is led by steps instead of a slope."""
+
+CHANGED = 0.05
+"""Share of texts that may be given another answer when they are asked again."""
+
+REMEMBERED = 0.001
+"""p below which answers are said to depend on their order."""
+
+CANDIDATES = 1.5
+"""Candidates a word below which a recipe can hardly write anything: TextFooler with substitutes has 1.4 and leaves .73
+where DeepWordBug leaves .10."""
+
+HELD_BACK = 0.5
+"""Share of attacks that a recipe's own limit may end before a failure says nothing."""
+
+
+def doubt_scores(audit: Audit) -> list[Flag]:
+    """Return the flags about scores and about the attacks' strength."""
+    return [
+        *uninformative_scores(audit),
+        *answers_depend_on_history(audit),
+        *masked_importance(audit),
+        *weak_attack(audit),
+    ]
+
+
+def uninformative_scores(audit: Audit) -> list[Flag]:
+    """Flag scores that do not lead an attack; an error where labels alone found more than every score did."""
+    evidence = [] if audit.probe is None else _evidence(audit.probe)
+    if not evidence:
+        return []
+    undercut = _undercut(audit)
+    finding = (
+        f"An attack that is told labels alone leaves {undercut[0]:.1%} where the strongest that reads scores leaves "
+        f"{undercut[1]:.1%}: that much of its robustness is the scores'. "
+        if undercut is not None
+        else "What attacks that read scores leave standing says little of the model. "
+    )
+    return [
+        Flag(
+            code="uninformative_scores",
+            severity="warning" if undercut is None else "error",
+            message=f"The scores tell an attack little: {'; '.join(evidence)}. {finding}Judge by the arm label_only, "
+            "or let the endpoint answer with the model's own scores.",
+        )
+    ]
+
+
+def answers_depend_on_history(audit: Audit) -> list[Flag]:
+    """Flag answers that are another when asked again, or that stand still where the first question was."""
+    probe = audit.probe
+    if probe is None or not len(probe):
+        return []
+    seen = []
+    changed = int(probe.changed.sum())
+    if changed > max(1.0, CHANGED * len(probe)):
+        seen.append(f"{changed} of {len(probe)} texts were given another answer after their neighbours had been asked")
+    if probe.memory_p < REMEMBERED:
+        first, last = probe.plateaus.mean(axis=0)
+        seen.append(
+            f"along a path of one-letter edits the first {first:.1f} texts asked have one answer on average, the last "
+            f"{last:.1f}, in whichever direction it is asked (p = {probe.memory_p:.1g})"
+        )
+    if not seen:
+        return []
+    return [
+        Flag(
+            code="answers_depend_on_history",
+            severity="error",
+            message=f"What the model answers depends on what was asked before: {'; '.join(seen)}. A cache of similar "
+            "texts, a session, or chance answers in its place, and an attack learns nothing of the model. Audit the "
+            "model without what remembers.",
+        )
+    ]
+
+
+def masked_importance(audit: Audit) -> list[Flag]:
+    """Flag texts whose words all matter the same as served: their correlation is 0, not unknown."""
+    flags = []
+    for recipe, sample in audit.attacks.items():
+        masked = 0.0 if sample.masked is None or not len(sample.masked) else float(sample.masked.mean())
+        if not masked:
+            continue
+        flags.append(
+            Flag(
+                code="masked_importance",
+                severity="info",
+                message=f"For {masked:.0%} of the texts the scores as served give every word the same importance under "
+                f"{recipe}, while calibrated ones tell words apart: the recipe had no order to go by there. They count "
+                "as a correlation of 0.",
+            )
+        )
+    return flags
+
+
+def weak_attack(audit: Audit) -> list[Flag]:
+    """Flag recipes that could hardly do anything; a warning where no counted recipe could do more."""
+    reasons = {recipe: reason for recipe in audit.counted if (reason := _weakness(audit.attacks[recipe]))}
+    has_other = len(reasons) < len(audit.counted)
+    return [
+        Flag(
+            code="weak_attack",
+            severity="info" if has_other else "warning",
+            message=f"{recipe} could hardly attack: {reason}. That a text withstands it is no sign of robustness"
+            + ("; judge by the other recipes." if has_other else ": ask for a recipe that can do more."),
+        )
+        for recipe, reason in reasons.items()
+    ]
+
+
+def _evidence(probe: ProbeSample) -> list[str]:
+    """Return what was measured that speaks against the scores, each with its number."""
+    if probe.texts < FEWEST:
+        return []
+    found = []
+    levels, (common, share) = probe.levels, probe.commonest
+    if share >= CROWDED:
+        found.append(f"{share:.0%} of the texts asked have the same confidence, {common:.4g}")
+    if probe.unmoved >= STILL:
+        found.append(f"{probe.unmoved:.0%} of one-letter edits move no score at all")
+    if len(levels) <= FEW_LEVELS:
+        step = f", the closest {np.diff(levels).min():.2g} apart" if len(levels) > 1 else ""
+        found.append(f"there are {len(levels)} distinct confidences{step}")
+    if probe.restlessness >= RESTLESS:
+        found.append(
+            f"texts one letter apart differ {probe.restlessness:.2f} times as much in their scores as unrelated ones, "
+            "as a hash would have it"
+        )
+    return found
+
+
+def _undercut(audit: Audit) -> tuple[float, float] | None:
+    """Return what labels alone and the strongest scores leave, where the former is less beyond chance, paired."""
+    scored = [arm for arm in (AS_SERVED, *audit.arms.others) if arm not in UNSCORED]
+    if LABEL_ONLY not in audit.arms.by_name or not len(audit.common_ids):
+        return None
+    labels = audit.robust(LABEL_ONLY)
+    strongest = min((audit.robust(arm) for arm in scored), key=lambda robust: int(robust.sum()))
+    low, _ = score_interval(*discordant(strongest, labels))
+    return (float(labels.mean()), float(strongest.mean())) if low > 0 else None
+
+
+def _weakness(sample: AttackSample) -> str | None:
+    if sample.strength is None:
+        return None
+    words, candidates, without, limited, attacked = sample.strength
+    if candidates < CANDIDATES * words:
+        return (
+            f"its constraints leave {candidates / words:.2f} candidates a word, and {without / words:.0%} of the words "
+            "none"
+        )
+    if limited > HELD_BACK * attacked:
+        return (
+            f"{limited} of {attacked} texts ran into its limit of edits before every word was tried, which does not "
+            "grow with a text's length"
+        )
+    return None
