@@ -26,9 +26,9 @@ from tests.servers import eventually
 pytestmark = pytest.mark.slow
 
 STATES = sorted(Path(__file__).parent.glob("*.tar.xz"))
-DEARER = {"transductive_attack", "uncertainty_span"}
+DEARER = {"transductive_attack", "uncertainty_span", "temperature_attack"}
 """Checks whose estimate has grown: attacks go through what refuses as well, and look at every induced model twice; the
-widest span is looked for by more attacks."""
+widest span is looked for by more attacks; texts are probed first, and attacked with labels alone too."""
 REPORTS = {
     "json": "application/json",
     "markdown": "text/markdown",

@@ -19,7 +19,10 @@ before it was rounded is lost; whoever finds one of these values knows that.
 """
 
 SUM_TOLERANCE = 1e-3
-"""Probabilities of a text may miss a sum of 1 by this: services round them to three or four digits."""
+"""Probabilities of a text may miss a sum of 1 by this, and by half a unit in the last digit for each class where they
+were rounded: four classes at three digits by 0.002."""
+FEWEST_DIGITS, MOST_DIGITS = 2, 6
+"""Digits to which probabilities are taken to have been rounded."""
 RANGE_TOLERANCE = 1e-6
 """And each may miss [0, 1] by this, as a float32 softmax does."""
 
@@ -161,7 +164,7 @@ def _number(score: Any, item: Any) -> float:
 
 
 def _logarithms(row: list[float], whose: str) -> list[float]:
-    if not _is_in_range(row) or abs(math.fsum(row) - 1) > SUM_TOLERANCE:
+    if not _is_in_range(row) or abs(math.fsum(row) - 1) > _sum_tolerance(row):
         raise MisfitError(
             f"a {whose}'s scores are no probabilities, in [0, 1] with a sum of 1: if they are logits, say outputs: "
             "logits",
@@ -169,6 +172,14 @@ def _logarithms(row: list[float], whose: str) -> list[float]:
             field=OUTPUTS,
         )
     return [math.log(min(value, 1.0)) if value > 0 else LOG_ZERO for value in row]
+
+
+def _sum_tolerance(row: list[float]) -> float:
+    for digits in range(FEWEST_DIGITS, MOST_DIGITS + 1):
+        if all(abs(value * 10**digits - round(value * 10**digits)) < 1e-6 for value in row):
+            # Sums of what was rounded hold the error of their own last bits.
+            return max(SUM_TOLERANCE, min(0.5, 0.5 * len(row) * 10.0**-digits + 1e-9))
+    return SUM_TOLERANCE
 
 
 def _log_odds(row: list[float]) -> list[float]:

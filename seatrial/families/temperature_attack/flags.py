@@ -55,10 +55,10 @@ FLAGS: tuple[FlagSpec, ...] = (
     ),
     FlagSpec(
         code="unrecoverable_scores",
-        severities=("error", "warning"),
+        severities=("error", "warning", "info"),
         speaks_of=("adversarial_accuracy", "illusion_gap", "temperature"),
         meaning="The endpoint gave probabilities of exactly 0. What they were before rounding is lost, and no "
-        "temperature restores it.",
+        "temperature restores it. A note where few texts have one and the digits of the rounding are known.",
         remedy="Let the endpoint answer with logits, or with log probabilities.",
     ),
     FlagSpec(

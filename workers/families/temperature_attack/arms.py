@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
 from seatrial.statistics.arrays import Floats
+from workers.calibration.rounding import detect_digits, fit_rounded_temperature
 from workers.calibration.scaling import (
     TEMPERATURES,
     FittedTemperature,
@@ -86,6 +88,13 @@ def served_logits(params: TemperatureAttackParams, sample: CleanSample) -> Float
     return logits
 
 
+def rounded_to(params: TemperatureAttackParams, sample: CleanSample) -> int | None:
+    """Return to how many digits an endpoint rounded the probabilities it serves; None where it did not."""
+    # Endpoints' logits are doubles, and what a design temperature makes of rounded numbers is not rounded.
+    is_served = sample.logits.dtype == torch.float64 and params.design_temperature == 1
+    return detect_digits(sample.logits.numpy()) if is_served and len(sample) else None
+
+
 def limits_of(params: TemperatureAttackParams) -> tuple[float, float]:
     """Return the least and largest fitted temperature: the paper's range, for the raw logits.
 
@@ -124,7 +133,10 @@ def _resolve(
 
 
 def _fit_exactly(params: TemperatureAttackParams, sample: CleanSample) -> FittedTemperature:
-    return fit_temperature(served_logits(params, sample), sample.labels, limits=limits_of(params))
+    served, limits = served_logits(params, sample), limits_of(params)
+    if (digits := rounded_to(params, sample)) is not None:
+        return fit_rounded_temperature(served, sample.labels, digits, limits=limits)
+    return fit_temperature(served, sample.labels, limits=limits)
 
 
 @lru_cache(maxsize=8)

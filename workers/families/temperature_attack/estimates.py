@@ -10,10 +10,11 @@ from seatrial.contracts.family import SHARE, SIGNED_SHARE
 from seatrial.families.temperature_attack.params import AS_SERVED, UNSCORED, TemperatureAttackParams
 from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
 from seatrial.statistics.paired import Gap
+from workers.calibration.rounding import middle_of_intervals
 from workers.calibration.scaling import temperature_interval
 from workers.families.contexts import Records
 from workers.families.temperature_attack import flags
-from workers.families.temperature_attack.arms import limits_of, served_logits
+from workers.families.temperature_attack.arms import limits_of, rounded_to, served_logits
 from workers.families.temperature_attack.audit import Audit, read_audit
 from workers.families.temperature_attack.series import make_series
 
@@ -62,6 +63,8 @@ def temperature_estimates(audit: Audit) -> Estimates:
         sample, interval = audit.validation, None
         if name == "calibrated" and sample is not None and arm.degenerate is None:
             served, limits = served_logits(audit.params, sample), limits_of(audit.params)
+            if (digits := rounded_to(audit.params, sample)) is not None:
+                served = middle_of_intervals(served, digits)
             interval = temperature_interval(served, sample.labels, arm.temperature, limits=limits)
         n = 0 if name == AS_SERVED else _fitted_on(audit, name)
         found[metric_name("temperature", arm=name)] = estimate(arm.temperature, interval, n, "gaffke-seen")

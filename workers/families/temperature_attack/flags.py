@@ -14,6 +14,7 @@ from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.calibration.scaling import START
+from workers.families.temperature_attack.arms import rounded_to
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.score_flags import doubt_scores
 from workers.models.endpoint_messages import LOG_ZERO
@@ -197,6 +198,17 @@ def unrecoverable_scores(audit: Audit) -> list[Flag]:
     fraction = float((audit.clean.logits == LOG_ZERO).any(dim=1).double().mean())
     if fraction == 0:
         return []
+    digits = rounded_to(audit.params, audit.clean)
+    if digits is not None and fraction < LOST_ERROR:
+        return [
+            Flag(
+                code="unrecoverable_scores",
+                severity="info",
+                message=f"The endpoint rounds its probabilities to {digits} digits, and {fraction:.0%} of the clean "
+                "texts have one of exactly 0. Temperatures are fitted on the intervals that the numbers stand for; on "
+                "these texts attacks that read scores begin without a signal.",
+            )
+        ]
     return [
         Flag(
             code="unrecoverable_scores",

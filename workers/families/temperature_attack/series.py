@@ -9,6 +9,7 @@ from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, U
 from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.statistics.estimating import diagram, proportion
 from workers.calibration.scaling import Scaling
+from workers.families.temperature_attack.arms import rounded_to
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.records import AttackSample
 
@@ -26,6 +27,7 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
     arms = [AS_SERVED, *audit.arms.others]
     return {
         "arms": {name: _arm(audit, name) for name in arms},
+        "score_digits": rounded_to(audit.params, audit.clean),
         "temperature_curve": temperature_curve(audit),
         "margins": margins(audit),
         "reliability": {
