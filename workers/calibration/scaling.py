@@ -56,6 +56,7 @@ class Scaling:
         bias: One summand per class, with ``weights``.
         is_native: Compute in the logits' own precision, as the model is met out of the box, saturation included;
             otherwise in float64.
+        is_single: Compute in float32, whatever precision the logits have: as the paper's own code.
     """
 
     design_temperature: float = 1.0
@@ -63,6 +64,7 @@ class Scaling:
     weights: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     bias: tuple[float, ...] | None = None
     is_native: bool = False
+    is_single: bool = False
 
     def logits(self, raw: Tensor) -> Tensor:
         """Return scaled logits (n, classes) of raw ones (n, classes); a row depends on its own row alone, bit for bit.
@@ -70,7 +72,7 @@ class Scaling:
         >>> Scaling(temperature=2.0).logits(torch.tensor([[2.0, 4.0]])).tolist()
         [[1.0, 2.0]]
         """
-        scaled = raw if self.is_native else raw.double()
+        scaled = raw.float() if self.is_single else raw if self.is_native else raw.double()
         scaled = scaled / self.design_temperature
         if self.weights is None or self.bias is None:
             return scaled / self.temperature

@@ -28,6 +28,8 @@ def _depends(*, is_binned: bool = False, is_unattacked: bool = False) -> Callabl
             idle |= {"temperature_evaluations", "temperature_search"}
         if arm not in (None, "transfer"):
             idle.add("source_model")
+        if arm not in (None, "calibrated_paper", "optimized"):
+            idle.add("precision")
         return all_but(*idle)
 
     return of

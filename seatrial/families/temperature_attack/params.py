@@ -121,6 +121,12 @@ class TemperatureAttackParams(FamilyParams):
         description="`bounded`: over log10 T in [-10, 6], the best temperature seen kept; `paper_bracket`: the paper's "
         "own code (Brent in T itself), which fails on most models and then says so.",
     )
+    precision: Literal["float64", "float32"] = Field(
+        default="float64",
+        description="What the arms of the paper's own code compute probabilities in: `calibrated_paper`, and "
+        "`optimized` with the search `paper_bracket`. The paper ran float32, where probabilities still saturate at the "
+        "temperature its calibration ends at; all other arms compute in float64.",
+    )
     bins: int = Field(default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE and MCE.")
 
     # Rules between fields stand at the later one, so that a refusal points at a field.

@@ -4,7 +4,7 @@ import torch
 
 from tests.families.temperature_attack.fabricated import model, parameters, records, rounds
 from workers.calibration.scaling import FittedTemperature, fit_temperature
-from workers.families.temperature_attack.arms import fitted_temperature, resolve_arms
+from workers.families.temperature_attack.arms import fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.records import validation_records
 
 EVERY = ["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix"]
@@ -91,6 +91,25 @@ def test_the_papers_optimiser_runs_once_for_the_same_examples(monkeypatch) -> No
     for seed in (70, 70, 71):
         resolve_arms(params, validation_records(*model(seed, 20)), [])
     assert runs == [20, 20]
+
+
+def test_the_papers_arms_compute_in_float32_where_that_is_asked_for() -> None:
+    examples, logits = model(0, 60)
+    table = validation_records(examples, [row * 100 for row in logits])
+    plain, single = (
+        resolve_arms(parameters(arms=["calibrated_paper", "calibrated"], precision=precision), table, [])
+        for precision in ("float64", "float32")
+    )
+    wide = raw() * 500
+    seen = single["calibrated_paper"].scaling.probabilities(wide.double())
+    assert seen.dtype == torch.float32
+    assert torch.equal(seen, torch.softmax(wide / single["calibrated_paper"].temperature, dim=1))
+    # What the paper's calibration leaves saturated is told apart by float64 alone.
+    assert int((seen == 1).sum()) > int((plain["calibrated_paper"].scaling.probabilities(wide) == 1).sum())
+    assert single["calibrated"] == plain["calibrated"]
+    literal = parameters(arms=["optimized"], precision="float32", temperature_search="paper_bracket")
+    assert view_at(literal, 3.0).is_single
+    assert not view_at(parameters(arms=["optimized"], precision="float32"), 3.0).is_single
 
 
 def test_a_fitted_arm_without_records_is_refused() -> None:

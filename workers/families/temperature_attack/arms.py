@@ -88,6 +88,12 @@ def served_logits(params: TemperatureAttackParams, sample: CleanSample) -> Float
     return logits
 
 
+def view_at(params: TemperatureAttackParams, temperature: float) -> Scaling:
+    """Return through what the temperature search looks at the model."""
+    is_papers = params.temperature_search == "paper_bracket" and params.precision == "float32"
+    return Scaling(params.design_temperature, temperature, is_single=is_papers)
+
+
 def rounded_to(params: TemperatureAttackParams, sample: CleanSample) -> int | None:
     """Return to how many digits an endpoint rounded the probabilities it serves; None where it did not."""
     # Endpoints' logits are doubles, and what a design temperature makes of rounded numbers is not rounded.
@@ -113,7 +119,7 @@ def _resolve(
         return Arm(Scaling(is_native=True), None)
     if name == "optimized":
         conclusion = conclude(SearchSample(searches).evaluated, params.temperature_search)
-        return Arm(Scaling(design, conclusion.temperature), conclusion.temperature, conclusion.failure)
+        return Arm(view_at(params, conclusion.temperature), conclusion.temperature, conclusion.failure)
     if sample is None:
         raise ValueError(f"arm {name} is fitted on validation examples: their records are needed")
     if name in ("platt_vector", "platt_matrix"):
@@ -127,8 +133,9 @@ def _resolve(
     if name == "calibrated_paper":
         served = served_logits(params, sample)
         fitted = _fit_as_the_paper(served.tobytes(), served.shape, sample.labels.tobytes())
-    else:
-        fitted = _fit_exactly(params, sample)
+        is_single = params.precision == "float32"
+        return Arm(Scaling(design, fitted.temperature, is_single=is_single), fitted.temperature, fitted.degenerate)
+    fitted = _fit_exactly(params, sample)
     return Arm(Scaling(design, fitted.temperature), fitted.temperature, fitted.degenerate)
 
 

@@ -21,12 +21,11 @@ from workers.attacks.text.importance import Agreement, Example, How, agreement, 
 from workers.attacks.text.label_only import decisions, searching_labels
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
-from workers.calibration.scaling import Scaling
 from workers.errors import PreflightError
 from workers.families.contexts import Records, RunContext, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.temperature_attack import estimates
-from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
+from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.probe import run_probe
@@ -145,7 +144,7 @@ def _search(
     rounds = [context.records(f"{SEARCH}{before}") for before in range(1, number)]
     temperatures = _next_temperatures(params, context.records(VALIDATION), rounds)
     recipe, service = load_recipe(SEARCH_RECIPE, Library.of()), context.scoring()
-    views = [Scaling(params.design_temperature, temperature).probabilities for temperature in temperatures]
+    views = [view_at(params, temperature).probabilities for temperature in temperatures]
     # The same luck at every temperature: what differs between two is the temperature's doing.
     jobs = [
         replace(_job(example, context.seed(SEARCH, example.example_id), view, recipe), common_random_numbers=True)

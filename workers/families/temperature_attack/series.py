@@ -51,9 +51,15 @@ def _arm(audit: Audit, name: str) -> dict[str, Any]:
     native = str(audit.clean.logits.dtype).removeprefix("torch.")
     return {
         "temperature": arm.temperature,
-        "precision": "labels" if name == LABEL_ONLY else native if arm.scaling.is_native else "float64",
+        "precision": "labels" if name == LABEL_ONLY else _precision(arm.scaling, native),
         "degenerate": arm.degenerate,
     }
+
+
+def _precision(scaling: Scaling, native: str) -> str:
+    if scaling.is_single:
+        return "float32"
+    return native if scaling.is_native else "float64"
 
 
 def temperature_curve(audit: Audit) -> dict[str, Any]:
