@@ -99,6 +99,14 @@ class TemperatureAttackParams(FamilyParams):
         le=10**7,
         description="Most queries of one attack on one example, the text as it is included; null for no limit.",
     )
+    edit_share: Real | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of a text's characters that deepwordbug, and label_only with it, may edit, instead of the "
+        "30 characters of its publication, which are a quarter of a short review and a hundredth of a long one. Null: "
+        "as published.",
+    )
     time_budget_s: Real | None = Field(
         default=600.0,
         gt=0,

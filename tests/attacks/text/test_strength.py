@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from rapidfuzz.distance import Levenshtein
 
 from tests.attacks.text.classifiers import LetterCounter
 from tests.attacks.text.test_label_only import TEXT, Keywords, recipe
@@ -45,5 +46,12 @@ def test_a_limit_of_edits_that_ended_an_attack_is_seen() -> None:
     # 54 words could be edited, and a limit of 30 letters is reached before that.
     assert attacked(Letters(), long).strength.is_limited
     assert not attacked(Letters(), TEXT).strength.is_limited
+    job = Job(0, long, 1, 3, lambda logits: logits.double().softmax(1), recipe(), edit_share=0.3)
+    service = ScoringService(Letters(), max_bytes=10**8)
+    [further] = attack_all([replace(job, measures_strength=True)], service)
+    assert not further.strength.is_limited
+    assert 30 < Levenshtein.distance(long, further.text) <= 0.3 * len(long) + 1
+    [less] = attack_all([replace(job, edit_share=0.01)], service)
+    assert Levenshtein.distance(long, less.text) <= 0.01 * len(long) + 1
     # One that tried every word and found none to help was not kept from anything.
     assert not attacked(Keywords("the"), long, "pruthi").strength.is_limited

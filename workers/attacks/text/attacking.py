@@ -4,6 +4,8 @@ On the same model, text and seed an outcome equals the one of ``random.seed(seed
 attack.attack(text, label)``: same final text, same label, same number of queries. What differs is what it costs.
 """
 
+import copy
+import math
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -56,6 +58,8 @@ class Job:
             from where the search stands. Attacks through different views then try the same words, so that what they
             find differs by the view and not by luck, and the model has answered most of their texts before. Off, the
             outcome is plain TextAttack's.
+        edit_share: Share of the text's characters that may be edited, in place of a recipe's limit where it has one;
+            None for the recipe as published.
         measures_strength: Count, once it is over, what the attack could write.
     """
 
@@ -66,6 +70,7 @@ class Job:
     view: View
     recipe: "Recipe"
     common_random_numbers: bool = False
+    edit_share: float | None = None
     measures_strength: bool = False
 
 
@@ -142,6 +147,9 @@ def _attack(job: Job, client: ScoringClient, *, query_budget: int | None) -> Out
             is_right = int(model([job.text])[0].argmax()) == job.label
             return Outcome(job.example_id, "failed" if is_right else "skipped", job.text, model.queries, 0.0)
         attack = job.recipe.attack(model, query_budget=query_budget)
+        if job.edit_share is not None:
+            limit = math.ceil(job.edit_share * len(original.text))
+            attack.constraints = [_limited(constraint, limit) for constraint in attack.constraints]
         if job.common_random_numbers:
             attack.transformation = _reseeding(attack.transformation, job.seed)
         result = attack.attack(original, int(job.label))
@@ -191,6 +199,15 @@ class _AskedModel:
         if not probabilities.isfinite().all():
             raise NonFiniteScoresError("the scores are not finite at this temperature")
         return probabilities
+
+
+def _limited(constraint: Any, most: int) -> Any:
+    """Return a constraint with another limit of characters edited, where it is one of them."""
+    if not hasattr(constraint, "max_edit_distance"):
+        return constraint
+    limited = copy.copy(constraint)
+    limited.max_edit_distance = most
+    return limited
 
 
 def _reseeding(transformation: Any, seed: int) -> Callable[..., Any]:

@@ -147,7 +147,9 @@ def _search(
     views = [view_at(params, temperature).probabilities for temperature in temperatures]
     # The same luck at every temperature: what differs between two is the temperature's doing.
     jobs = [
-        replace(_job(example, context.seed(SEARCH, example.example_id), view, recipe), common_random_numbers=True)
+        replace(
+            _job(params, example, context.seed(SEARCH, example.example_id), view, recipe), common_random_numbers=True
+        )
         for example in examples
         for view in views
     ]
@@ -184,7 +186,7 @@ def _attack(
         # One seed for all arms, so that what differs between two is what they see.
         jobs = [
             replace(
-                _job(example, context.seed(name, example.example_id), arms[arm].scaling.probabilities, recipe),
+                _job(params, example, context.seed(name, example.example_id), arms[arm].scaling.probabilities, recipe),
                 measures_strength=arm == AS_SERVED and name != UNCOUNTED,
             )
             for example in examples
@@ -218,14 +220,16 @@ def _search_labels(
     """Attack with labels alone, under the recipe's constraints."""
     searching = searching_labels(recipe)
     purpose = f"{name} {LABEL_ONLY}"
-    jobs = [_job(example, context.seed(purpose, example.example_id), decisions, searching) for example in examples]
+    jobs = [
+        _job(params, example, context.seed(purpose, example.example_id), decisions, searching) for example in examples
+    ]
     outcomes = _run(params, context, jobs, context.scoring(), on_done, query_budget=params.most_label_queries)
     # It has no end of its own: that it spent its queries is no sign that it was cut short.
     return [replace(ended, status="failed") if ended.status == "unfinished" else ended for ended in outcomes]
 
 
-def _job(example: TextExample, seed: int, view: View, recipe: Recipe) -> Job:
-    return Job(example.example_id, example.text, example.label, seed, view, recipe)
+def _job(params: TemperatureAttackParams, example: TextExample, seed: int, view: View, recipe: Recipe) -> Job:
+    return Job(example.example_id, example.text, example.label, seed, view, recipe, edit_share=params.edit_share)
 
 
 def _run(

@@ -174,7 +174,7 @@ def _weakness(sample: AttackSample) -> str | None:
         )
     if limited > HELD_BACK * attacked:
         return (
-            f"{limited} of {attacked} texts ran into its limit of edits before every word was tried, which does not "
-            "grow with a text's length"
+            f"{limited} of {attacked} texts ran into its limit of edits before every word was tried (edit_share makes "
+            "it grow with a text's length)"
         )
     return None
