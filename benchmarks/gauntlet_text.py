@@ -1,0 +1,193 @@
+"""Endpoints of texts that must not pass a shipped policy, and honest ones that no doubt may block.
+
+    python -m benchmarks.gauntlet_text
+    python -m benchmarks.gauntlet_text --train train.jsonl --data test.jsonl
+
+Every endpoint is audited in memory, without HTTP, with the arm calibrated beside those that are always run (a further
+one can only take more from a fake), and judged by each shipped policy. A fake may fail, be inconclusive,
+or end in a doubt; it may not pass. An honest endpoint may fail at its bound; a doubt about how it was measured may not
+stop it. Files hold a JSON object with `text` and `label` (0 or 1) a line; without them reviews are made up.
+"""
+
+import argparse
+import gzip
+import json
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.gates.measured import Measured, MeasuredCheck
+from app.gates.verdict import judge
+from app.policies import presets
+from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
+from seatrial.contracts.estimates import Result
+from seatrial.contracts.policies import Judgement, PolicySource
+from seatrial.contracts.registry import family as family_spec
+from seatrial.contracts.states import RunState
+from seatrial.families.shared.means import with_declared_means
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from tests import texts
+from workers.attacks.text.scoring import ScoringService
+from workers.families.contexts import Records, TextExample
+from workers.families.protocol import SAMPLE, Shard
+from workers.families.temperature_attack.family import FAMILY
+from workers.runtime.seeds import derive_seed
+
+KIND = "temperature_attack"
+SENTENCES = 4
+"""Made-up sentences of one opinion in a review: one word alone decides none."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the runtime gives a shard, from memory."""
+
+    examples: list[TextExample]
+    service: ScoringService
+    done: Mapping[str, Records]
+
+    def texts(self) -> list[TextExample]:
+        """Return the shard's examples."""
+        return self.examples
+
+    def scoring(self, parameter: str | None = None) -> ScoringService:
+        """Return the service of the model under audit."""
+        return self.service
+
+    def seed(self, purpose: str, example_id: int) -> int:
+        """Return a seed for an example."""
+        return derive_seed(0, purpose, example_id)
+
+    def records(self, stage: str) -> Records:
+        """Return the records of an earlier stage."""
+        return self.done[stage]
+
+    def progress(self, done: int) -> None:
+        """Tell nobody."""
+
+    def check_cancelled(self) -> None:
+        """Go on."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one endpoint."""
+
+    endpoint: Endpoint
+    result: Result
+    seconds: float
+    queries: int
+    judgements: dict[str, Judgement]
+
+    @property
+    def wrong(self) -> list[str]:
+        """Return the policies that a fake passed, or at which a doubt stopped an honest endpoint."""
+        bad = "passed" if self.endpoint.fake else "errored"
+        return [name for name, judgement in self.judgements.items() if judgement.verdict == bad]
+
+
+def audit(
+    endpoint: Endpoint, sample: list[TextExample], held_out: list[TextExample], params: TemperatureAttackParams
+) -> Row:
+    """Run every stage of a check on an endpoint, and judge it by every shipped policy."""
+    began, done, queries = time.perf_counter(), dict[str, Records](), 0
+    # One service and so one session for all stages, as an endpoint sees one client.
+    service = ScoringService(endpoint, max_bytes=10**9)
+    while (stage := FAMILY.next_stage(params, done)) is not None:
+        examples = sample if stage.source == SAMPLE else held_out
+        count = min(len(examples), stage.limit or len(examples))
+        context = Context(examples[:count], service, done)
+        done[stage.name] = FAMILY.run(params, Shard(stage.name, 0, count), context)  # type: ignore[arg-type]
+    queries = service.meters.queries
+    stored = params.model_dump(mode="json")
+    result = with_declared_means(FAMILY.reduce(params, done, 0), family_spec(KIND), stored, done.get)
+    check = MeasuredCheck(0, KIND, RunState.SUCCEEDED, result, None, stored)
+    judgements = {
+        name: judge(
+            presets.get(name), PolicySource(id=None, name=name, version=None, digest=""), Measured("gauntlet", [check])
+        )
+        for name in presets.POLICIES
+    }
+    return Row(endpoint, result, time.perf_counter() - began, queries, judgements)
+
+
+def read(path: Path) -> list[tuple[str, int]]:
+    """Return texts and labels of a JSON Lines file, packed or not."""
+    packed = path.read_bytes()
+    lines = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [(row["text"], int(row["label"])) for row in rows]
+
+
+def made_up(count: int, seed: int) -> list[tuple[str, int]]:
+    """Return reviews of several sentences that share an opinion."""
+    draw = random.Random(seed)
+    pool = texts.sentences(count * SENTENCES, seed)
+    sides = {label: [text for text, other in pool if other == label] for label in (0, 1)}
+    labels = [draw.randrange(2) for _ in range(count)]
+    return [(" ".join(draw.sample(sides[label], SENTENCES)), label) for label in labels]
+
+
+def main() -> int:
+    """Print a row for each endpoint, then what went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", type=Path, help="texts to learn from")
+    parser.add_argument("--data", type=Path, help="texts to audit")
+    parser.add_argument("--examples", type=int, default=275)
+    parser.add_argument("--validation", type=int, default=100)
+    parser.add_argument("--arms", nargs="*", default=["calibrated"], help="beside those that are always run")
+    parser.add_argument("--evaluations", type=int, default=6, help="of the temperature search of arm optimized")
+    parser.add_argument("--only", help="endpoints whose name holds this")
+    arguments = parser.parse_args()
+    train = read(arguments.train) if arguments.train else made_up(2000, 1)
+    rows = read(arguments.data) if arguments.data else made_up(2000, 2)
+    random.Random(0).shuffle(rows)
+    examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
+    sample, held_out = examples[: arguments.examples], examples[arguments.examples :][: arguments.validation]
+    odds = BagOfWords(*zip(*train, strict=True))
+    params = TemperatureAttackParams(
+        kind=KIND,
+        arms=arguments.arms,
+        validation_samples=arguments.validation,
+        temperature_evaluations=arguments.evaluations,
+    )
+    contestants = honest(odds) + fakes(odds, [example.text for example in sample])
+    chosen = [endpoint for endpoint in contestants if not arguments.only or arguments.only in endpoint.name]
+    print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
+    found = []
+    for endpoint in chosen:
+        found.append(audit(endpoint, sample, held_out, params))
+        print(_line(found[-1]), flush=True)
+    return _conclude(found)
+
+
+def _conclude(rows: Sequence[Row]) -> int:
+    passed = [row.endpoint.name for row in rows if row.endpoint.fake and row.wrong]
+    blocked = [row.endpoint.name for row in rows if not row.endpoint.fake and row.wrong]
+    count = sum(row.endpoint.fake for row in rows)
+    labels = [row.result.estimates["mean_queries[arm=label_only,recipe=deepwordbug]"].value or 0.0 for row in rows]
+    queries = [row.queries for row in rows]
+    print(f"\nfakes that passed a policy: {len(passed)} of {count} {passed or ''}")
+    print(f"honest endpoints stopped by a doubt: {len(blocked)} of {len(rows) - count} {blocked or ''}")
+    print(f"queries of an audit: {min(queries):,} to {max(queries):,}; of label_only a text: up to {max(labels):.0f}")
+    return 1 if passed or blocked else 0
+
+
+def _line(row: Row) -> str:
+    names = ["clean_accuracy"]
+    names += [f"adversarial_accuracy[arm={arm}]" for arm in ("as_served", "calibrated", "optimized", "label_only")]
+    numbers = [row.result.estimates.get(name) for name in [*names, "illusion_gap"]]
+    told = " ".join(
+        "     -" if number is None or number.value is None else f"{number.value:6.3f}" for number in numbers
+    )
+    verdicts = " / ".join(judgement.verdict for judgement in row.judgements.values())
+    flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.result.flags)
+    name = f"{'fake' if row.endpoint.fake else 'honest'}: {row.endpoint.name}"
+    return f"{'! ' if row.wrong else '  '}{name:46} {told} {row.seconds:4.0f}  {verdicts}; {flags}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
