@@ -187,6 +187,23 @@ def test_a_search_that_ends_where_it_began_says_so() -> None:
     assert "at the most harmful temperature found (the one it is served at) it keeps 61%" in " ".join(answer.findings)
 
 
+def test_a_recipe_that_could_do_nothing_proves_nothing() -> None:
+    weak = {"code": "weak_attack", "severity": "warning", "message": "It could write 1.4 candidates a word."}
+    answer = told(kept={"as_served": 0.62, "calibrated": 0.62, "label_only": 0.62}, spread=0.01, n=5_000, flags=[weak])
+    assert answer.standing == "unproven"
+    assert "weak attack" in answer.headline
+    kept = {"as_served": 0.62, "calibrated": 0.62}
+    other = told(kept=kept, spread=0.01, n=5_000, flags=[{**weak, "severity": "info"}])
+    assert other.standing == "real"
+
+
+def test_an_illusion_that_labels_see_through_is_the_scores() -> None:
+    answer = told(kept={"as_served": 0.60, "calibrated": 0.60, "label_only": 0.15})
+    assert answer.standing == "not_real"
+    assert "but 15% when attacked with labels alone" in answer.headline
+    assert "come from scores that tell an attack less than the labels do" in answer.headline
+
+
 def test_the_bar_runs_from_the_hardest_way_to_as_served() -> None:
     bar = temperature_attack.scale(Result.model_validate(fabricated_texts.result()), 2)
     assert bar is not None

@@ -54,7 +54,7 @@ _HOW = {
     "platt_vector": "through Platt scaling (vector)",
     "platt_matrix": "through Platt scaling (matrix)",
     "transfer": "with texts found on another model",
-    "label_only": "by an attacker who sees labels alone",
+    "label_only": "with labels alone",
 }
 
 _CAUSE = {

@@ -17,9 +17,9 @@ The paper
 Threat model
     The attacker sees the scores of any text, knows nothing else of the model, and may rescale what it sees; fitted arms
     also have labelled validation examples, none of which is attacked. Arm ``as_served`` is the attack out of the box:
-    float32 softmax of the served logits, saturation included. All other arms compute in float64. Whatever found them,
-    adversarial texts are judged by the unmodified model's own prediction, on all examples: those wrong before the
-    attack count as errors.
+    float32 softmax of the served logits, saturation included. All other arms compute in float64. Arm ``label_only``,
+    which is always run, is told labels and no scores. Whatever found them, adversarial texts are judged by the
+    unmodified model's own prediction, on all examples: those wrong before the attack count as errors.
 
 The guarantee
     Every text that counts against the model was written and misclassified by it: adversarial accuracy in an arm is an
@@ -29,6 +29,8 @@ The guarantee
 Limits
     Greedy searches are weak attackers: that two arms agree does not make a model robust, only honest. ``optimized`` is
     sought with DeepWordBug on few validation examples, and may be another recipe's second best. An endpoint that rounds
-    its probabilities to 0 or 1 has lost what the arms would restore; that is flagged. Input reduction shortens texts
-    without changing the class: it is reported, and kept out of the worst case and of the gaps.
+    its probabilities to 0 or 1 has lost what the arms would restore; that is flagged, as are scores that lead no attack
+    and answers that remember questions, from paths of edits asked before anything else. ``label_only`` is a random
+    search of few queries: weaker than a recipe on honest scores, and blind where no answer ever moves. Input reduction
+    shortens texts without changing the class: it is reported, and kept out of the worst case and of the gaps.
 """
