@@ -193,7 +193,14 @@ def test_a_recipe_that_could_do_little_is_no_evidence(strength, severity, cause)
     params = parameters(recipes=["deepwordbug", "pwws"], arms=["calibrated"])
     sound = Strength(20, 60, 8, is_limited=False)
     both = records(params, could_write={"deepwordbug": strength, "pwws": strength})
-    found = [flag for flag in estimates.reduce(params, both, 0).flags if flag.code == "weak_attack"]
+    result = estimates.reduce(params, both, 0)
+    found = [flag for flag in result.flags if flag.code == "weak_attack"]
+    assert result.series["attack_strength"]["pwws"] == {
+        "candidates_per_word": strength.candidates / 20,
+        "words_without": strength.without / 20,
+        "limited": float(strength.is_limited),
+        "attacked": 60,
+    }
     assert [flag.severity for flag in found] == ([severity] * 2 if severity else [])
     assert all(cause in flag.message for flag in found)
     one = records(params, could_write={"deepwordbug": strength, "pwws": sound})

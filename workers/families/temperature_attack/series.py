@@ -28,6 +28,7 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
     return {
         "arms": {name: _arm(audit, name) for name in arms},
         "score_digits": rounded_to(audit.params, audit.clean),
+        "attack_strength": {recipe: attack_strength(sample) for recipe, sample in audit.attacks.items()},
         "temperature_curve": temperature_curve(audit),
         "margins": margins(audit),
         "reliability": {
@@ -53,6 +54,19 @@ def _arm(audit: Audit, name: str) -> dict[str, Any]:
         "temperature": arm.temperature,
         "precision": "labels" if name == LABEL_ONLY else _precision(arm.scaling, native),
         "degenerate": arm.degenerate,
+    }
+
+
+def attack_strength(sample: AttackSample) -> dict[str, float] | None:
+    """Return candidates a word, shares of words without any and of texts in the recipe's limit; None if unmeasured."""
+    if sample.strength is None:
+        return None
+    words, candidates, without, limited, attacked = sample.strength
+    return {
+        "candidates_per_word": candidates / words,
+        "words_without": without / words,
+        "limited": limited / attacked,
+        "attacked": attacked,
     }
 
 
