@@ -72,7 +72,7 @@ SIMULATED: dict[str, dict[str, str]] = {
     },
     TEXT: {
         "shares": "clean_accuracy adversarial_accuracy[arm] adversarial_accuracy[arm,recipe] "
-        "attack_success_rate[arm,recipe] search_success_rate[arm,recipe]",
+        "attack_success_rate[arm,recipe] search_success_rate[arm,recipe] masked_importance[recipe]",
         "means": "mean_queries[arm,recipe] mean_perturbed_share[arm,recipe] mean_confidence[arm] "
         "mean_adversarial_confidence[arm,recipe]",
         "unbounded": "mean_queries[arm,recipe]",
