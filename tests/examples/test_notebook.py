@@ -69,7 +69,7 @@ def test_only_public_names_are_imported() -> None:
     assert not any(name.split(".")[0] in ("app", "workers", "tests") for name in imported)
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_it_runs(tmp_path: Path) -> None:
     cells = tmp_path / "cells.json"
     cells.write_text(json.dumps(sources()))

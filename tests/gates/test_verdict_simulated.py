@@ -47,7 +47,7 @@ POPULATIONS: dict[str, Population] = {
 """Draws of values in [0, 1], and their mean."""
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize("n", [30, 100, 500])
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int, population: str) -> None:
@@ -57,7 +57,7 @@ def test_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int, popula
     assert max(passed, failed) <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize("n", [50, 200])
 def test_a_mean_without_a_known_range_at_its_bound_is_decided_at_most_alpha_of_the_time(n: int) -> None:
     published = [mean(one, (0.0, None)) for one in np.random.default_rng(n).exponential(size=(TIMES, n))]
@@ -82,7 +82,7 @@ def test_a_paired_regression_at_its_bound_is_decided_at_most_alpha_of_the_time(w
     assert max(shares_of(outcomes)) <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_a_paired_regression_of_a_mean_at_its_bound_is_decided_at_most_alpha_of_the_time() -> None:
     rng, n = np.random.default_rng(6), 60
     then = rng.beta(0.5, 0.5, (TIMES, n))
@@ -106,7 +106,7 @@ HARM: dict[str, Callable[[np.random.Generator, Any], Any]] = {
 """How many tags of sentences of so many are wrong that were right."""
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize("harm", HARM)
 def test_a_regression_of_a_tagger_at_its_bound_is_decided_at_most_alpha_of_the_time(harm: str) -> None:
     rng, n, times = np.random.default_rng(9), 100, TIMES // 5

@@ -169,6 +169,7 @@ def test_the_walk_through_over_rest_runs(desk: Desk) -> None:
     assert set(desk.endpoint.asked[0].json) == {"inputs"}
 
 
+@pytest.mark.drill
 def test_the_gate_of_the_readme_runs(desk: Desk) -> None:
     (policy,) = blocks("README.md", "yaml")
     (shown,) = (block for block in blocks("README.md") if block.startswith("$ seatrial gate"))

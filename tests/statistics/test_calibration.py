@@ -155,9 +155,8 @@ def draw(error: float, rng: np.random.Generator, size: int):
     return confidence, rng.uniform(0, 1, size) < confidence - error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [100, 500, 2000])
-@pytest.mark.parametrize("bins", [15, 100])
+@pytest.mark.parametrize("size", [100, 500, pytest.param(2000, marks=pytest.mark.drill)])
+@pytest.mark.parametrize("bins", [15, pytest.param(100, marks=pytest.mark.drill)])
 @pytest.mark.parametrize("error", [0.0, 0.02, 0.1])
 def test_intervals_of_ece_cover_the_truth(error, bins, size) -> None:
     # The expected error is the same everywhere, so the truth is it at any binning, and in the largest bin too.
