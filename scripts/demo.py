@@ -1,13 +1,15 @@
-"""Two classifiers of handwritten digits, one trained in the ordinary way and one adversarially, audited over HTTP.
+"""Three classifiers of handwritten digits, audited over HTTP: an ordinary one, the same behind a mask, a robust one.
 
-Starts a service of its own in .demo/, trains and uploads both models, follows both audits, prints a comparison and
-writes the HTML reports. Needs no network and ends with status 0 when every check succeeded.
+The mask leaves the ordinary model as fragile as it was and takes the attacker's eyes away: plain PGD calls it robust.
+Starts a service of its own in .demo/, trains and uploads the models, follows the audits, prints a comparison and writes
+the HTML reports. Needs no network and ends with status 0 when every check succeeded.
 """
 
 import argparse
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,11 @@ LAYERS: list[list[Any]] = [
     ["relu"],
     ["linear", 64, 10],
 ]
+# Of the mask: how many stairs, how steep a tread, and which part of a stair leads up to the next.
+STAIRS, TREAD, RISER = 16, -0.5, 0.1
+MASK: list[list[Any]] = [["conv", 1, 2 * STAIRS, 1, 1, 0], ["relu"], ["conv", 2 * STAIRS, 1, 1, 1, 0]]
 CHECK = {"kind": "uncertainty_span", "norm": "linf", "epsilon": EPSILON, "steps": 40}
+POLICY = {"name": "demo", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.75}]}
 
 console = Console(width=None if sys.stdout.isatty() else 110)
 
@@ -47,6 +53,22 @@ def network() -> nn.Sequential:
     """Return the untrained network of ``LAYERS``."""
     make = {"conv": nn.Conv2d, "relu": nn.ReLU, "flatten": nn.Flatten, "linear": nn.Linear}
     return nn.Sequential(*(make[name](*numbers) for name, *numbers in LAYERS))
+
+
+def masked(model: nn.Sequential) -> nn.Sequential:
+    """Return the model behind stairs: two 1x1 convolutions round each pixel to one of STAIRS values, nearly.
+
+    A step up lies between any two treads, and the treads slope gently downwards, so that almost every gradient points
+    the wrong way. Whatever moves the model behind them by more than a tread moves it as before.
+    """
+    knots = [(step + part) / STAIRS for step in range(STAIRS) for part in (0.0, 1 - RISER)]
+    slopes = torch.tensor([TREAD, (1 - TREAD * (1 - RISER)) / RISER] * STAIRS)
+    stairs = nn.Sequential(nn.Conv2d(1, len(knots), 1), nn.ReLU(), nn.Conv2d(len(knots), 1, 1))
+    stairs[0].weight.data.fill_(1.0)
+    stairs[0].bias.data.copy_(-torch.tensor(knots))
+    stairs[2].weight.data.copy_(torch.diff(slopes, prepend=torch.zeros(1)).view(1, -1, 1, 1))
+    stairs[2].bias.data.zero_()
+    return nn.Sequential(*stairs, *model)
 
 
 def adversarial(model: nn.Module, images: Tensor, labels: Tensor, steps: int = 5) -> Tensor:
@@ -74,32 +96,49 @@ def train(images: Tensor, labels: Tensor, *, epochs: int, is_adversarial: bool) 
     return model.eval()
 
 
-def manifest(name: str) -> dict[str, Any]:
+def manifest(name: str, layers: list[list[Any]]) -> dict[str, Any]:
     """Return what the service must be told about the weights."""
     return {
         "name": name,
         "version": "1",
         "task": "image-classification",
-        "architecture": {"kind": "layers", "layers": LAYERS},
+        "architecture": {"kind": "layers", "layers": layers},
         "input": {"shape": [1, 8, 8], "mean": [0.0], "std": [1.0]},
         "labels": [str(digit) for digit in range(10)],
     }
 
 
-def make_assets(folder: Path) -> tuple[dict[str, Path], Path, Path]:
-    """Train both models and write them, the held-out digits and a set of outliers; return the paths."""
+@dataclass(frozen=True)
+class Trained:
+    """A model to audit: its weights, its layers, and the accuracy that plain PGD leaves it."""
+
+    weights: Path
+    layers: list[list[Any]]
+    under_pgd: float
+
+
+def make_assets(folder: Path) -> tuple[dict[str, Trained], Path, Path]:
+    """Train the models and write them, the held-out digits and a set of outliers; return the models and the paths."""
     digits = load_digits()
     pixels = (digits.images * 255 / 16).round().astype(np.uint8)[:, None]
     images, labels = torch.tensor(pixels).float() / 255, torch.tensor(digits.target).long()
     shuffled = np.random.default_rng(0).permutation(len(images))
     seen, held_out = shuffled[:TRAINING_DIGITS], shuffled[TRAINING_DIGITS:]
-    weights = {}
-    for name, epochs in (("ordinary", 20), ("adversarial", 30)):
-        began = time.monotonic()
-        model = train(images[seen], labels[seen], epochs=epochs, is_adversarial=name == "adversarial")
-        weights[name] = folder / f"{name}.safetensors"
-        save_file(model.state_dict(), weights[name])
-        console.print(f"Trained the {name} model in {time.monotonic() - began:.0f} s.")
+    began = time.monotonic()
+    ordinary = train(images[seen], labels[seen], epochs=20, is_adversarial=False)
+    robust = train(images[seen], labels[seen], epochs=30, is_adversarial=True)
+    console.print(f"Trained the ordinary and the adversarial model in {time.monotonic() - began:.0f} s.")
+    trained = {}
+    for name, model, layers in (
+        ("ordinary", ordinary, LAYERS),
+        ("masked", masked(ordinary), MASK + LAYERS),
+        ("adversarial", robust, LAYERS),
+    ):
+        attacked = adversarial(model, images[held_out], labels[held_out], steps=40)
+        with torch.no_grad():
+            under_pgd = (model(attacked).argmax(1) == labels[held_out]).float().mean().item()
+        trained[name] = Trained(folder / f"{name}.safetensors", layers, under_pgd)
+        save_file(model.state_dict(), trained[name].weights)
     data = folder / "digits.npz"
     np.savez(data, images=pixels[held_out], labels=digits.target[held_out])
     # Digits with their rows shuffled: the same grey values, no digit any more.
@@ -110,14 +149,15 @@ def make_assets(folder: Path) -> tuple[dict[str, Path], Path, Path]:
         images=np.take_along_axis(pixels[held_out][:200], rows[:, None, :, None], axis=2),
         labels=digits.target[held_out][:200],
     )
-    return weights, data, outliers
+    return trained, data, outliers
 
 
-def comparison(audits: dict[str, AuditRead]) -> Table:
-    """Return both models side by side."""
+def comparison(trained: dict[str, Trained], audits: dict[str, AuditRead]) -> Table:
+    """Return the models side by side."""
     rows = {
         "clean accuracy": "clean_accuracy",
-        "uncertainty span (nat)": "mus",
+        "uncertainty span, the paper's attacks (nat)": "mus",
+        "uncertainty span, all attacks (nat)": "mus_worst",
         "entropy, unattacked": "entropy[arm=clean]",
         "entropy, over-confidence attack": "entropy[arm=over]",
         "entropy, under-confidence attack": "entropy[arm=under]",
@@ -129,7 +169,10 @@ def comparison(audits: dict[str, AuditRead]) -> Table:
         "outlier AUROC, unattacked": "auroc[epsilon=0]",
         f"outlier AUROC, attacked at {EPSILON:g}": f"auroc[epsilon={EPSILON:g}]",
     }
-    return side_by_side(f"uncertainty_span, l_inf {EPSILON:g}, 95% intervals", rows, audits)
+    table = side_by_side(f"uncertainty_span, l_inf {EPSILON:g}, 95% intervals", rows, audits)
+    table.add_row("accuracy left by plain PGD", *(f"{trained[name].under_pgd:.3f}" for name in audits))
+    table.add_row("verdict", *(audit.verdict or "-" for audit in audits.values()))
+    return table
 
 
 def main() -> int:
@@ -144,20 +187,20 @@ def main() -> int:
     empty_home(home)
     with service(home) as url, Client(url) as client:
         console.print(f"The service listens on {url}; its log is {home / 'service.log'}.")
-        weights, data, outliers = make_assets(home)
+        trained, data, outliers = make_assets(home)
         dataset = client.add_dataset(data, {"name": "digits", "version": "1", "task": "image-classification"})
         others = client.add_dataset(outliers, {"name": "shuffled", "version": "1", "task": "image-classification"})
         check = {**CHECK, "outliers": {"dataset": others.id, "kind": "ood", "epsilons": [EPSILON]}}
         audits = {}
-        for name, path in weights.items():
-            model = client.add_model(path, manifest(f"digits-{name}"))
-            submitted = client.submit(model.id, dataset.id, [check], samples=SAMPLES)
+        for name, made in trained.items():
+            model = client.add_model(made.weights, manifest(f"digits-{name}", made.layers))
+            submitted = client.submit(model.id, dataset.id, [check], samples=SAMPLES, policy=POLICY)
             console.print(f"Auditing {model.name}: {submitted.id}")
             with progress_display() as show:
-                audits[name] = client.wait(submitted.id, progress=show)
+                audits[name] = client.wait(submitted.id, progress=show, until_judged=True)
             report = home / "reports" / f"{name}.html"
             report.write_bytes(client.report(submitted.id))
-    console.print(comparison(audits))
+    console.print(comparison(trained, audits))
     for name in audits:
         console.print(f"Report: {home / 'reports' / f'{name}.html'}", soft_wrap=True, highlight=False)
     console.print(f"Done in {time.monotonic() - began:.0f} s. `make serve` keeps a service running.")

@@ -123,7 +123,7 @@ def fpr95_interval(inliers: ArrayLike, outliers: ArrayLike, *, alpha: float = 0.
         alpha: Probability of missing the truth.
 
     >>> [round(end, 3) for end in fpr95_interval([0.1] * 95 + [0.7] * 5, [0.5] * 100)]
-    [0.014, 0.122]
+    [0.014, 0.123]
     """
     low, falling = np.asarray(inliers, dtype=np.float64), np.sort(np.asarray(outliers, dtype=np.float64))[::-1]
     m, level = len(falling), alpha / 4
