@@ -9,7 +9,7 @@ from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.leaderboards import LeaderboardRead, LeaderboardRow
 from seatrial.reporting.numbers import format_estimate
 
-MOST_COLUMNS = 8
+MOST_COLUMNS = 5
 """Of numbers beside the one that sorts, in Markdown and on the page; CSV has them all."""
 
 
@@ -85,7 +85,8 @@ def _markdown(board: LeaderboardRead) -> Iterator[str]:
         told = [place_in_words(row), prose(f"{row.model_name} {row.model_version}")]
         told += [_number(row.estimates.get(name)) for name in shown]
         told += [_number(row.difference)] if board.against else []
-        yield _line([*told, prose(", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags) or "-")])
+        flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags)
+        yield _line([*told, prose(flags) if flags else "-"])
     yield ""
     yield prose(
         f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}. A rank's range holds "
@@ -98,4 +99,5 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _number(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else prose(format_estimate(estimate))
+    # A cell is no line: what would make a list of one needs no escape, and brackets might make a link.
+    return "-" if estimate is None else format_estimate(estimate).replace("[", "\\[").replace("]", "\\]")
