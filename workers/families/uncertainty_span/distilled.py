@@ -11,7 +11,7 @@ from workers.attacks.losses import cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
-from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack, pixel_radius
+from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack, is_on_grid, pixel_radius
 from workers.families.uncertainty_span.records import to_records
 from workers.models.memory import forward
 
@@ -48,6 +48,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     temperature = calibrated_temperature(clean[is_finite], batch.labels[is_finite])
     rows = len(batch.example_ids)
     table = to_records(batch, ~is_finite, {"agrees": agrees})
+    on_grid = bool(len(images)) and is_on_grid(images)
+    table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
 

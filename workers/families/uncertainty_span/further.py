@@ -34,6 +34,11 @@ GAUSSIAN = 4.0
 radii in use go, beside the l_2 radii in use."""
 
 
+LEVELS = 255
+ON_GRID = 1e-3
+"""How far from a level, in levels, a pixel may lie and be at it."""
+
+
 @dataclass
 class FurtherAttack:
     """One further attack on one batch.
@@ -157,11 +162,29 @@ class FurtherAttack:
         *,
         goal: float,
         starts: Tensor | None,
+        levels: bool = False,
     ) -> Tensor:
-        """Return the best images of a score-based search."""
-        search = Square(self.params.norm, self.params.epsilon, queries, p_init=FIRST_SQUARES, pace=PACE)
+        """Return the best images of a score-based search.
+
+        Args:
+            queries: How many, of each image.
+            score: What is lowered.
+            purpose: Of the draws.
+            goal: Score at which an example is finished.
+            starts: First iterates; None: the images.
+            levels: Whether the model is shown 8-bit images alone, where the audited ones are: a model that tells others
+                by the grey values they lack could answer all the gradients' images by rote.
+        """
+        epsilon = self.level_radius() if levels else None
+        search = Square(
+            self.params.norm,
+            self.params.epsilon if epsilon is None else epsilon,
+            queries,
+            p_init=FIRST_SQUARES,
+            pace=PACE,
+        )
         return search.search(
-            self.model,
+            self.model if epsilon is None else lambda images: self.model(to_levels(images)),
             self.batch.images,
             score,
             goal=goal,
@@ -169,6 +192,16 @@ class FurtherAttack:
             starts=starts,
             check_cancelled=self.context.check_cancelled,
         ).images
+
+    def level_radius(self) -> float | None:
+        """Return the radius within which rounding to 8 bits leaves an image in its ball; None where there is little."""
+        if not self.context.records(SURROGATE)["on_grid"][0].as_py():
+            return None
+        if self.params.norm == "linf":
+            found = math.floor(self.params.epsilon * LEVELS + ON_GRID) / LEVELS
+            return found if found > 0 else None
+        found = self.params.epsilon - 0.5 / LEVELS * math.sqrt(self.batch.images[0].numel())
+        return found if found >= self.params.epsilon / 2 else None
 
     def columns(self, alone: EntropyRange | None = None) -> tuple[Columns, Tensor]:
         """Return what is recorded: the entropies reached, and which examples had an output that is not finite (batch,).
@@ -180,6 +213,17 @@ class FurtherAttack:
         if alone is not None:
             found |= {"alone_entropy_over": alone.lowest[0], "alone_entropy_under": alone.highest[0]}
         return found | calibrated_columns(self.reach), self.reach.non_finite
+
+
+def is_on_grid(images: Tensor) -> bool:
+    """Tell whether all pixels of images (n, ...) are 8-bit ones over 255."""
+    scaled = images * LEVELS
+    return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
+
+
+def to_levels(images: Tensor) -> Tensor:
+    """Return images with every pixel at the nearest of the 256 levels of 8 bits."""
+    return (images * LEVELS).round() / LEVELS
 
 
 def pixel_radius(params: UncertaintySpanParams, images: Tensor) -> float:

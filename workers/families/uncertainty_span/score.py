@@ -18,10 +18,20 @@ def attack_by_score(params: UncertaintySpanParams, context: ImageContext, batch:
     alone = attack.reach.copy()
     for repeat in range(attack.budget.repeats):
         images = attack.ask_squares(
-            attack.budget.queries, alone.raising(), f"score under {repeat}", goal=attack.highest, starts=None
+            attack.budget.queries,
+            alone.raising(),
+            f"score under {repeat}",
+            goal=attack.highest,
+            starts=None,
+            levels=True,
         )
         attack.ask_squares(
-            max(1, attack.budget.queries // 5), alone.lowering(), f"score over {repeat}", goal=CERTAIN, starts=None
+            max(1, attack.budget.queries // 5),
+            alone.lowering(),
+            f"score over {repeat}",
+            goal=CERTAIN,
+            starts=None,
+            levels=True,
         )
         attack.reach.take_in(alone)
         attack.climb(attack.budget.refine, images)
