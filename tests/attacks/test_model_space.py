@@ -3,7 +3,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -219,7 +219,6 @@ def test_the_first_iteration_of_one_method_serves_the_others() -> None:
         assert same(run(make_attack(method, 3), shifting, done=first), run(make_attack(method, 3), shifting))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     method=st.sampled_from(METHODS),
     norm=st.sampled_from(["linf", "l2"]),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -77,7 +77,6 @@ def test_noisy_copies_see_through_teeth_as_far_as_a_search_over_all_pixels() -> 
     assert (reach.highest[0] <= highest + 1e-6).all()
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     norm=st.sampled_from(["linf", "l2"]),
     epsilon=st.floats(0, 2),

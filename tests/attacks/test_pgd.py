@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -49,7 +49,6 @@ def test_agrees_with_a_naive_loop() -> None:
     torch.testing.assert_close(NET(found.final), found.final_logits[:, 0])
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     norm=st.sampled_from(["linf", "l2"]),
     epsilon=st.floats(0, 2),

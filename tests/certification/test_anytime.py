@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -239,7 +239,6 @@ def test_where_the_bounds_contradict_each_other_the_upper_one_gives_way() -> Non
 
 
 @given(st.floats(0, 1), st.integers(0, 2**32), st.lists(st.floats(0, 1), max_size=4))
-@settings(max_examples=40)
 def test_the_lower_bound_never_falls_and_more_hits_never_lower_it(p, seed, needed) -> None:
     hits = drawn(LOOKS, np.array([p]), seed)
     better = np.minimum(hits + 1, np.array(LOOKS.checkpoints)[:, None])

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import beta
@@ -40,7 +40,6 @@ def written_out(cells: np.ndarray, alpha: float, distance: float, shift: float) 
 few_cells = st.lists(st.integers(0, LEVELS - 1) | st.sampled_from([0, LEVELS - 1, 9000]), min_size=1, max_size=40)
 
 
-@settings(max_examples=40)
 @given(few_cells, st.sampled_from([0.2, ALPHA]), st.sampled_from([0.0, 1e-3]), st.sampled_from([0.0, 0.7, 2.0]))
 def test_agrees_with_the_definition_written_out(cells, alpha, distance, shift) -> None:
     counts = np.bincount(cells, minlength=LEVELS)[None]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
@@ -58,7 +58,6 @@ def test_noisy_copies_are_on_the_grid_and_pass_the_gradient_through() -> None:
     assert at.grad.tolist() == [[2.0, 5.0]]
 
 
-@settings(max_examples=50)
 @given(images, images)
 def test_a_point_of_the_grid_next_to_another_is_no_further_away(image: torch.Tensor, moved: torch.Tensor) -> None:
     found = within(image, moved)

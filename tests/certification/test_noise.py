@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest, norm
 
@@ -56,7 +56,6 @@ def test_pixels_and_draws_are_uncorrelated() -> None:
     assert max(abs(between.item()), abs(blocks.item())) < 5 / math.sqrt(len(draws) * 18 - BLOCK * 18)
 
 
-@settings(max_examples=60, deadline=None)
 @given(ranges=st.lists(st.tuples(st.integers(0, 2499), st.integers(1, 1200)), min_size=1, max_size=6))
 def test_a_draw_is_the_same_however_it_is_asked_for(ranges) -> None:
     asked = noise()

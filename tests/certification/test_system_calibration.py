@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.statistics.calibration import bin_edges, ece
@@ -55,7 +55,6 @@ def drawn_system(seed):
     return *random_system(rng, most=20, most_free=20, most_bins=20), rng
 
 
-@settings(max_examples=100, deadline=None)
 @given(seeds)
 def test_what_is_returned_is_possible_and_has_the_error_returned(seed) -> None:
     lower, upper, correct, system, _ = drawn_system(seed)
@@ -69,7 +68,6 @@ def test_what_is_returned_is_possible_and_has_the_error_returned(seed) -> None:
     assert worst.value == pytest.approx(sum(errors) / len(low), abs=EXACT)
 
 
-@settings(max_examples=100, deadline=None)
 @given(seeds)
 def test_no_outcome_of_the_free_examples_has_a_larger_error(seed) -> None:
     lower, upper, correct, system, rng = drawn_system(seed)
@@ -81,7 +79,6 @@ def test_no_outcome_of_the_free_examples_has_a_larger_error(seed) -> None:
     assert ece(joined[1], joined[2], bins) <= value + EXACT
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds)
 def test_free_examples_are_worse_than_calibrated_ones_and_no_worse_than_an_error_of_1(seed) -> None:
     lower, upper, correct, system, _ = drawn_system(seed)
@@ -95,7 +92,6 @@ def test_free_examples_are_worse_than_calibrated_ones_and_no_worse_than_an_error
     assert value <= (certified + free) / (n + free) + EXACT
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.floats(0, 1))
 def test_the_error_falls_as_the_least_confidence_rises(seed, by) -> None:
     lower, upper, correct, system, _ = drawn_system(seed)
@@ -104,7 +100,6 @@ def test_the_error_falls_as_the_least_confidence_rises(seed, by) -> None:
     assert system_calibration_error(lower, upper, correct, **higher).value <= value + EXACT
 
 
-@settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_without_free_examples_it_is_the_plain_error(seed) -> None:
     lower, upper, _, correct = random_instance(np.random.default_rng(seed), 30, 15)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -96,7 +96,6 @@ def test_agrees_with_an_integer_programme() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
 @given(examples, st.integers(1, 20))
 def test_no_confidences_within_the_intervals_have_a_larger_ece(drawn, bins) -> None:
     lower, upper, within, correct = columns(drawn)
@@ -104,7 +103,6 @@ def test_no_confidences_within_the_intervals_have_a_larger_ece(drawn, bins) -> N
     assert all(ece(z, correct, bins) <= value + EXACT for z in (within, lower, upper))
 
 
-@settings(max_examples=100, deadline=None)
 @given(examples, st.integers(1, 20))
 def test_the_confidences_returned_are_possible_and_have_the_error_returned(drawn, bins) -> None:
     lower, upper, _, correct = columns(drawn)
@@ -117,7 +115,6 @@ def test_the_confidences_returned_are_possible_and_have_the_error_returned(drawn
     assert 0 <= worst.value <= 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(examples, st.integers(1, 20))
 def test_the_signs_returned_are_those_of_the_errors(drawn, bins) -> None:
     lower, upper, _, correct = columns(drawn)
@@ -127,7 +124,6 @@ def test_the_signs_returned_are_those_of_the_errors(drawn, bins) -> None:
     assert worst.signs @ errors / len(lower) == pytest.approx(worst.value, abs=EXACT)
 
 
-@settings(max_examples=60, deadline=None)
 @given(examples, st.integers(1, 20), st.floats(0, 1))
 def test_wider_intervals_have_no_smaller_error(drawn, bins, by) -> None:
     lower, upper, _, correct = columns(drawn)
@@ -136,7 +132,6 @@ def test_wider_intervals_have_no_smaller_error(drawn, bins, by) -> None:
     assert wider >= value - EXACT
 
 
-@settings(max_examples=40, deadline=None)
 @given(examples, st.integers(1, 20), st.randoms())
 def test_the_order_of_examples_does_not_matter(drawn, bins, random) -> None:
     lower, upper, _, correct = columns(drawn)

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from tests import assets
+from tests.nursery import forking
 from tests.servers import die_with_parent, eventually
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ class Gate:
             env={
                 **{name: value for name, value in os.environ.items() if not name.startswith("SEATRIAL_")},
                 **{"TMPDIR": str(self.temporary), MARK: self._mark, "OMP_NUM_THREADS": "1"},
-                **{"SEATRIAL_TORCH_THREADS": "1", "SEATRIAL_POLL_S": "0.05", **environment},
+                **{"SEATRIAL_TORCH_THREADS": "1", "SEATRIAL_POLL_S": "0.05", **forking(), **environment},
             },
             stdout=self._printed,
             stderr=self._errors,

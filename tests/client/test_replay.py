@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from app.cli.embedded import embedded
 from seatrial.client import Client
 from seatrial.store.records import to_parquet
 from tests import assets
+from tests.nursery import forking
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +65,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "m.safetensors").write_bytes(assets.weights())
     (folder / "d.npz").write_bytes(assets.npz(40))
-    with embedded(folder / "home", say=print) as url, Client(url) as client:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        for name, value in forking().items():
+            patch.setenv(name, value)
+        url = stack.enter_context(embedded(folder / "home", say=print))
+        client = stack.enter_context(Client(url))
         model = client.add_model(folder / "m.safetensors", assets.model_manifest())
         dataset = client.add_dataset(folder / "d.npz", assets.dataset_manifest())
         audit = client.submit(model.id, dataset.id, [CHECK], seed=7, samples=20, batch_size=10, policy="lenient")
@@ -76,7 +82,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 def replay(*arguments: object, url: str | None = None) -> Result:
     at = ["--url", url] if url else []
-    return CliRunner().invoke(main, ["replay", *map(str, arguments), *at], env={"SEATRIAL_URL": None})
+    return CliRunner().invoke(main, ["replay", *map(str, arguments), *at], env={"SEATRIAL_URL": None, **forking()})
 
 
 def nudged(by: float) -> Callable[[dict[str, bytes]], None]:

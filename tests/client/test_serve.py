@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from app.cli.supervisor import Supervisor
+from tests.nursery import forking
 from tests.servers import ROOT, die_with_parent, eventually, free_port
 
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ class Serving:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", "serve", "--port", "0", "--home", str(home), *options],
             cwd=ROOT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **environment},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **forking(), **environment},
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,

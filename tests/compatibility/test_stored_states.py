@@ -20,6 +20,7 @@ from app.cli.embedded import embedded
 from app.main import create_app
 from seatrial.store.settings import Settings
 from tests.compatibility.make_state import ENVIRONMENT, arithmetic
+from tests.nursery import forking
 from tests.resources.making import write_wordnet
 from tests.servers import eventually
 
@@ -104,7 +105,7 @@ def state(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     write_wordnet(folder / "resources" / "wordnet")
     with pytest.MonkeyPatch.context() as patch:
         # The lease of the worker that was killed has long run out: look at once.
-        for name, value in {**ENVIRONMENT, "SEATRIAL_REAP_S": "0.3"}.items():
+        for name, value in {**ENVIRONMENT, **forking(), "SEATRIAL_REAP_S": "0.3"}.items():
             patch.setenv(name, value)
         patch.setenv("SEATRIAL_RESOURCES", str(folder / "resources"))
         with (

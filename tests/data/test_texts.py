@@ -92,7 +92,7 @@ LABELS = st.one_of(
     st.lists(NAMES, min_size=1, max_size=3).flatmap(lambda names: st.lists(st.sampled_from(names), min_size=1)),
 )
 FORMATS = ["comma", "tab", "semicolon", "quoted", "jsonl", "jsonl-ascii", "parquet"]
-round_trip = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+round_trip = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _write(layout: str, header: list[str], rows: list[tuple[Any, ...]]) -> bytes:

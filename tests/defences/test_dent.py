@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -35,14 +35,12 @@ def direct(logits, offset):
     return sum(entropies) / len(rows) + sum(p * math.log(p + offset) for p in mean)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1000), examples=st.integers(1, 9), classes=st.integers(2, 6), scale=st.floats(0.1, 6))
 def test_the_objective_is_what_the_formula_says(seed, examples, classes, scale) -> None:
     logits = logits_of(seed, examples, classes, scale)
     assert objective(logits).item() == pytest.approx(direct(logits, 1e-5), rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1000), examples=st.integers(1, 9), classes=st.integers(2, 6), scale=st.floats(0.1, 6))
 def test_equation_8_is_the_mean_form_times_the_batch_plus_b_log_b(seed, examples, classes, scale) -> None:
     logits = logits_of(seed, examples, classes, scale)

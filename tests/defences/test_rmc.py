@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -66,7 +66,6 @@ def test_early_stop_on_a_hand_made_curve() -> None:
     assert epochs(curve, 5, 0.0001) == 11
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     curve=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=25),
     patience=st.integers(1, 6),

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.defences.builders import base, generator, images, labels, points, same, training
@@ -115,7 +115,6 @@ def test_thresholds_are_the_official_hundred() -> None:
     assert np.allclose(np.diff(THRESHOLDS), 1 / 99)
 
 
-@settings(max_examples=40, deadline=None)
 @given(samples)
 def test_rejection_rates_agree_with_a_direct_loop(sample) -> None:
     scores = [score for score, _ in sample]
@@ -123,7 +122,6 @@ def test_rejection_rates_agree_with_a_direct_loop(sample) -> None:
     assert rejection_rates(scores).tolist() == expected
 
 
-@settings(max_examples=40, deadline=None)
 @given(samples)
 def test_errors_among_accepted_agree_with_a_direct_loop(sample) -> None:
     expected = []
@@ -133,14 +131,12 @@ def test_errors_among_accepted_agree_with_a_direct_loop(sample) -> None:
     assert errors_among_accepted(*zip(*sample, strict=True)).tolist() == expected
 
 
-@settings(max_examples=40, deadline=None)
 @given(samples)
 def test_accepted_errors_agree_with_equation_1(sample) -> None:
     expected = [sum(wrong and score <= tau for score, wrong in sample) / len(sample) for tau in THRESHOLDS]
     assert accepted_errors(*zip(*sample, strict=True)).tolist() == expected
 
 
-@settings(max_examples=40, deadline=None)
 @given(samples)
 def test_the_two_errors_differ_by_the_accepted_share(sample) -> None:
     scores, is_wrong = zip(*sample, strict=True)

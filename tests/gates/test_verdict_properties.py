@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.gates.verdict import Measured
@@ -15,7 +15,6 @@ from tests.gates.audits import ACCURACY, SPAN, TEXT, audit, broken, check, judge
 NAMES = ("mus", "mus_worst", "msus", "clean_accuracy", "nud")
 # A bound at the end of a metric's range always or never holds, and is refused.
 INSIDE = st.floats(0.001, 0.999)
-FEW = settings(max_examples=60, deadline=None)
 
 METHODS = st.sampled_from(["gaffke", "paired", "mover", "clopper-pearson"])
 
@@ -58,7 +57,6 @@ def told(judgement: Judgement) -> dict[str, Any]:
     return {one.metric: one.model_dump(exclude={"rule"}) for one in judgement.rules}
 
 
-@FEW
 @given(cases(), st.data(), CORRECTIONS)
 def test_a_wider_interval_never_decides_what_was_open(case: Any, data: st.DataObject, correction: str) -> None:
     numbers, asked = case
@@ -72,7 +70,6 @@ def test_a_wider_interval_never_decides_what_was_open(case: Any, data: st.DataOb
         assert after[metric]["outcome"] in (one["outcome"], "inconclusive"), metric
 
 
-@FEW
 @given(st.integers(1, 60), st.data(), st.integers(2, 40), INSIDE, st.sampled_from(["max", "min"]), CORRECTIONS)
 def test_more_data_at_the_same_rate_never_turns_a_verdict_round(n, data, times, bound, side, correction) -> None:
     hits = data.draw(st.integers(0, n))
@@ -84,7 +81,6 @@ def test_more_data_at_the_same_rate_never_turns_a_verdict_round(n, data, times, 
     assert found != {"passed", "failed"}
 
 
-@FEW
 @given(estimates(), st.integers(2, 40), INSIDE, st.sampled_from(["max", "min"]))
 def test_more_data_with_the_same_mean_never_turns_a_verdict_round(number, times, bound, side) -> None:
     shrunk = number.model_copy(
@@ -98,7 +94,6 @@ def test_more_data_with_the_same_mean_never_turns_a_verdict_round(number, times,
     assert {judged(measured({"mus": one}), rule).verdict for one in (number, shrunk)} != {"passed", "failed"}
 
 
-@FEW
 @given(cases(), st.randoms(use_true_random=False), CORRECTIONS)
 def test_the_order_of_the_rules_does_not_matter(case: Any, chance: random.Random, correction: str) -> None:
     numbers, asked = case
@@ -109,7 +104,6 @@ def test_the_order_of_the_rules_does_not_matter(case: Any, chance: random.Random
     assert one.verdict == two.verdict
 
 
-@FEW
 @given(cases())
 def test_holm_never_decides_more(case: Any) -> None:
     numbers, asked = case
@@ -120,7 +114,6 @@ def test_holm_never_decides_more(case: Any) -> None:
         assert one["p_value"] >= alone[metric]["p_value"]
 
 
-@FEW
 @given(cases(), st.sampled_from(["error", "warning", "info"]), st.sampled_from(["error", "warning", "ignored"]))
 def test_a_flag_never_makes_a_verdict_better(case: Any, severity: str, doubts: str) -> None:
     numbers, asked = case
@@ -130,7 +123,6 @@ def test_a_flag_never_makes_a_verdict_better(case: Any, severity: str, doubts: s
     assert order.index(after.verdict) >= order.index(before.verdict)
 
 
-@FEW
 @given(cases(), st.sampled_from([RunState.FAILED, RunState.CANCELLED, RunState.RUNNING]))
 def test_a_rule_about_a_check_that_has_no_numbers_never_lets_a_policy_pass(case: Any, state: RunState) -> None:
     numbers, asked = case
@@ -139,7 +131,6 @@ def test_a_rule_about_a_check_that_has_no_numbers_never_lets_a_policy_pass(case:
     assert judged(lost, *asked, rule).verdict in ("errored", "failed")
 
 
-@FEW
 @given(cases(), CORRECTIONS)
 def test_the_verdict_follows_from_what_blocking_rules_count_as(case: Any, correction: str) -> None:
     numbers, asked = case

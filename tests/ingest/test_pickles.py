@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.ingest.inspection.pickles import HEAD_BYTES, looks_like_pickle
@@ -16,7 +16,6 @@ _plain = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(value=_plain, protocol=st.integers(0, 5))
 def test_every_pickle_is_recognised(value: object, protocol: int) -> None:
     data = pickle.dumps(value, protocol)
@@ -24,7 +23,6 @@ def test_every_pickle_is_recognised(value: object, protocol: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(
     st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=12).filter(lambda text: " " in text.strip())
 )

@@ -27,7 +27,7 @@ def _csv(path: Path, data: bytes) -> list[tuple[int, tuple[str, ...]]]:
 CELLS = st.text(st.sampled_from("a\" ,;\t\n\r'\\é🧑"), max_size=6)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=5), quoting=st.sampled_from([0, 1]))
 def test_csv_is_read_as_arrow_reads_it(tmp_path: Path, rows: list[tuple[str, str]], quoting: int) -> None:
     data = csv_table(["a", "b"], rows, quoting=quoting)

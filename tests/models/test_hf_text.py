@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -122,7 +122,6 @@ ANY_TEXT = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(ANY_TEXT, min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_logits_depend_on_the_text_alone_bit_for_bit(
     sentiment: HuggingFaceTextClassifier, some: list[str], draw: random.Random

@@ -3,7 +3,7 @@ import zlib
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -91,7 +91,6 @@ WORDS = st.text(min_size=1, max_size=12)
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(deadline=None, max_examples=60)
 @given(WORDS, SEEDS)
 def test_the_code_strikes_one_position_at_most_and_a_neighbour_there(word: str, seed: int) -> None:
     attacked = keyboard_typo_code(word, 0.8, random.Random(seed))
@@ -117,7 +116,6 @@ def test_the_code_draws_the_position_from_all_the_words_and_the_key_from_the_row
     assert chisquare(found, [draws / 3, *expected.values()]).pvalue > 0.001
 
 
-@settings(deadline=None, max_examples=60)
 @given(WORDS, SEEDS, st.sampled_from([0.2, 1.0]))
 def test_the_paper_keeps_case_and_strikes_neighbours_only(word: str, seed: int, level: float) -> None:
     attacked = keyboard_typo_paper(word, level, random.Random(seed))

@@ -2,7 +2,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
@@ -49,7 +49,6 @@ def test_each_misspelling_listed_is_as_likely_and_the_word_may_be_one() -> None:
     assert chisquare(list(counts.values())).pvalue > 0.001
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=8), SEEDS, st.booleans())
 def test_words_that_are_not_listed_stay(word: str, seed: int, any_case: bool) -> None:
     if word.lower() not in TYPOS and word not in TYPOS:
@@ -97,7 +96,6 @@ def test_look_alikes_go_by_weight_in_the_code_and_evenly_in_the_paper(even: bool
     assert chisquare([counts[other] for other, _ in GLYPHS["e"]], expected).pvalue > 0.001
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=12), SEEDS)
 def test_characters_without_look_alikes_stay_in_their_places(word: str, seed: int) -> None:
     attacked = visual(word, 1.0, random.Random(seed), look_alikes=LookAlikes(GLYPHS, even=False))

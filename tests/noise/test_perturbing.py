@@ -6,7 +6,7 @@ from functools import cache
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -39,7 +39,6 @@ def perturber(attacker: str, *, among: tuple[Attacker, ...] = ATTACKERS, **noise
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
 @given(TEXTS, NAMES, NOISES, LEVELS, SEEDS)
 def test_no_text_fails_and_no_word_disappears(text: str, name: str, noise: Noise, level: float, seed: int) -> None:
     found = Perturber(name, noise, FewLexicons()).perturb(text, level, random.Random(seed))
@@ -49,7 +48,6 @@ def test_no_text_fails_and_no_word_disappears(text: str, name: str, noise: Noise
     assert bool(found.text.strip()) == bool(text.strip())
 
 
-@settings(deadline=None, max_examples=100)
 @given(TEXTS, NAMES, NOISES, SEEDS)
 def test_level_0_changes_nothing(text: str, name: str, noise: Noise, seed: int) -> None:
     attacker = Perturber(name, noise, FewLexicons())
@@ -58,7 +56,6 @@ def test_level_0_changes_nothing(text: str, name: str, noise: Noise, seed: int) 
     assert attacker.word(text, 0.0, random.Random(seed)) is None
 
 
-@settings(deadline=None, max_examples=150)
 @given(TEXTS, st.sampled_from(OF_TOKENS), NOISES, LEVELS, SEEDS)
 def test_words_are_edited_where_they_stand(text: str, name: str, noise: Noise, level: float, seed: int) -> None:
     attacker = Perturber(name, noise, FewLexicons())
@@ -75,7 +72,6 @@ def test_words_are_edited_where_they_stand(text: str, name: str, noise: Noise, l
     assert (found.text, found.changed) == ("".join(parts), as_tokens.changed)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.text(max_size=6), max_size=12), st.sampled_from([*OF_TOKENS, COMBINED]), NOISES, LEVELS, SEEDS)
 def test_tokens_stay_in_their_places(words: list[str], name: str, noise: Noise, level: float, seed: int) -> None:
     found = Perturber(name, noise, FewLexicons()).perturb_tokens(words, level, random.Random(seed))

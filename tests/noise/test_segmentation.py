@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -21,7 +21,6 @@ def merges_of_chunks(text: str) -> list[int]:
     return [len(chunk) // 3 - 1 for chunk in text.split(" ")][:-1]
 
 
-@settings(deadline=None, max_examples=60)
 @given(TEXTS, st.sampled_from([0.2, 1.0]), SEEDS, st.booleans())
 def test_only_white_space_between_words_goes(text: str, level: float, seed: int, fades: bool) -> None:
     found = segment(text, level, random.Random(seed), phi=level, fades=fades)
@@ -37,7 +36,6 @@ def test_only_white_space_between_words_goes(text: str, level: float, seed: int,
         assert len(found.text.split()) == min(1, found.words)
 
 
-@settings(deadline=None, max_examples=60)
 @given(TEXTS, SEEDS)
 def test_runs_of_white_space_that_stay_stay_as_they_are(text: str, seed: int) -> None:
     found = segment(text, 0.5, random.Random(seed), phi=0.5, fades=False)
@@ -45,7 +43,6 @@ def test_runs_of_white_space_that_stay_stay_as_they_are(text: str, seed: int) ->
     assert all(run in runs for run in re.findall(r"\s+", found.text))
 
 
-@settings(deadline=None, max_examples=60)
 @given(TEXTS, SEEDS, st.booleans())
 def test_nothing_goes_at_level_0(text: str, seed: int, fades: bool) -> None:
     assert segment(text, 0.0, random.Random(seed), phi=0.0, fades=fades) == (text, len(text.split()), 0)

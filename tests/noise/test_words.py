@@ -5,7 +5,7 @@ from functools import partial
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
@@ -17,7 +17,6 @@ LEVELS = st.sampled_from([1e-6, 0.2, 0.5, 0.8, 1.0])
 DRAWS = 10_000
 
 
-@settings(deadline=None, max_examples=60)
 @given(WORDS, SEEDS, st.sampled_from([(3, 10), (2, 1)]))
 def test_a_full_shuffle_keeps_the_letters(word: str, seed: int, reading: tuple[int, int]) -> None:
     shortest, tries = reading
@@ -27,7 +26,6 @@ def test_a_full_shuffle_keeps_the_letters(word: str, seed: int, reading: tuple[i
         assert attacked == word
 
 
-@settings(deadline=None, max_examples=60)
 @given(WORDS, SEEDS, st.sampled_from([(4, 10), (3, 1)]))
 def test_an_inner_shuffle_keeps_the_letters_and_both_ends(word: str, seed: int, reading: tuple[int, int]) -> None:
     shortest, tries = reading
@@ -91,7 +89,6 @@ def intruder(word: str, attacked: str) -> tuple[str, list[int]]:
 LETTERS = st.text(st.characters(categories=["L"]), min_size=2, max_size=12)
 
 
-@settings(deadline=None, max_examples=60)
 @given(LETTERS, LEVELS, SEEDS)
 def test_the_code_puts_one_symbol_into_inner_gaps_once_at_least(word: str, level: float, seed: int) -> None:
     symbol, gaps = intruder(word, intrude_code(word, level, random.Random(seed)))
@@ -102,7 +99,6 @@ def test_the_code_puts_one_symbol_into_inner_gaps_once_at_least(word: str, level
         assert len(gaps) == len(word) - 1
 
 
-@settings(deadline=None, max_examples=60)
 @given(LETTERS, LEVELS, SEEDS)
 def test_the_paper_puts_one_symbol_into_inner_gaps_or_none(word: str, level: float, seed: int) -> None:
     attacked = intrude_paper(word, level, random.Random(seed))
@@ -213,7 +209,6 @@ def test_truncate(word: str, code: str, paper: str) -> None:
     assert truncate(word, 0.2, random.Random(), shortest=3) == paper
 
 
-@settings(deadline=None, max_examples=60)
 @given(WORDS, LEVELS, SEEDS)
 def test_no_word_is_left_empty(word: str, level: float, seed: int) -> None:
     for shortest in (3, 4):

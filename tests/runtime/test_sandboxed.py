@@ -21,6 +21,7 @@ from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
 from seatrial.store.transitions import move
 from tests import assets
+from tests.nursery import zygotes_forked
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
 from tests.sandbox.test_launcher import is_running
@@ -103,11 +104,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     home = tmp_path_factory.mktemp("bench")
     before = list(sandboxed.PREPARE)
     sandboxed.PREPARE.append(["tests.runtime.hostile:install", str(home / "pids")])
-    made = Bench(home)
-    yield made
-    sandboxed.PREPARE[:] = before
-    made.worker.leave()
-    made.db.dispose()
+    with zygotes_forked():
+        made = Bench(home)
+        yield made
+        sandboxed.PREPARE[:] = before
+        made.worker.leave()
+        made.db.dispose()
 
 
 @pytest.fixture(autouse=True)

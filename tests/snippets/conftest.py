@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests import assets
+from tests.nursery import forking
 from tests.servers import ROOT, Process, die_with_parent, eventually, free_port
 
 CI = ROOT / "docs" / "ci"
@@ -101,7 +102,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run ``seatrial serve`` with a worker and return its address; it refuses who has no key."""
     home = tmp_path_factory.mktemp("service")
     port = free_port()
-    settings = {"SEATRIAL_REQUIRE_KEYS": "true", "SEATRIAL_BOOTSTRAP_KEY": KEY, **QUICK}
+    settings = {"SEATRIAL_REQUIRE_KEYS": "true", "SEATRIAL_BOOTSTRAP_KEY": KEY, **forking(), **QUICK}
     arguments = ["-m", "seatrial", "serve", "--port", str(port), "--home", str(home)]
     running = Process(arguments, settings, home / "service.log")
     url = f"http://127.0.0.1:{port}"

@@ -23,6 +23,7 @@ from safetensors.torch import save
 from torch import nn
 
 from tests import assets
+from tests.nursery import forking
 from tests.packaging.pages import blocks
 from tests.scripted import Asked, Scripted, serving
 from tests.servers import Process, die_with_parent, eventually, free_port
@@ -101,6 +102,7 @@ def _service(home: Path, endpoint: Scripted) -> Iterator[str]:
         "SEATRIAL_ENDPOINT_ALLOWED_NETWORKS": '["127.0.0.0/8"]',
         "SEATRIAL_ENDPOINT_SECRETS": json.dumps({"MODELS": secret}),
         **QUICK,
+        **forking(),
     }
     running = Process(
         ["-m", "seatrial", "serve", "--port", str(port), "--home", str(home)], settings, home.parent / "log"

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from seatrial.statistics.bounded import chance_above_zero, mean_interval, ratio_interval, typical_size
 from seatrial.statistics.exact import clopper_pearson
 
-FEW = settings(max_examples=40, deadline=None)
 SHARES = st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=40)
 LEVELS = st.sampled_from([0.5, 0.1, 0.05, 0.01, 0.001])
 
@@ -44,7 +43,6 @@ def test_the_chance_of_a_sum_and_of_its_opposite_add_up(values: list[float]) -> 
     assert found == pytest.approx(1, abs=1e-6)
 
 
-@FEW
 @given(SHARES, LEVELS)
 def test_an_interval_holds_the_mean_and_stays_in_the_range(values: list[float], alpha: float) -> None:
     low, high = mean_interval(values, 0, 1, alpha=alpha)
@@ -52,7 +50,6 @@ def test_an_interval_holds_the_mean_and_stays_in_the_range(values: list[float], 
     assert np.mean(values) - 1e-12 <= high <= 1
 
 
-@FEW
 @given(SHARES, LEVELS, LEVELS)
 def test_a_surer_interval_is_no_narrower(values: list[float], one: float, other: float) -> None:
     narrow, wide = (mean_interval(values, 0, 1, alpha=alpha) for alpha in (max(one, other), min(one, other)))
@@ -60,7 +57,6 @@ def test_a_surer_interval_is_no_narrower(values: list[float], one: float, other:
     assert narrow[1] <= wide[1] + 1e-9
 
 
-@FEW
 @given(SHARES, st.data())
 def test_a_value_that_rises_raises_both_ends(values: list[float], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(values) - 1))
@@ -71,7 +67,6 @@ def test_a_value_that_rises_raises_both_ends(values: list[float], data: st.DataO
     assert before[1] <= after[1] + 1e-7
 
 
-@FEW
 @given(SHARES, st.floats(0, 1), st.floats(0, 1))
 def test_a_wider_range_gives_no_narrower_interval(values: list[float], below: float, above: float) -> None:
     near, far = mean_interval(values, 0, 1), mean_interval(values, -below, 1 + above)
@@ -79,7 +74,6 @@ def test_a_wider_range_gives_no_narrower_interval(values: list[float], below: fl
     assert near[1] <= far[1] + 1e-7
 
 
-@FEW
 @given(SHARES, st.floats(-5, 5), st.floats(0.01, 100))
 def test_units_do_not_matter(values: list[float], shift: float, scale: float) -> None:
     ends = np.array(mean_interval(values, 0, 1))

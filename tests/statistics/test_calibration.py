@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.classification import binary_calibration_error
 
@@ -21,6 +21,7 @@ from seatrial.statistics.calibration import (
     signed_ece,
 )
 
+DRILL = pytest.mark.drill
 RNG = np.random.default_rng(0)
 CONFIDENCE = RNG.uniform(0, 1, 500)
 CORRECT = RNG.uniform(0, 1, 500) < CONFIDENCE**2
@@ -48,7 +49,6 @@ def by_hand(confidence, correct, bins) -> tuple[float, float, float]:
     return total, centre_total, largest
 
 
-@settings(max_examples=100, deadline=None)
 @given(samples, st.integers(1, 20))
 def test_agrees_with_the_definitions(sample, bins) -> None:
     confidence, correct = zip(*sample, strict=True)
@@ -65,7 +65,6 @@ def test_agrees_with_torchmetrics(norm, metric) -> None:
     assert metric(CONFIDENCE, CORRECT, 15) == pytest.approx(expected.item(), abs=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
 @given(samples)
 def test_signed_ece_is_accuracy_minus_mean_confidence(sample) -> None:
     confidence, correct = zip(*sample, strict=True)
@@ -155,7 +154,7 @@ def draw(error: float, rng: np.random.Generator, size: int):
     return confidence, rng.uniform(0, 1, size) < confidence - error
 
 
-@pytest.mark.parametrize("size", [100, 500, pytest.param(2000, marks=pytest.mark.drill)])
+@pytest.mark.parametrize("size", [pytest.param(100, marks=DRILL), 500, pytest.param(2000, marks=DRILL)])
 @pytest.mark.parametrize("bins", [15, pytest.param(100, marks=pytest.mark.drill)])
 @pytest.mark.parametrize("error", [0.0, 0.02, 0.1])
 def test_intervals_of_ece_cover_the_truth(error, bins, size) -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr
 from torchmetrics.functional.classification import binary_calibration_error
@@ -54,7 +54,6 @@ def test_nothing_to_divide_by_is_undefined_and_has_no_interval() -> None:
     assert interval_of(drawn) is None
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
 def test_correlation_agrees_with_scipy(points) -> None:
     x, y = (np.array(side, dtype=float) for side in zip(*points, strict=True))

@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.statistics.estimating import calibration, mean, proportion, share
 
-FEW = settings(max_examples=30, deadline=None)
 SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
 
 
@@ -35,7 +34,6 @@ def test_a_mean_leaves_out_what_is_undefined() -> None:
     assert mean(np.array([0.3]), (0.0, 1.0)).low is None
 
 
-@FEW
 @given(SHARES)
 def test_a_mean_of_an_open_range_reaches_twice_as_far_again_as_the_sample(values: list[float]) -> None:
     seen = np.array(values)
@@ -49,7 +47,6 @@ def test_a_mean_of_an_open_range_reaches_twice_as_far_again_as_the_sample(values
         assert mean(seen, (0.0, None)).high == mean(seen, (0.0, 3 * float(seen.max()))).high
 
 
-@FEW
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=20), st.data())
 def test_a_share_of_decisions_is_within_its_range_and_surer_when_wider(sizes: list[int], data: st.DataObject) -> None:
     decisions = np.array(sizes, dtype=float)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 from sklearn import metrics
@@ -28,14 +28,12 @@ def by_sklearn(inliers, outliers) -> list[float]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
 @given(scores, scores)
 def test_agrees_with_sklearn(inliers, outliers) -> None:
     found = [metric(inliers, outliers) for metric in (auroc, aupr_in, aupr_out, fpr95)]
     assert found == pytest.approx(by_sklearn(inliers, outliers), abs=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
 @given(scores, scores)
 def test_auroc_is_the_probability_of_the_right_order(inliers, outliers) -> None:
     wins = sum((o > i) + (o == i) / 2 for o in outliers for i in inliers)
@@ -125,7 +123,6 @@ def test_a_resample_is_ranked_as_if_its_examples_were_repeated() -> None:
 
 
 @given(st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0]), min_size=1, max_size=12), st.integers(1, 400))
-@settings(max_examples=40, deadline=None)
 def test_ends_of_fpr95_are_those_of_the_binomial_distribution(inliers: list[float], m: int) -> None:
     outliers = np.linspace(0, 1, m)
     falling, n = outliers[::-1], len(inliers)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
@@ -50,7 +50,6 @@ def test_the_exact_fit_agrees_with_a_direct_minimisation(seed) -> None:
 
 
 @given(seed=st.integers(0, 1000), decades=st.floats(-9, 9))
-@settings(max_examples=40, deadline=None)
 def test_dividing_the_logits_divides_the_temperature(seed, decades) -> None:
     logits, labels = sample(seed, n=60)
     limits = (0.0, math.inf)
@@ -61,7 +60,6 @@ def test_dividing_the_logits_divides_the_temperature(seed, decades) -> None:
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
 def test_more_errors_mean_a_higher_temperature(seed) -> None:
     logits, labels = sample(seed, n=80)
     spoiled = np.where(np.arange(80) < 8, logits.argmin(axis=1), labels)

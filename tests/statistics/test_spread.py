@@ -2,13 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from seatrial.statistics.spread import deviation, deviation_interval
-
-FEW = settings(max_examples=30, deadline=None)
 
 
 def test_of_normal_values_it_is_about_the_interval_of_their_variance() -> None:
@@ -20,7 +18,6 @@ def test_of_normal_values_it_is_about_the_interval_of_their_variance() -> None:
     assert deviation_interval(values, 0.3, 0.7, seed=1) == (low, high)
 
 
-@FEW
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40), st.sampled_from([0.2, 0.05]))
 def test_it_holds_the_spread_within_what_values_of_the_range_can_have(values: list[float], alpha: float) -> None:
     n, found = len(values), deviation(values)

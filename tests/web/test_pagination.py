@@ -39,7 +39,7 @@ def fill(services: Services, count: int) -> list[str]:
         return sorted((row.id for row in rows), reverse=True)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(count=st.integers(0, 23), limit=st.integers(1, 9))
 def test_pages_are_the_whole_list_in_order(client: httpx.Client, services: Services, count: int, limit: int) -> None:
     client.get("/v1/datasets")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -170,7 +170,6 @@ def test_reaches_the_end_of_the_ball_on_a_linear_model(norm, classes) -> None:
     torch.testing.assert_close(gained[0] - gained[1], furthest, rtol=2e-3, atol=0)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     norm=st.sampled_from(["linf", "l2"]),
     epsilon=st.floats(0, 2),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from torch import Tensor
@@ -39,7 +39,6 @@ def shortest_by_scipy(norm: str, x: np.ndarray, w: np.ndarray, offset: float) ->
     return float(np.linalg.norm(solved.x))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     norm=st.sampled_from(["linf", "l2"]),
     seed=st.integers(0, 10_000),
@@ -152,7 +151,6 @@ def test_the_last_search_is_by_secants_of_the_margin() -> None:
     assert found.images.item() == wrong
 
 
-@settings(max_examples=25, deadline=None)
 @given(norm=st.sampled_from(["linf", "l2"]), epsilon=st.floats(0, 1), seed=st.integers(0, 1000), run=st.integers(0, 3))
 def test_every_image_stays_in_ball_and_box(norm, epsilon, seed, run) -> None:
     images = torch.rand(4, 1, 6, 6, generator=torch.Generator().manual_seed(seed)).double().round(decimals=1)

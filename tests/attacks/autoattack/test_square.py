@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -40,7 +40,6 @@ def test_no_example_is_asked_more_often_than_the_budget(norm) -> None:
     assert not found.backward.any()
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     norm=st.sampled_from(["linf", "l2"]),
     epsilon=st.floats(0, 2),

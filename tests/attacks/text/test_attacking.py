@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import texts as reviews
@@ -193,7 +193,6 @@ def test_strange_texts_end_somehow(deepwordbug, text) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(text=st.one_of(st.text(max_size=40), st.tuples(st.text(max_size=20), st.text(max_size=20))), label=st.booleans())
 def test_no_text_ends_a_run(deepwordbug, text, label) -> None:
     (outcome,) = attack_all([Job(0, text, int(label), 0, at(1), deepwordbug)], service(LetterCounter()))

@@ -78,7 +78,7 @@ def builder(recipe: Recipe) -> Callable[[Any], Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("temperature", [1.0, 0.01])
+@pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.drill), 0.01])
 @pytest.mark.parametrize("name", ["deepwordbug", "pwws"])
 def test_every_outcome_is_textattacks(name, temperature, recipes) -> None:
     recipe = recipes(name)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brent
 
@@ -34,7 +34,6 @@ def valley(centre: float, floor: float = 0.1, width: float = 1.5, step: float = 
 
 
 @given(centre=st.floats(-9, 5), width=st.floats(0.8, 6))
-@settings(max_examples=60, deadline=None)
 def test_a_valley_wide_enough_is_found_wherever_it_is(centre, width) -> None:
     quality = valley(centre, width=width)
     evaluated, _ = run(quality)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -33,7 +33,6 @@ def test_a_model_that_answers_other_images_by_rote_is_seen_through() -> None:
 
 
 @given(st.floats(0.004, 0.5), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
 def test_rounding_within_a_radius_of_whole_levels_stays_in_the_ball(epsilon: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     original = torch.tensor(rng.integers(0, 256, 64) / LEVELS)
