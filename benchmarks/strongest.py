@@ -19,8 +19,9 @@ def strongest(
     """Return the lowest and highest entropy (n,) that it reaches before ``is_spent`` says so.
 
     In turns: annealed ascent from random points, gradients of smoothed copies for the margin and the entropy, random
-    squares, ties of the prediction with every other class, and steps away from the best image so far; ascent of the
-    entropy from wherever each ends. Every turn has other draws, and other noise.
+    squares, ties of the prediction with every other class, where ways towards each class along such gradients end, and
+    steps away from the best image so far; ascent of the entropy from wherever each ends. Every turn has other draws,
+    and other noise.
     """
     with torch.no_grad():
         clean = network(images)
@@ -66,12 +67,12 @@ def strongest(
         return search.search(network, images, reach.raising(), generators=generators, starts=starts).images
 
     def raise_it(turn: int) -> None:
-        sigma = (0.25, 0.5, 0.75, 1.0)[turn // 8 % 4] * unit
-        towards = likeliest[:, 1 + turn // 8 % (classes - 1)]
+        sigma = (0.25, 0.5, 0.75, 1.0, 1.5)[turn // 9 % 5] * unit
+        towards = likeliest[:, 1 + turn // 9 % (classes - 1)]
         lead = leading(towards)
-        match turn % 8:
+        match turn % 9:
             case 0:
-                loss = annealed_entropy(start * (1 + turn // 8 % 3), 1.0)
+                loss = annealed_entropy(start * (1 + turn // 9 % 3), 1.0)
                 climb(descend(loss, reach.raising(), 200, 1.0, region.draw(generators)).best, 100)
             case 1:
                 found = descend(lambda z, i, p: own(z, i), seeing(own), 20, 0.5, region.draw(generators), [sigma] * 6)
@@ -91,6 +92,10 @@ def strongest(
                     away = best + share * (region.draw(generators) - images)
                     climb(region.step(away, torch.zeros_like(away), 0.0), 120)
                 climb(squares(300, 0.1, best), 80)
+            case 7:
+                along = [sigma] * 6
+                climb(descend(lambda z, i, p: lead(z, i), seeing(lead), 20, 0.5, None, along).final, 150)
+                climb(descend(lambda z, i, p: own(z, i), seeing(own), 20, 0.5, None, along).final, 150)
             case _:
                 lower_it(towards)
 

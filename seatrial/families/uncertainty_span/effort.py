@@ -39,7 +39,7 @@ class Budget:
         smooth: Steps along the gradients of a smoothed copy; half of them to make the model sure.
         repeats: Runs of the smoothed attack and of the score-based search, each with draws of its own.
         queries: Of the score-based search to raise the entropy; a fifth of them to lower it.
-        again: Searches on the examples that the attacks before disagree on.
+        again: Rounds on the examples that the attacks before disagree on: searches, and :func:`is_aside`.
         rounds: Times the surrogate is fitted.
         fit: Steps of its optimiser in each.
     """
@@ -76,15 +76,24 @@ class Budget:
         forward = 2 + self.starts + self.walks * (2 + BISECTIONS) + self.targets
         # Two, as what is lowered and raised at the calibrated temperature comes on top.
         backward, forward = backward + 2 * self.sure, forward + 2
-        smooth = self.smooth + max(1, self.smooth // 2)
-        backward += self.repeats * (len(COPIES) * smooth + 2 * self.refine)
-        forward += self.repeats * (smooth + 4 + self.queries // 2)
+        smooth = 3 * self.smooth + max(1, self.smooth // 2)
+        backward += self.repeats * (len(COPIES) * smooth + 3 * self.refine)
+        forward += self.repeats * (smooth + 7)
         backward, forward = backward + self.repeats * self.refine, forward + self.repeats * (self.queries + fifth + 1)
         # On the surrogate's images: two ways up and one down, and the refinement of the best.
         backward, forward = backward + 2 * self.refine, forward + 8
-        again = Passes(self.squares_again + 2, self.climb)
-        share = REPEATED_SHARE * self.again
-        return Passes(forward + math.ceil(share * again.forward), backward + math.ceil(share * again.backward))
+        asides = sum(is_aside(number) for number in range(self.again))
+        aside = Passes(2 * (self.smooth + 2), 2 * (len(COPIES) * self.smooth + self.climb))
+        forward += math.ceil(
+            REPEATED_SHARE * ((self.again - asides) * (self.squares_again + 2) + asides * aside.forward)
+        )
+        backward += math.ceil(REPEATED_SHARE * ((self.again - asides) * self.climb + asides * aside.backward))
+        return Passes(forward, backward)
+
+
+def is_aside(number: int) -> bool:
+    """Tell which rounds on the doubtful examples go two ways along the gradients of noisy copies: every third."""
+    return number % 3 == 1
 
 
 def budget(effort: Effort, steps: int) -> Budget | None:

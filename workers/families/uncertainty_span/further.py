@@ -84,6 +84,19 @@ class FurtherAttack:
         """Return the classes (batch,) at a rank of the clean logits; 0 is the predicted one."""
         return self.clean.argsort(dim=1, descending=True, stable=True)[:, rank]
 
+    def lead_of(self, rank: int) -> ChangingLoss:
+        """Return the loss that falls as the class at a rank of the clean logits catches up with the predicted one.
+
+        Beyond the last rank it begins again with the second class.
+        """
+        ends = torch.stack([self.predictions, self.likeliest(1 + (rank - 1) % (self.classes - 1))], 1)
+
+        def lead(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
+            own, other = logits.gather(1, ends[indices]).unbind(1)
+            return own - other
+
+        return lead
+
     @property
     def classes(self) -> int:
         """Number of logits."""
