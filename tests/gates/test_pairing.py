@@ -24,6 +24,7 @@ from tests.families.low_level_attack import fabricated as fabricated_noise
 from tests.families.temperature_attack import fabricated as fabricated_texts
 from tests.families.transductive_attack import fabricated as fabricated_games
 from tests.families.uncertainty_span import audits as spans
+from workers.attacks.text.strength import Strength
 from workers.families.certified_calibration.family import FAMILY as CERTIFICATES
 from workers.families.low_level_attack import estimates as noise
 from workers.families.temperature_attack import estimates as texts
@@ -67,6 +68,13 @@ def _texts_that_errored_here_and_there() -> Run:
         reasons = pa.array(["it took too long" if one else None for one in errored], pa.string())
         for name, column in {"errored": pa.array(errored), "error": reasons}.items():
             done[stage] = done[stage].set_column(done[stage].column_names.index(name), name, column)
+    return params.model_dump(mode="json"), texts.reduce(params, done, 0).estimates, done
+
+
+def _texts_under_an_inert_recipe() -> Run:
+    params = fabricated_texts.parameters(recipes=["deepwordbug", "pwws"], arms=["calibrated"])
+    could_write = {"deepwordbug": Strength(20, 60, 8, is_limited=False), "pwws": Strength(20, 28, 14, is_limited=False)}
+    done = fabricated_texts.records(params, errored=frozenset({3}), could_write=could_write, label_only=0.5)
     return params.model_dump(mode="json"), texts.reduce(params, done, 0).estimates, done
 
 
@@ -128,6 +136,7 @@ RUNS = {
     "spans": ("uncertainty_span", cache(_spans)),
     "texts": ("temperature_attack", cache(_texts)),
     "texts, errored apart": ("temperature_attack", cache(_texts_that_errored_here_and_there)),
+    "texts, an inert recipe": ("temperature_attack", cache(_texts_under_an_inert_recipe)),
     "certificates": ("certified_calibration", cache(_certificates)),
     "certificates and AutoAttack": ("certified_calibration", cache(_certificates_and_autoattack)),
     "games": ("transductive_attack", cache(_games)),

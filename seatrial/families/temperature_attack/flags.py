@@ -154,7 +154,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning", "info"),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
         meaning="A recipe could hardly write anything under its constraints, or ran into its limit of edits on most "
-        "texts. That a text withstands it is no sign of robustness. A warning where no other recipe could do more.",
+        "texts. That a text withstands it is no sign of robustness. With too few candidates it has no accuracy of its "
+        "own either. A warning where no other recipe could do more.",
         remedy="Ask for a recipe that can do more, install the resources it was published with, or give edit_share "
         "where a limit of edits held it back.",
     ),

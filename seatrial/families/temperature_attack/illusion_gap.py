@@ -19,12 +19,18 @@ def value_of(result: Result, name: str) -> float | None:
     return None if estimate is None else estimate.value
 
 
+def inert(result: Result) -> set[str]:
+    """Return the recipes that could hardly write anything: what withstands them shows nothing."""
+    strengths = result.series.get("attack_strength") or {}
+    return {recipe for recipe, strength in strengths.items() if strength is not None and strength.get("inert")}
+
+
 def by_recipe(result: Result, name: str, arm: str | None = None) -> dict[str, Estimate]:
     """Return ``name[recipe=]``, or ``name[arm=,recipe=]`` of an arm, by recipe that counts."""
-    estimates = {}
+    estimates, uncounted = {}, UNCOUNTED | inert(result)
     for full, estimate in result.estimates.items():
         base, qualifiers = split_name(full)
-        is_counted = "recipe" in qualifiers and qualifiers["recipe"] not in UNCOUNTED
+        is_counted = "recipe" in qualifiers and qualifiers["recipe"] not in uncounted
         if base == name and is_counted and qualifiers.get("arm") == arm:
             estimates[qualifiers["recipe"]] = estimate
     return estimates

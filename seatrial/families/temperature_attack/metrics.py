@@ -50,9 +50,9 @@ METRICS = (
         unit="1",
         better="higher",
         description="Accuracy of the unmodified model on all texts after a recipe run against the arm; examples wrong "
-        "before the attack count as errors (eq. 9).",
+        "before the attack count as errors (eq. 9). Undefined for a recipe that could hardly write anything.",
         depends_on=_depends(),
-        per_example=RECORDS + "STANDING",
+        per_example=RECORDS + "standing",
     ),
     Metric(
         name="adversarial_accuracy",
@@ -60,7 +60,8 @@ METRICS = (
         unit="1",
         better="higher",
         description="Accuracy of the unmodified model on all texts when each is met by the worst of the recipes for "
-        "it, run against the arm; examples wrong before the attack count as errors.",
+        "it, run against the arm; examples wrong before the attack count as errors. That a text withstands a "
+        "recipe that could hardly write anything counts for nothing.",
         depends_on=_depends(),
         per_example=RECORDS + "standing_under_all",
     ),

@@ -18,6 +18,7 @@ from seatrial.families.temperature_attack.illusion_gap import (
     answered_arms,
     at_most,
     by_recipe,
+    inert,
     is_shown,
     is_small,
     lowest_arm,
@@ -160,19 +161,21 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
 def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str] | None:
     """Return the answer where robustness of note was shown to be an illusion."""
     gap, served, lowest = overall(result, "illusion_gap"), accuracy_in(result, SERVED), lowest_arm(result)
-    if gap is None or served is None or lowest is None or not _counted(params):
+    if gap is None or served is None or lowest is None or not _counted(result, params):
         return None
     if not is_shown(gap) or is_small(gap, served):
         return None
     worse = " The flags below mean that the gap may be larger still." if _doubts(result) else ""
-    return "not_real", f"No: {_told(params, gap, served, lowest)}{worse}"
+    return "not_real", f"No: {_told(result, params, gap, served, lowest)}{worse}"
 
 
-def _told(params: Mapping[str, Any], gap: Estimate, served: Estimate, lowest: tuple[str, Estimate]) -> str:
+def _told(
+    result: Result, params: Mapping[str, Any], gap: Estimate, served: Estimate, lowest: tuple[str, Estimate]
+) -> str:
     arm, low = lowest
     return (
         f"{_served(params, start=False)} the model keeps {format_percentage(served.value)} accuracy under "
-        f"{_attack(params)}, but {format_percentage(low.value)} when attacked {_HOW.get(arm, words(arm))}: "
+        f"{_attack(result, params)}, but {format_percentage(low.value)} when attacked {_HOW.get(arm, words(arm))}: "
         f"{format_percentage_points_estimate(gap)} of its robustness come {_CAUSE.get(arm, 'from its temperature')}, "
         "not from the model."
     )
@@ -183,10 +186,16 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
     n, errored = result.counts.get("n", 0), result.counts.get("errored", 0)
     if n and errored >= n:
         return "unproven", f"Not shown: all {n:,} examples errored; nothing was measured."
-    if not _counted(params):
+    if not _counted(result, params) and inert(result):
         return "unproven", (
-            f"Not shown: {_attack(params)} leaves the class as it is and cannot tell robustness from an illusion. "
-            "Ask for another recipe as well."
+            f"Not shown: {_attack(result, params)} could hardly write anything under its constraints, so what "
+            "withstands it shows nothing. Ask for a recipe that can do more, or install the resources it was "
+            "published with."
+        )
+    if not _counted(result, params):
+        return "unproven", (
+            f"Not shown: {_attack(result, params)} leaves the class as it is and cannot tell robustness from an "
+            "illusion. Ask for another recipe as well."
         )
     clean, served = value_of(result, "clean_accuracy"), accuracy_in(result, SERVED)
     if clean is None or served is None or served.value is None:
@@ -201,8 +210,8 @@ def _obstacle(result: Result, params: Mapping[str, Any], classes: int | None) ->
     gap, lowest = overall(result, "illusion_gap"), lowest_arm(result)
     if lowest is None or gap is None or gap.value is None:
         return "unproven", (
-            f"Not shown: it keeps {format_percentage(served.value)} accuracy under {_attack(params)} as served, but "
-            "no other arm was run, so what its temperature hides is unknown."
+            f"Not shown: it keeps {format_percentage(served.value)} accuracy under {_attack(result, params)} as "
+            "served, but no other arm was run, so what its temperature hides is unknown."
         )
     if not SEARCHED & answered_arms(result):
         tried = enumerate_words([words(arm) for arm in sorted(answered_arms(result))])
@@ -225,7 +234,7 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
         raise AssertionError("unreachable: answered before")
     gap = overall(result, "illusion_gap")
     if gap is not None and is_shown(gap):
-        return "partly", f"In part: {_told(params, gap, served, lowest)} It is small, but not due to chance."
+        return "partly", f"In part: {_told(result, params, gap, served, lowest)} It is small, but not due to chance."
     least = min(lowest[1].value, served.value)
     hidden = {
         recipe: gap
@@ -244,19 +253,19 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     if most > SMALL_GAP:
         return "partly", (
             f"In part: it shows little robustness, and no illusion was found. {_served(params)} it keeps "
-            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under {_attack(params)}: the "
-            f"model is weak and honest about it, as far as {served.n:,} texts tell."
+            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under "
+            f"{_attack(result, params)}: the model is weak and honest about it, as far as {served.n:,} texts tell."
         )
     if least < ROBUST_FRACTION * clean:
         return "partly", (
             f"In part: what it shows is real, and it is little. {_served(params)} it keeps "
-            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under {_attack(params)}, and "
-            f"attacked in other ways no less to speak of ({format_percentage(lowest[1].value)}): the model is weak and "
-            "honest about it."
+            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under "
+            f"{_attack(result, params)}, and attacked in other ways no less to speak of "
+            f"({format_percentage(lowest[1].value)}): the model is weak and honest about it."
         )
     return "real", (
         f"Yes, against these attacks: {_served(params, start=False)} it keeps {format_percentage(served.value)} "
-        f"accuracy of {format_percentage(clean)} under {_attack(params)}, and attacked in other ways "
+        f"accuracy of {format_percentage(clean)} under {_attack(result, params)}, and attacked in other ways "
         f"{format_percentage(lowest[1].value)}."
     )
 
@@ -265,12 +274,13 @@ def _recipes(params: Mapping[str, Any]) -> list[str]:
     return list(params.get("recipes") or ["deepwordbug"])
 
 
-def _counted(params: Mapping[str, Any]) -> list[str]:
-    return [recipe for recipe in _recipes(params) if recipe not in UNCOUNTED]
+def _counted(result: Result, params: Mapping[str, Any]) -> list[str]:
+    uncounted = UNCOUNTED | inert(result)
+    return [recipe for recipe in _recipes(params) if recipe not in uncounted]
 
 
-def _attack(params: Mapping[str, Any]) -> str:
-    names = [words(one) for one in _counted(params) or _recipes(params)]
+def _attack(result: Result, params: Mapping[str, Any]) -> str:
+    names = [words(one) for one in _counted(result, params) or _recipes(params)]
     return names[0] if len(names) == 1 else f"the worst of {enumerate_words(names)} for each text"
 
 
@@ -298,11 +308,16 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     clean = result.estimates.get("clean_accuracy")
     if clean is not None and clean.value is not None:
         yield f"Unattacked, it is right on {format_percentage_estimate(clean, f' of {clean.n:,} texts')}."
-    if not _counted(params):
+    if powerless := sorted(inert(result)):
+        yield (
+            f"{enumerate_words([words(recipe) for recipe in powerless])} could hardly write anything: that a text "
+            "withstands it counts for nothing here."
+        )
+    if not _counted(result, params):
         return
     served = accuracy_in(result, SERVED)
     if served is not None and served.value is not None:
-        yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(params)}."
+        yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(result, params)}."
     for arm in [*params.get("arms", []), *({"label_only"} & answered_arms(result))]:
         accuracy, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
         at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"

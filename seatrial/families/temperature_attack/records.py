@@ -10,9 +10,27 @@ from numpy.typing import NDArray
 
 from seatrial.contracts.family import Formula, formula
 from seatrial.families.shared.per_example import Records, Values, combine, values_of
+from seatrial.statistics.arrays import Floats
 
 UNCOUNTED = "input_reduction"
 """A recipe that keeps the prediction by design: accuracy under it says nothing about what an attacker can break."""
+
+CANDIDATES = 1.5
+"""Candidates a word below which a recipe is inert: TextFooler with substitutes has 1.4 and leaves .73 where DeepWordBug
+leaves .10."""
+
+
+def is_inert(words: int, candidates: int) -> bool:
+    """Return whether a recipe could hardly write anything, so that what withstands it shows nothing.
+
+    Args:
+        words: Words looked at, of all texts attacked.
+        candidates: Texts that the recipe's constraints allow, one of these words changed.
+
+    >>> is_inert(20, 29), is_inert(20, 30)
+    (True, False)
+    """
+    return candidates < CANDIDATES * words
 
 
 def stays_right(before: NDArray[Any], after: NDArray[Any], label: NDArray[Any]) -> NDArray[np.bool_]:
@@ -25,14 +43,40 @@ def _standing(recipe: str) -> Formula:
     return formula(f"attack_{recipe}", "prediction", "{arm}.prediction", "label", of=stays_right)
 
 
-STANDING = _standing("{recipe}")
-"""Who stays right under a recipe against the metric's arm."""
+def standing(records: Records) -> Values | None:
+    """Return who stays right under a recipe against the metric's arm; None where the recipe was inert."""
+    recipe = records.qualifiers["recipe"]
+    return None if _was_inert(records, recipe) else records.values(_standing(recipe))
 
 
 def standing_under_all(records: Records) -> Values | None:
-    """Return who stays right under every recipe, of the examples that errored under none."""
+    """Return who stays right under every recipe, of the examples that errored under none that could attack.
+
+    An inert recipe is no evidence of robustness: no example counts for having withstood it, and without another recipe
+    there is no number. What it flips all the same is wrong.
+    """
     recipes = [recipe for recipe in records.params.get("recipes", ()) if recipe != UNCOUNTED]
-    return combine([records.values(_standing(recipe)) for recipe in recipes], lambda columns: np.min(columns, axis=0))
+    inert = [recipe for recipe in recipes if _was_inert(records, recipe)]
+    able = [records.values(_standing(recipe)) for recipe in recipes if recipe not in inert]
+    kept = combine(able, lambda columns: np.min(columns, axis=0))
+    for recipe in inert if kept is not None else ():
+        kept = _without(kept, records.values(_standing(recipe)))
+    return kept
+
+
+def _without(kept: Values | None, further: Values | None) -> Values | None:
+    """Return values with those that a further recipe flipped as 0."""
+    if kept is None or further is None:
+        return None
+    flipped = further.example_ids[further.values == 0]
+    values: Floats = np.where(np.isin(kept.example_ids, flipped), 0.0, kept.values)
+    return Values(kept.example_ids, values)
+
+
+def _was_inert(records: Records, recipe: str) -> bool:
+    columns = records.columns(f"attack_{recipe}", ("words", "candidates"), where="candidates")
+    # Records from before it was counted say nothing of it.
+    return columns is not None and is_inert(int(columns["words"].sum()), int(columns["candidates"].sum()))
 
 
 def answered(records: Records) -> Values | None:

@@ -200,6 +200,7 @@ def test_a_recipe_that_could_do_little_is_no_evidence(strength, severity, cause)
         "words_without": strength.without / 20,
         "limited": float(strength.is_limited),
         "attacked": 60,
+        "inert": strength.candidates < 30,
     }
     assert [flag.severity for flag in found] == ([severity] * 2 if severity else [])
     assert all(cause in flag.message for flag in found)

@@ -53,10 +53,15 @@ class Audit:
         """
         return merge_clean([attack.answered for attack in self.attacks.values()])
 
-    @property
-    def counted(self) -> list[str]:
-        """Recipes that enter the worst case and the gaps."""
+    @cached_property
+    def flipping(self) -> list[str]:
+        """Recipes that try to change the prediction."""
         return [recipe for recipe in self.attacks if recipe != UNCOUNTED]
+
+    @cached_property
+    def counted(self) -> list[str]:
+        """Recipes that are evidence: those of them that could attack."""
+        return [recipe for recipe in self.flipping if not self.attacks[recipe].is_inert]
 
     @cached_property
     def common_ids(self) -> list[int]:
@@ -68,19 +73,21 @@ class Audit:
         return [example for example in first if example in common]
 
     def robust(self, arm: str, recipe: str | None = None) -> Mask:
-        """Return (n,) who stays right under a recipe, or under the worst counted recipe for each example."""
+        """Return (n,) who stays right under a recipe, or under the worst counted recipe for each example.
+
+        What an inert recipe flips is wrong in the worst case too, where it did not err.
+        """
         if recipe is not None:
             return self.attacks[recipe].robust(arm)
-        kept = np.ones(len(self.common_ids), dtype=bool)
-        for name in self.counted:
+        flipped: set[int] = set()
+        for name in self.flipping:
             sample = self.attacks[name]
-            at = {example: row for row, example in enumerate(sample.clean.example_ids.tolist())}
-            kept &= sample.robust(arm)[[at[example] for example in self.common_ids]]
-        return kept
+            flipped.update(sample.clean.example_ids[~sample.robust(arm)].tolist())
+        return np.array([example not in flipped for example in self.common_ids], dtype=bool)
 
     def gap(self, recipe: str | None = None) -> Gap | None:
         """Return the illusion gap under a recipe, or under the worst one for each example; None where undefined."""
-        if recipe == UNCOUNTED or not self.counted:
+        if not self.counted or (recipe is not None and recipe not in self.counted):
             return None
         return gap_to_lowest(self.robust(AS_SERVED, recipe), [self.robust(arm, recipe) for arm in self.arms.others])
 

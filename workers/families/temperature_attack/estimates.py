@@ -82,7 +82,8 @@ def attack_estimates(audit: Audit, recipe: str) -> Estimates:
             return metric_name(name, arm=arm, recipe=recipe)
 
         robust = sample.robust(arm)
-        # Input reduction keeps the prediction by design: that nothing flips would read as robustness.
+        # Input reduction keeps the prediction by design, an inert recipe could write nothing: that nothing flips would
+        # read as robustness.
         counts = recipe in audit.counted
         found[named("adversarial_accuracy")] = proportion(robust if counts else robust[:0])
         found[named("attack_success_rate")] = proportion(~robust[right] if counts else robust[:0])

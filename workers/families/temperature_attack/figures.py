@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from seatrial.contracts.estimates import Result
+from seatrial.families.temperature_attack.illusion_gap import inert
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
 from workers.figures.drawing import draw_figure
 
@@ -49,7 +50,9 @@ def draw(params: TemperatureAttackParams, result: Result) -> dict[str, str]:
     bars = [bar for bar in series.get("adversarial_accuracy", []) if bar["accuracy"] is not None]
     if bars:
         title = "Accuracy under attack, of the unmodified model"
-        drawn["adversarial_accuracy"] = _figure("adversarial_accuracy", title, _bars, bars, width=len(bars) * BAR + 1.5)
+        drawn["adversarial_accuracy"] = _figure(
+            "adversarial_accuracy", title, _bars, (bars, inert(result)), width=len(bars) * BAR + 1.5
+        )
     curve = series.get("temperature_curve") or {"points": [], "arms": {}}
     if any(point["accuracy"] is not None for point in curve["points"]):
         title = "Accuracy under attack against the attacker's temperature"
@@ -86,7 +89,8 @@ def _figure(
     return draw_figure(f"temperature_attack {name}", title, lambda axes: plot(axes, shown), columns=columns, size=size)
 
 
-def _bars(axes: list[Axes], bars: list[dict[str, Any]]) -> None:
+def _bars(axes: list[Axes], shown: tuple[list[dict[str, Any]], set[str]]) -> None:
+    bars, powerless = shown
     recipes, arms = (list(dict.fromkeys(bar[key] for bar in bars)) for key in ("recipe", "arm"))
     width = 0.8 / len(arms)
     for place, arm in enumerate(arms):
@@ -96,7 +100,8 @@ def _bars(axes: list[Axes], bars: list[dict[str, Any]]) -> None:
         ends = [[bar["accuracy"] - bar["low"] for bar in own], [bar["high"] - bar["accuracy"] for bar in own]]
         axes[0].bar(at, values, width * 0.92, color=COLOURS[arm], label=LABELS[arm])
         axes[0].errorbar(at, values, yerr=ends, fmt="none", ecolor="#111111", elinewidth=0.9, capsize=2)
-    axes[0].set_xticks(range(len(recipes)), recipes)
+    names = [f"{recipe} (inert)" if recipe in powerless else recipe for recipe in recipes]
+    axes[0].set_xticks(range(len(recipes)), names)
     axes[0].grid(visible=False, axis="x")
     axes[0].set(ylabel="accuracy, 95 % interval", ylim=(0, 1))
     axes[0].figure.legend(loc="outside lower center", ncols=min(len(arms), 4), fontsize=8)

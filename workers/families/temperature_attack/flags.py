@@ -95,9 +95,9 @@ def illusion(audit: Audit) -> list[Flag]:
 
 def nothing_compared(audit: Audit) -> list[Flag]:
     """Flag an audit that asked for no other arm, or for no recipe that can flip a prediction."""
-    if audit.params.arms and audit.counted:
+    if audit.params.arms and audit.flipping:
         return []
-    lacking = "arm that reads the scores in another way" if audit.counted else "recipe that changes the prediction"
+    lacking = "arm that reads the scores in another way" if audit.flipping else "recipe that changes the prediction"
     return [
         Flag(
             code="nothing_compared",
@@ -113,7 +113,7 @@ def errored_examples(audit: Audit) -> list[Flag]:
     flags = []
     for recipe, sample in audit.attacks.items():
         errored = sample.size - len(sample.clean)
-        if not errored or recipe not in audit.counted:
+        if not errored or recipe not in audit.flipping:
             continue
         kept = int(sample.robust(AS_SERVED).sum())
         reason, times = Counter(sample.errors).most_common(1)[0]

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seatrial.families.temperature_attack.records import stays_right
+from seatrial.families.temperature_attack.records import is_inert, stays_right
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.attacking import Outcome
 from workers.attacks.text.importance import Agreement
@@ -234,6 +234,11 @@ class AttackSample:
         has_masked = "importance_masked" in valid.column_names
         self.masked = np.array(valid.column("importance_masked").to_pylist(), dtype=bool) if has_masked else None
         self.strength = _read_strength(records) if "candidates" in records.column_names else None
+
+    @property
+    def is_inert(self) -> bool:
+        """Whether the recipe could hardly write anything; not where that was not measured."""
+        return self.strength is not None and is_inert(*self.strength[:2])
 
     def robust(self, arm: str) -> Mask:
         """Return (n,) whether the unmodified model was right and still is after the attack (eq. 9)."""

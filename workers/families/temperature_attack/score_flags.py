@@ -29,10 +29,6 @@ CHANGED = 0.05
 REMEMBERED = 0.001
 """p below which answers are said to depend on their order."""
 
-CANDIDATES = 1.5
-"""Candidates a word below which a recipe can hardly write anything: TextFooler with substitutes has 1.4 and leaves .73
-where DeepWordBug leaves .10."""
-
 HELD_BACK = 0.5
 """Share of attacks that a recipe's own limit may end before a failure says nothing."""
 
@@ -117,14 +113,15 @@ def masked_importance(audit: Audit) -> list[Flag]:
 
 
 def weak_attack(audit: Audit) -> list[Flag]:
-    """Flag recipes that could hardly do anything; a warning where no counted recipe could do more."""
-    reasons = {recipe: reason for recipe in audit.counted if (reason := _weakness(audit.attacks[recipe]))}
-    has_other = len(reasons) < len(audit.counted)
+    """Flag recipes that could hardly do anything; a warning where no other recipe could do more."""
+    reasons = {recipe: reason for recipe in audit.flipping if (reason := _weakness(audit.attacks[recipe]))}
+    has_other = len(reasons) < len(audit.flipping)
     return [
         Flag(
             code="weak_attack",
             severity="info" if has_other else "warning",
             message=f"{recipe} could hardly attack: {reason}. That a text withstands it is no sign of robustness"
+            + (", and it has no accuracy of its own" if audit.attacks[recipe].is_inert else "")
             + ("; judge by the other recipes." if has_other else ": ask for a recipe that can do more."),
         )
         for recipe, reason in reasons.items()
@@ -167,7 +164,7 @@ def _weakness(sample: AttackSample) -> str | None:
     if sample.strength is None:
         return None
     words, candidates, without, limited, attacked = sample.strength
-    if candidates < CANDIDATES * words:
+    if sample.is_inert:
         return (
             f"its constraints leave {candidates / words:.2f} candidates a word, and {without / words:.0%} of the words "
             "none"

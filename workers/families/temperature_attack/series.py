@@ -58,7 +58,10 @@ def _arm(audit: Audit, name: str) -> dict[str, Any]:
 
 
 def attack_strength(sample: AttackSample) -> dict[str, float] | None:
-    """Return candidates a word, shares of words without any and of texts in the recipe's limit; None if unmeasured."""
+    """Return candidates a word, shares of words without any and of texts in the recipe's limit; None if unmeasured.
+
+    ``inert``: whether the candidates are too few for what withstands the recipe to show anything.
+    """
     if sample.strength is None:
         return None
     words, candidates, without, limited, attacked = sample.strength
@@ -67,6 +70,7 @@ def attack_strength(sample: AttackSample) -> dict[str, float] | None:
         "words_without": without / words,
         "limited": limited / attacked,
         "attacked": attacked,
+        "inert": sample.is_inert,
     }
 
 
