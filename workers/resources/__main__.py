@@ -46,6 +46,7 @@ def _list(library: Library) -> int:
             editions = sorted({each.edition for each in checked if each.verdict == "as published"})
             print(f"  there:    {found.path} ({_size(found.size)})")
             print(f"  is:       {', '.join(editions) or 'of unknown edition'}")
+            print(f"  sha256:   {found.digest}")
             if any(each.verdict == "differs" for each in checked):
                 print("  warning:  a file differs from what is published: `seatrial resources verify`")
             if found.stands_for:

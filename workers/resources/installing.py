@@ -14,6 +14,7 @@ from pathlib import Path
 
 from seatrial.noise.lexicons import INSTALLED, LexiconError, read_confusables, read_nlpaug
 from workers.resources.checksums import SHIPPED, check
+from workers.resources.formats import FormatError, check_masked_lm, check_word_vectors
 from workers.resources.library import (
     NLTK_TAGGER,
     TEXTATTACK_VECTORS,
@@ -237,7 +238,8 @@ def _put_word_vectors(source: Path, staged: Path) -> str:
                 raise InstallError(f"{places[0].parent} lacks {name}")
             shutil.copy(places[0].parent / name, target)
         return "counter-fitted"
-    texts = [path for kind in ("*.txt", "*.vec") for path in _walk(source, kind)]
+    # An archive made on a Mac has a second file of that name, of attributes.
+    texts = [path for kind in ("*.txt", "*.vec") for path in _walk(source, kind) if not path.name.startswith("._")]
     if len(texts) != 1:
         raise InstallError(
             f"{source} holds neither {TEXTATTACK_VECTORS[0]} nor one .txt or .vec of vectors: {len(texts)} such files"
@@ -245,6 +247,8 @@ def _put_word_vectors(source: Path, staged: Path) -> str:
     target = staged / "word-vectors"
     target.mkdir()
     shutil.copy(texts[0], target)
+    with _of_the_right_format():
+        check_word_vectors(target / texts[0].name)
     return "word-vectors"
 
 
@@ -253,7 +257,19 @@ def _put_encoder(source: Path, staged: Path) -> str:
 
 
 def _put_masked_lm(source: Path, staged: Path) -> str:
-    return _put_model(source, staged, "masked-lm")
+    name = _put_model(source, staged, "masked-lm")
+    if isinstance(Library(staged).find(name), Found):
+        with _of_the_right_format():
+            check_masked_lm(staged / name)
+    return name
+
+
+@contextmanager
+def _of_the_right_format() -> Iterator[None]:
+    try:
+        yield
+    except FormatError as error:
+        raise InstallError(str(error)) from error
 
 
 def _put_typos(source: Path, staged: Path) -> str:
@@ -287,7 +303,13 @@ def _put_model(source: Path, staged: Path, name: str) -> str:
         {path.parent for path in _walk(source, "*.safetensors") if (path.parent / "config.json").is_file()}
     )
     if not folders:
-        raise InstallError(f"{source} holds no Hugging Face folder: config.json beside *.safetensors is nowhere in it")
+        pickled = [path.name for kind in ("*.bin", "*.pt", "*.ckpt") for path in _walk(source, kind)]
+        hint = (
+            f". {pickled[0]} is a pickle, which is never read: save the model again, as safetensors" if pickled else ""
+        )
+        raise InstallError(
+            f"{source} holds no Hugging Face folder: config.json beside *.safetensors is nowhere in it{hint}"
+        )
     target = staged / name
     target.mkdir()
     for file in sorted(folders[0].iterdir()):

@@ -1,5 +1,6 @@
 """Where the language resources of an installation are, and what each is: found by name, nothing loaded."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -20,6 +21,9 @@ WORDNET_ALSO_READS = (
 TEXTATTACK_VECTORS = ("paragram.npy", "wordlist.pickle", "nn.npy", "cos_sim.p", "mse_dist.p")
 NLTK_TAGGER = tuple(f"averaged_perceptron_tagger_eng.{part}.json" for part in ("weights", "tagdict", "classes"))
 UD_TAGGER = "tagger.json.gz"
+COUNTER_FITTED = ("counter-fitted-vectors", 300)
+"""Name and dimensions of the text file of counter-fitted vectors its authors publish."""
+
 SHIPPED_FILES = {
     "stopwords": (STOPWORDS,),
     "typos-codespell": (CODESPELL,),
@@ -50,6 +54,15 @@ class Found:
     def size(self) -> int:
         """Bytes on disk."""
         return sum(file.stat().st_size for file in self.files)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its file; of several, that of their checksums and names, a line each, as ``sha256sum`` prints."""
+        sums = {file.name: _checksum(file, file.stat().st_size, file.stat().st_mtime_ns) for file in self.files}
+        if len(sums) == 1:
+            return next(iter(sums.values()))
+        lines = "".join(f"{checksum}  {name}\n" for name, checksum in sorted(sums.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,8 @@ class Library:
         if len(texts) > 1:
             return Absent(f"several files in {self.folder / 'word-vectors'}: leave one")
         if texts:
-            return Found(texts[0], "text", (texts[0],), f"vectors={texts[0].stem}")
+            is_original = (texts[0].stem, _dimensions(texts[0])) == COUNTER_FITTED
+            return Found(texts[0], "text", (texts[0],), None if is_original else f"vectors={texts[0].stem}")
         encoder = self.sentence_encoder()
         if isinstance(encoder, Found) and _is_wordpiece(encoder.path):
             name = (encoder.stands_for or "").removeprefix("encoder=")
@@ -196,12 +210,18 @@ def _model_name(weights: list[Path], config: dict[str, object]) -> str:
 def _is_minilm(weights: Path) -> bool:
     checksum, size = ENCODER_MODEL
     status = weights.stat()
-    return status.st_size == size and _checksum(weights, status.st_mtime_ns) == checksum
+    return status.st_size == size and _checksum(weights, size, status.st_mtime_ns) == checksum
 
 
-@lru_cache(maxsize=8)
-def _checksum(path: Path, _: int) -> str:
+@lru_cache(maxsize=64)
+def _checksum(path: Path, _size: int, _changed: int) -> str:
     return sha256_of(path)
+
+
+def _dimensions(vectors: Path) -> int:
+    """Return how many numbers the first line of a text file of vectors has after its word."""
+    with vectors.open(encoding="utf-8", errors="replace") as file:
+        return len(file.readline(100_000).split()) - 1
 
 
 def _is_bert_base(folder: Path) -> bool:

@@ -110,9 +110,9 @@ RESOURCES: dict[str, Resource] = {
             "word-vectors",
             "counter-fitted word vectors, or others in their place; a sentence encoder's own will do",
             "as their author says",
-            "seatrial resources install word-vectors --from PATH: TextAttack's cache folder with "
-            "word_embeddings/paragramcf, or a text file of vectors; "
-            "or: seatrial resources install sentence-encoder, whose own vectors stand in",
+            "seatrial resources install word-vectors --from PATH: counter-fitted-vectors.txt.zip of "
+            "github.com/nmrksic/counter-fitting, TextAttack's cache folder with word_embeddings/paragramcf, or another "
+            "text file of vectors; or: seatrial resources install sentence-encoder, whose own vectors stand in",
         ),
         Resource(
             "sentence-encoder",

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from torch import Tensor
 
-from seatrial.contracts.estimates import Flag, Result
+from seatrial.contracts.estimates import Result
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
     LABEL_ONLY,
@@ -35,6 +34,7 @@ from workers.families.temperature_attack.records import (
     search_records,
     validation_records,
 )
+from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
 from workers.models import Answer
 from workers.resources.library import Library
@@ -50,9 +50,6 @@ GRAIN = 8
 
 IMPORTANCE: dict[str, How] = {"pwws": "saliency", "textfooler": "deletion"}
 """How a recipe ranks the words of a text before it changes the first (appendix E.7)."""
-
-RECIPE = "recipe"
-"""Column of the recipe's name with what stands in for what; the same in every row."""
 
 
 class TemperatureAttack:
@@ -121,9 +118,9 @@ class TemperatureAttack:
         """Turn records into estimates, series, flags and counts."""
         check_cancelled()
         result = estimates.reduce(params, done, seed)
-        labels = {recipe: sorted(set(done[f"{ATTACK}{recipe}"][RECIPE].to_pylist())) for recipe in params.recipes}
-        result.series["recipes"] = {recipe: ", ".join(variants) for recipe, variants in labels.items()}
-        result.flags += [flag for recipe, variants in labels.items() for flag in _variant_flags(recipe, variants)]
+        tables = {recipe: done[f"{ATTACK}{recipe}"] for recipe in params.recipes}
+        result.series |= resource_series(tables)
+        result.flags += [flag for recipe, table in tables.items() for flag in resource_flags(recipe, table)]
         return result
 
     def figures(self, params: TemperatureAttackParams, result: Result) -> Mapping[str, str]:
@@ -206,7 +203,7 @@ def _attack(
     if name in IMPORTANCE and "calibrated" in params.arms:
         importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
     records = attack_records(examples, clean, outcomes, adversarial, importance)
-    return records.append_column(RECIPE, pa.array([recipe.label] * len(examples), pa.string()))
+    return with_resources(records, recipe, Library.of())
 
 
 def _search_labels(
@@ -302,28 +299,6 @@ def _is_sound(scores: Answer) -> bool:
 def _is_right(scores: Answer, label: int) -> bool:
     # numpy's argmax is the first of several that tie, on every platform.
     return isinstance(scores, Tensor) and int(scores.numpy().argmax()) == label
-
-
-def _variant_flags(recipe: str, variants: Sequence[str]) -> list[Flag]:
-    if len(variants) > 1:
-        return [
-            Flag(
-                code="resources_differ",
-                severity="error",
-                message=f"Workers ran {recipe} with different resources ({'; '.join(variants)}): its numbers mix them. "
-                "Give all workers the same SEATRIAL_RESOURCES.",
-            )
-        ]
-    if variants == [recipe]:
-        return []
-    return [
-        Flag(
-            code="recipe_variant",
-            severity="info",
-            message=f"{', '.join(variants)}: the recipe ran with a substitute for a resource of the original; compare "
-            "its numbers with those of the same variant only.",
-        )
-    ]
 
 
 FAMILY: Family[TemperatureAttackParams, TextContext] = TemperatureAttack()
