@@ -70,7 +70,9 @@ _FIGURES = {
     "each recipe. Where the bar as served stands well above the others, the difference is an illusion.",
     "temperature_curve": "Accuracy under DeepWordBug against the temperature put on top of the served scores "
     "(logarithmic): a line for the validation texts of the search, a marker per way of attacking for the audited ones. "
-    "A model with an illusion stands high at 1 and falls elsewhere; an honest one is flat or lowest near 1.",
+    "A model with an illusion stands high at 1 and falls elsewhere; an honest one is flat or lowest near 1. Beside it "
+    "the same against the mean confidence each temperature makes on unattacked texts: what stands high at either end, "
+    "at chance or at certainty, is made by the scores.",
     "reliability": "Reliability diagrams: accuracy against mean confidence in each bin, as served and, where a "
     "temperature was fitted, at that. Below the diagonal the model claims more than it achieves.",
     "margins": "Histogram of the margins between the largest and the smallest logit. With two classes, margins beyond "

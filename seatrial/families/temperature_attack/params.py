@@ -131,9 +131,9 @@ class TemperatureAttackParams(FamilyParams):
     )
     precision: Literal["float64", "float32"] = Field(
         default="float64",
-        description="What the arms of the paper's own code compute probabilities in: `calibrated_paper`, and "
-        "`optimized` with the search `paper_bracket`. The paper ran float32, where probabilities still saturate at the "
-        "temperature its calibration ends at; all other arms compute in float64.",
+        description="What the arms of the paper's own code compute probabilities in: `calibrated_paper` and "
+        "`optimized` with its search. The paper ran float32, where probabilities saturate at both ends of the search "
+        "and at the temperature its calibration may end at; all other arms compute in float64.",
     )
     bins: int = Field(default=15, ge=1, le=1000, description="Equal-width confidence bins of ECE and MCE.")
 

@@ -12,7 +12,7 @@ from workers.attacks.text.importance import Agreement
 from workers.attacks.text.strength import Strength
 from workers.calibration.scaling import Scaling
 from workers.families.contexts import Records, TextExample
-from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms
+from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.records import (
     SearchSample,
     attack_records,
@@ -89,7 +89,7 @@ def records(
         done["validation"] = validation_records(examples, answers)
         strengths = rng.gamma(2, 2, validation)
         while "optimized" in params.arms and (wanted := next_temperatures(params, done)):
-            views = [Scaling(params.design_temperature, temperature) for temperature in wanted]
+            views = [view_at(params, temperature) for temperature in wanted]
             kept, queries = [], []
             for row, (example, raw) in enumerate(zip(examples, logits, strict=True)):
                 ended = [attack(example, raw, view, strengths[row]) for view in views]

@@ -107,9 +107,9 @@ def test_the_papers_arms_compute_in_float32_where_that_is_asked_for() -> None:
     # What the paper's calibration leaves saturated is told apart by float64 alone.
     assert int((seen == 1).sum()) > int((plain["calibrated_paper"].scaling.probabilities(wide) == 1).sum())
     assert single["calibrated"] == plain["calibrated"]
-    literal = parameters(arms=["optimized"], precision="float32", temperature_search="paper_bracket")
-    assert view_at(literal, 3.0).is_single
-    assert not view_at(parameters(arms=["optimized"], precision="float32"), 3.0).is_single
+    for search in ("bounded", "paper_bracket"):
+        assert view_at(parameters(precision="float32", temperature_search=search), 3.0).is_single
+        assert not view_at(parameters(temperature_search=search), 3.0).is_single
 
 
 def test_a_fitted_arm_without_records_is_refused() -> None:

@@ -90,8 +90,7 @@ def served_logits(params: TemperatureAttackParams, sample: CleanSample) -> Float
 
 def view_at(params: TemperatureAttackParams, temperature: float) -> Scaling:
     """Return through what the temperature search looks at the model."""
-    is_papers = params.temperature_search == "paper_bracket" and params.precision == "float32"
-    return Scaling(params.design_temperature, temperature, is_single=is_papers)
+    return Scaling(params.design_temperature, temperature, is_single=params.precision == "float32")
 
 
 def rounded_to(params: TemperatureAttackParams, sample: CleanSample) -> int | None:

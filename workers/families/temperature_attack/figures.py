@@ -55,8 +55,11 @@ def draw(params: TemperatureAttackParams, result: Result) -> dict[str, str]:
         )
     curve = series.get("temperature_curve") or {"points": [], "arms": {}}
     if any(point["accuracy"] is not None for point in curve["points"]):
-        title = "Accuracy under attack against the attacker's temperature"
-        drawn["temperature_curve"] = _figure("temperature_curve", title, _curve, curve)
+        title = "Accuracy under attack against the attacker's temperature, and the confidence it makes"
+        axes = ["temperature", *(["confidence"] if _has_confidence(curve) else [])]
+        drawn["temperature_curve"] = _figure(
+            "temperature_curve", title, _curves, (curve, axes), columns=len(axes), width=WIDTH + 2.0 * (len(axes) - 1)
+        )
     reliability = series.get("reliability") or {}
     shown = [arm for arm in (AS_SERVED, _fitted(params)) if arm in reliability and sum(reliability[arm]["count"])]
     if shown:
@@ -107,21 +110,35 @@ def _bars(axes: list[Axes], shown: tuple[list[dict[str, Any]], set[str]]) -> Non
     axes[0].figure.legend(loc="outside lower center", ncols=min(len(arms), 4), fontsize=8)
 
 
-def _curve(axes: list[Axes], curve: dict[str, Any]) -> None:
+def _has_confidence(curve: dict[str, Any]) -> bool:
+    """Return whether it is known at every point; results of earlier versions lack it."""
+    return all(point.get("confidence") is not None for point in [*curve["points"], *curve["arms"].values()])
+
+
+def _curves(axes: list[Axes], shown: tuple[dict[str, Any], list[str]]) -> None:
+    curve, names = shown
+    for ax, name in zip(axes, names, strict=True):
+        _curve(ax, curve, name)
+    axes[0].set_xscale("log")
+    axes[0].set(xlabel="temperature, on top of what is served", ylabel="accuracy under DeepWordBug")
+    for ax in axes[1:]:
+        ax.set(xlabel="mean confidence on unattacked texts")
+    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+
+
+def _curve(ax: Axes, curve: dict[str, Any], against: str) -> None:
     points = [point for point in curve["points"] if point["accuracy"] is not None]
-    temperatures = [point["temperature"] for point in points]
+    places = [point[against] for point in points]
     lows, highs = ([point[end] for point in points] for end in ("low", "high"))
-    axes[0].fill_between(temperatures, lows, highs, color="#2e6f9e", alpha=0.12, lw=0)
+    ax.fill_between(places, lows, highs, color="#2e6f9e", alpha=0.12, lw=0)
     label = f"search, {points[0]['n']} validation texts"
-    axes[0].plot(
-        temperatures, [point["accuracy"] for point in points], "-", marker=".", color="#2e6f9e", lw=1, label=label
-    )
+    ax.plot(places, [point["accuracy"] for point in points], "-", marker=".", color="#2e6f9e", lw=1, label=label)
     for arm, at in curve["arms"].items():
         if at["accuracy"] is None:
             continue
         ends = [[at["accuracy"] - at["low"]], [at["high"] - at["accuracy"]]]
-        axes[0].errorbar(
-            [at["temperature"]],
+        ax.errorbar(
+            [at[against]],
             [at["accuracy"]],
             yerr=ends,
             fmt=MARKERS.get(arm, "o"),
@@ -133,9 +150,7 @@ def _curve(axes: list[Axes], curve: dict[str, Any]) -> None:
             capsize=2,
             label=f"{LABELS[arm]}, {at['n']} texts",
         )
-    axes[0].set(xlabel="temperature, on top of what is served", ylabel="accuracy under DeepWordBug", ylim=(0, 1))
-    axes[0].set_xscale("log")
-    axes[0].figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+    ax.set(ylim=(0, 1))
 
 
 def _reliability(axes: list[Axes], diagrams: list[tuple[str, dict[str, Any], Any]]) -> None:

@@ -7,9 +7,10 @@ import numpy as np
 
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 from seatrial.families.temperature_attack.records import UNCOUNTED
+from seatrial.statistics.arrays import Floats
 from seatrial.statistics.estimating import diagram, proportion
 from workers.calibration.scaling import Scaling
-from workers.families.temperature_attack.arms import rounded_to
+from workers.families.temperature_attack.arms import rounded_to, view_at
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.records import AttackSample
 
@@ -81,15 +82,18 @@ def _precision(scaling: Scaling, native: str) -> str:
 
 
 def temperature_curve(audit: Audit) -> dict[str, Any]:
-    """Return adversarial accuracy against temperature, on top of the served logits (the paper's Figure 1).
+    """Return adversarial accuracy against temperature and against the confidence it makes (the paper's Figure 1).
 
-    ``points``: validation examples under DeepWordBug, as far as the temperature search went. ``arms``: by arm with a
-    temperature, the audited examples under the same recipe; left out where it was not asked for.
+    Temperatures are on top of the served logits; ``confidence`` is the mean of the largest probability at each, on the
+    unattacked texts and as the attacker computed it. ``points``: validation examples under DeepWordBug, as far as the
+    temperature search went. ``arms``: by arm with a temperature, the audited examples under the same recipe; left out
+    where it was not asked for.
     """
     points = []
     if audit.search is not None:
         points = [
-            {"temperature": temperature} | _accuracy(audit.search.robust[:, column])
+            {"temperature": temperature, "confidence": _validation_confidence(audit, temperature)}
+            | _accuracy(audit.search.robust[:, column])
             for column, temperature in enumerate(audit.search.temperatures)
         ]
     tested = {}
@@ -98,8 +102,21 @@ def temperature_curve(audit: Audit) -> dict[str, Any]:
             # As served, nothing is done to what is served.
             temperature = 1.0 if name == AS_SERVED else arm.temperature
             if temperature is not None:
-                tested[name] = {"temperature": temperature} | _accuracy(audit.robust(name, CURVE_RECIPE))
+                confidence = _mean(audit.confidence(name, audit.clean.logits))
+                at = {"temperature": temperature, "confidence": confidence}
+                tested[name] = at | _accuracy(audit.robust(name, CURVE_RECIPE))
     return {"points": sorted(points, key=lambda point: point["temperature"]), "arms": tested}
+
+
+def _validation_confidence(audit: Audit, temperature: float) -> float | None:
+    if audit.validation is None or not len(audit.validation):
+        return None
+    probabilities = view_at(audit.params, temperature).probabilities(audit.validation.logits)
+    return _mean(probabilities.amax(dim=1).double().numpy())
+
+
+def _mean(confidence: Floats) -> float | None:
+    return float(confidence.mean()) if len(confidence) else None
 
 
 def margins(audit: Audit) -> dict[str, Any]:
