@@ -11,6 +11,7 @@ from app.access.routes import router as access
 from app.access.schemas import KeyCreate
 from app.audits.routes import router as audits
 from app.audits.streams import EventStreams
+from app.comparisons.routes import router as comparisons
 from app.console import routes as console
 from app.datasets.routes import router as datasets
 from app.gates.routes import router as gates
@@ -78,7 +79,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.services = services
     app.state.metrics = metrics
-    for router in (models, datasets, audits, policies, gates, reports, leaderboards, perturb, webhooks, access):
+    for router in (
+        models,
+        datasets,
+        audits,
+        policies,
+        gates,
+        reports,
+        leaderboards,
+        comparisons,
+        perturb,
+        webhooks,
+        access,
+    ):
         app.include_router(router, dependencies=[KnownQueryOnly])
     app.include_router(health)
     docs.install(app)

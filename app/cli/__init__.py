@@ -5,6 +5,7 @@ import sys
 import click
 
 from app.cli.audits import audit, judge
+from app.cli.compare import compare
 from app.cli.convert import convert
 from app.cli.database import migrate
 from app.cli.datasets import datasets
@@ -50,12 +51,12 @@ def main() -> None:
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
     keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines,
-    leaderboard).
+    leaderboard, compare).
     """
 
 
 for command in (
     *(gate, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
-    *(models, datasets, audit, judge, policies, baselines, leaderboard),
+    *(models, datasets, audit, judge, policies, baselines, leaderboard, compare),
 ):
     main.add_command(command)

@@ -51,7 +51,7 @@ def render_csv(board: LeaderboardRead) -> str:
         told += [row.audit, row.verdict, flags, *_ends(row.difference)[:3]]
         for name in board.metrics:
             told += _ends(row.estimates.get(name))
-        table.writerow([_cell(value) for value in told])
+        table.writerow([cell(value) for value in told])
     return written.getvalue()
 
 
@@ -59,7 +59,8 @@ def _ends(estimate: Estimate | None) -> list[object]:
     return [None] * 4 if estimate is None else [estimate.value, estimate.low, estimate.high, estimate.n]
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """Return a value as CSV holds it; what a spreadsheet would take for a formula begins with an apostrophe."""
     if value is None:
         return ""
     # Names are letters, digits and ._-: of these alone a formula can begin with a sign.
@@ -79,14 +80,14 @@ def _markdown(board: LeaderboardRead) -> Iterator[str]:
         return
     shown = columns(board)
     titles = ["rank", "model", *map(code, shown), *(["difference"] if board.against else []), "doubts"]
-    yield _line([title.replace("|", "\\|") for title in titles])
-    yield _line(["---"] * len(titles))
+    yield line([title.replace("|", "\\|") for title in titles])
+    yield line(["---"] * len(titles))
     for row in board.rows:
         told = [place_in_words(row), prose(f"{row.model_name} {row.model_version}")]
         told += [_number(row.estimates.get(name)) for name in shown]
         told += [_number(row.difference)] if board.against else []
         flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags)
-        yield _line([*told, prose(flags) if flags else "-"])
+        yield line([*told, prose(flags) if flags else "-"])
     yield ""
     yield prose(
         f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}. A rank's range holds "
@@ -94,7 +95,8 @@ def _markdown(board: LeaderboardRead) -> Iterator[str]:
     )
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 

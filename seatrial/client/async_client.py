@@ -4,7 +4,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from seatrial.client.async_audits import AsyncAudits
-from seatrial.client.requests import Request, Source, as_json, path_part, prefer_wait, upload_request, without_none
+from seatrial.client.requests import (
+    Request,
+    Source,
+    as_json,
+    comparison_query,
+    path_part,
+    prefer_wait,
+    upload_request,
+    without_none,
+)
+from seatrial.contracts.comparisons import ComparisonRead
 from seatrial.contracts.datasets import DatasetRead, DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
 from seatrial.contracts.models import ModelRead, ModelSummary, Task
@@ -175,6 +185,38 @@ class AsyncClient(AsyncAudits):
         query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
         params = without_none({**query, "format": format})
         return (await self._send(Request("GET", "/v1/leaderboard", params=params))).text
+
+    async def compare(
+        self,
+        audits: Iterable[str] = (),
+        *,
+        groups: Mapping[str, Iterable[str]] | None = None,
+        metrics: Iterable[str] = (),
+    ) -> ComparisonRead:
+        """Return mean and standard deviation over training runs that were audited alike.
+
+        Args:
+            audits: Grouped by the name of their model, of which every version is a training run.
+            groups: Audits put together by names of your own.
+            metrics: Full names, ``*`` for any value of a qualifier; by default all that can be compared.
+
+        Raises:
+            ProblemResponseError: Audits did not run alike, or there is no such number.
+        """
+        query = comparison_query(audits, groups or {}, metrics)
+        return await self._ask(Request("GET", "/v1/comparison", params=query), ComparisonRead)
+
+    async def comparison_table(
+        self,
+        format: Literal["csv", "markdown"],
+        audits: Iterable[str] = (),
+        *,
+        groups: Mapping[str, Iterable[str]] | None = None,
+        metrics: Iterable[str] = (),
+    ) -> str:
+        """Return the same as a table: CSV with every number, or Markdown with the first ones."""
+        query = {**comparison_query(audits, groups or {}, metrics), "format": format}
+        return (await self._send(Request("GET", "/v1/comparison", params=query))).text
 
     async def perturb(
         self,

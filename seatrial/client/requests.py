@@ -121,6 +121,19 @@ def as_json(value: Any) -> Any:
     return value
 
 
+def comparison_query(
+    audits: Iterable[str], groups: Mapping[str, Iterable[str]], metrics: Iterable[str]
+) -> dict[str, Any]:
+    """Return the query of a comparison.
+
+    >>> comparison_query(["aud_1"], {"mine": ["aud_2", "aud_3"]}, [])
+    {'audit': ['aud_1'], 'group': ['mine:aud_2,aud_3']}
+    """
+    named = [f"{name}:{','.join(members)}" for name, members in groups.items()]
+    query = {"audit": list(audits), "group": named, "metric": list(metrics)}
+    return {name: values for name, values in query.items() if values}
+
+
 def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are given, as JSON has them."""
     return {name: as_json(value) for name, value in values.items() if value is not None}

@@ -132,6 +132,23 @@ def test_a_leaderboard_is_printed_in_every_form(run: Run, client: Client, server
     assert (refused.exit_code, "There is no group 'none'" in refused.stderr) == (2, True)
 
 
+def test_training_runs_are_compared_in_every_form(run: Run, client: Client, server: Server) -> None:
+    store = open_store(server.settings)
+    of = [{"name": "runs", "version": f"s{at}", "digest": f"sha256:{at}"} for at in range(2)]
+    first = seeding.finished(server.database, store, model=of[0], over=0.1, under=1.0)
+    second = seeding.finished(server.database, store, model=of[1], dataset_of=first, over=0.3, under=0.5)
+    asked = ("compare", first, second, "--metric", "uncertainty_span.mus")
+    told = client.compare([first, second], metrics=["uncertainty_span.mus"]).groups[0].numbers["uncertainty_span.mus"]
+    assert f"{told.mean:.4f} ± {told.sd:.4f}" in run(*asked).stdout
+    assert run(*asked, "--format", "csv").stdout.splitlines()[1].startswith("runs,2,")
+    groups = ("--group", f"one={first}", "--group", f"two={second}")
+    read = json.loads(run("compare", *groups, "--format", "json").stdout)
+    assert [(group["name"], len(group["audits"])) for group in read["groups"]] == [("one", 1), ("two", 1)]
+    for wrong, words in (("one", "is not NAME=AUDIT"), (f"runs={first}", "asked for twice")):
+        refused = run(*asked, "--group", wrong)
+        assert (refused.exit_code, words in refused.stderr) == (2, True), refused.stderr
+
+
 def test_an_audit_is_described_by_options_alone(run: Run, client: Client, cancelled: str) -> None:
     before = client.audit(cancelled)
     submitted = run(
