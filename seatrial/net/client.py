@@ -94,6 +94,13 @@ class Outbound:
         """Close the connections."""
         self._pool.close()
 
+    def renew(self) -> None:
+        """Close the connections; what is posted next opens another."""
+        with self._lock:
+            pool = self.__dict__.pop("_pool", None)
+        if pool is not None:
+            pool.close()
+
     @cached_property
     def _pool(self) -> httpcore.ConnectionPool:
         # The engine below httpx, without what httpx adds: environment, cookies, redirects, and a log line per URL.

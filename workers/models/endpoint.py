@@ -167,6 +167,10 @@ class EndpointClassifier:
         """Close the connection that is kept."""
         self._outbound.close()
 
+    def begin_session(self) -> None:
+        """Ask over a connection of its own from now on: without cookies, that is all a server knows a caller by."""
+        self._outbound.renew()
+
     def work_for(self, check_cancelled: Callable[[], None], *, spent: int = 0) -> None:
         """Begin another piece of work: whom to ask whether to go on, and where its query budget stands."""
         self.check_cancelled, self.spent, self.sent = check_cancelled, spent, 0

@@ -182,8 +182,8 @@ class TemperatureAttackParams(FamilyParams):
         """
         words = mean_words or ASSUMED_WORDS
         further = len(self.arms)
-        # A path of edits, and three of its texts once more.
-        probe = (PROBE_STEPS + 4) * min(samples, PROBED)
+        # A path of edits, three of its texts once more, and its ends from another session.
+        probe = (PROBE_STEPS + 6) * min(samples, PROBED)
         forward = queries = float(samples + probe)
         for recipe in self.recipes:
             attack = self._queries(recipe, words) * samples

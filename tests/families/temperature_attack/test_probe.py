@@ -77,7 +77,10 @@ class Context:
     """What the probe needs of a shard's context."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._service = ScoringService(TextModel(function, ["no", "yes"]), max_bytes=10**8)
+        model = TextModel(function, ["no", "yes"])
+        if hasattr(function, "begin_session"):
+            object.__setattr__(model, "begin_session", function.begin_session)
+        self._service = ScoringService(model, max_bytes=10**8)
 
     def scoring(self) -> ScoringService:
         return self._service
@@ -148,6 +151,28 @@ def test_another_answer_to_the_same_text_is_seen() -> None:
     flag = flags(Tiring(0.1))["answers_depend_on_history"]
     assert "given another answer" in flag.message
     assert "answers_depend_on_history" not in flags(Tiring(0.004))
+
+
+class Sessions:
+    """Is a little more or less sure in every other session."""
+
+    def __init__(self, step: float) -> None:
+        self._step, self._sessions = step, 0
+
+    def begin_session(self) -> None:
+        self._sessions += 1
+
+    def __call__(self, text: str) -> torch.Tensor:
+        return likely(0.5 + (confidence(text) - 0.5) * (0.5 if self._sessions % 2 else 0.5 + self._step))
+
+
+def test_another_answer_in_another_session_is_seen() -> None:
+    flag = flags(Sessions(0.3))["answers_depend_on_history"]
+    assert flag.severity == "error"
+    assert "in another session" in flag.message
+    assert "after their neighbours" not in flag.message
+    # Arithmetic on another machine behind the same address.
+    assert "answers_depend_on_history" not in flags(Sessions(0.02))
 
 
 def test_a_cache_of_the_very_same_texts_is_none() -> None:

@@ -211,3 +211,19 @@ def test_the_global_generators_are_left_alone(server: Scripted, classifier: Call
     server.script = [answering({}, 503)] * 3
     assert len(classifier().check(["a"])) == 1
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+
+
+def test_another_session_is_another_connection_and_nothing_else(
+    server: Scripted, classifier: Callable[..., EndpointClassifier]
+) -> None:
+    endpoint = classifier()
+    # Before anything was asked there is nothing to close.
+    endpoint.begin_session()
+    first = endpoint.logits(["a", "bb"])
+    endpoint.logits(["a"])
+    endpoint.begin_session()
+    again = endpoint.logits(["a", "bb"])
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    before, same, other = [asked.client for asked in server.asked]
+    assert before == same != other
+    assert server.asked[0].headers == server.asked[2].headers

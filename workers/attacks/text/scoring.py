@@ -108,6 +108,12 @@ class ScoringService:
         answers = self.ask(list(dict.fromkeys(texts)))
         return [answers[text] for text in texts]
 
+    def begin_session(self) -> None:
+        """Let whoever answers see another caller from now on, where it sees callers at all."""
+        begin = getattr(self.classifier, "begin_session", None)
+        if begin is not None:
+            begin()
+
     def _keep(self, text: Text, logits: Tensor) -> None:
         before = self._cache.pop(text, None)
         if before is not None:

@@ -1,10 +1,10 @@
 """What the scores of an endpoint are worth, asked before anything else of it.
 
 Of some texts a path of one-letter edits is asked in order, outward from the text or inward to it as a coin says, each
-step of it fresh from the model, and then some of it once more. A function of the text alone gives the same answer to a
-text whenever it is asked, and knows nothing of the coin: if the scores stand still more often at the end that was asked
-first, answers are taken from memory. And scores that lead an attack differ little between neighbours, more between
-strangers, and seldom not at all.
+step of it fresh from the model, then some of it once more, and its ends from another session, the last text first. A
+function of the text alone gives the same answer to a text whenever and by whomever it is asked, and knows nothing of
+the coin: if the scores stand still more often at the end that was asked first, answers are taken from memory. And
+scores that lead an attack differ little between neighbours, more between strangers, and seldom not at all.
 """
 
 import random
@@ -46,6 +46,8 @@ _TABLE = pa.schema(
         ("is_outward", pa.bool_()),
         ("path", pa.list_(pa.list_(pa.float64()))),
         ("again", pa.list_(pa.list_(pa.float64()))),
+        ("elsewhere", pa.list_(pa.list_(pa.float64()))),
+        ("texts", pa.list_(pa.string())),
     ]
 )
 
@@ -82,14 +84,17 @@ def run_probe(context: TextContext, examples: Sequence[TextExample]) -> Records:
     service = context.scoring()
     found = _ask(context, service, paths, orders)
     again = _ask(context, service, paths, [_asked_again(len(path)) for path in paths])
+    service.begin_session()
+    elsewhere = _ask(context, service, paths, [_asked_elsewhere(len(path)) for path in paths])
     rows = []
     for row, example in enumerate(examples):
-        is_errored = None in found[row] or None in again[row]
+        is_errored = None in found[row] or None in again[row] or None in elsewhere[row]
         cells: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": is_errored}
         if not is_errored:
             answers = dict(zip(orders[row], found[row], strict=True))
             cells["path"] = [answers[step] for step in range(len(paths[row]))]
-            cells |= {"again": again[row], "is_outward": outward[row]}
+            cells |= {"again": again[row], "elsewhere": elsewhere[row], "is_outward": outward[row]}
+            cells["texts"] = [text if isinstance(text, str) else " ".join(text) for text in paths[row]]
         rows.append(cells)
     return pa.Table.from_pylist(rows, schema=_TABLE)
 
@@ -100,6 +105,8 @@ class ProbeSample:
     Attributes:
         path: (n) arrays (steps, classes): log-probabilities along a path, from the text as it is.
         again: (n) arrays of those that were asked again.
+        elsewhere: (n) arrays of those asked from another session; empty where nobody was.
+        written: (n) lists (steps,) of the texts, parts joined; None where they are not recorded.
         outward: (n,) whether the text itself was asked first.
     """
 
@@ -107,6 +114,12 @@ class ProbeSample:
         rows = [row for row in records.to_pylist() if not row["errored"]]
         self.path: list[Floats] = [log_softmax(np.array(row["path"]), axis=1) for row in rows]
         self.again: list[Floats] = [log_softmax(np.array(row["again"]), axis=1) for row in rows]
+        self.elsewhere: list[Floats] = [
+            log_softmax(np.array(row["elsewhere"]), axis=1) for row in rows if row.get("elsewhere") is not None
+        ]
+        self.written: list[list[str]] | None = (
+            [row["texts"] for row in rows] if "texts" in records.column_names else None
+        )
         self.outward: Mask = np.array([row["is_outward"] for row in rows], dtype=bool)
 
     def __len__(self) -> int:
@@ -117,8 +130,13 @@ class ProbeSample:
     def changed(self) -> Mask:
         """(n,) whether a text was given another answer when it was asked again."""
         first = [path[_asked_again(len(path))] for path in self.path]
-        apart = [np.abs(np.exp(a) - np.exp(b)).max() for a, b in zip(first, self.again, strict=True)]
-        return np.array(apart) > MOVED
+        return _differ(first, self.again)
+
+    @cached_property
+    def changed_elsewhere(self) -> Mask:
+        """(n,) whether a text was given another answer in another session; empty where none was begun."""
+        first = [path[_asked_elsewhere(len(path))] for path in self.path[: len(self.elsewhere)]]
+        return _differ(first, self.elsewhere)
 
     @cached_property
     def plateaus(self) -> Ints:
@@ -210,6 +228,15 @@ def _ask(
 
 def _asked_again(steps: int) -> list[int]:
     return [0, steps // 2, steps - 1]
+
+
+def _asked_elsewhere(steps: int) -> list[int]:
+    return [steps - 1, 0]
+
+
+def _differ(first: Sequence[Floats], second: Sequence[Floats]) -> Mask:
+    apart = [np.abs(np.exp(a) - np.exp(b)).max() for a, b in zip(first, second, strict=True)]
+    return np.array(apart) > MOVED
 
 
 def _still(path: Floats) -> int:

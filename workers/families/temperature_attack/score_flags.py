@@ -9,6 +9,7 @@ from seatrial.statistics.proportions import score_interval
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
+from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
 
 STILL = 0.5
 """Share of one-letter edits that move no score from which on scores tell little. Measured on TF-IDF: 0.09 as it is,
@@ -29,6 +30,11 @@ CHANGED = 0.05
 REMEMBERED = 0.001
 """p below which answers are said to depend on their order."""
 
+AGREEING = 0.05
+"""Lower end of the rank correlation with a surrogate of decisions from which on scores are shown to follow them; asked
+where labels alone found more. Measured on naive Bayes behind endpoints, 100 to 300 texts: 0.13 and more as it is, -0.03
+and less for a hash, a confidence by length or another model's, -0.10 where it is surer the nearer to a flip."""
+
 HELD_BACK = 0.5
 """Share of attacks that a recipe's own limit may end before a failure says nothing."""
 
@@ -45,10 +51,16 @@ def doubt_scores(audit: Audit) -> list[Flag]:
 
 def uninformative_scores(audit: Audit) -> list[Flag]:
     """Flag scores that do not lead an attack; an error where labels alone found more than every score did."""
-    evidence = [] if audit.probe is None else _evidence(audit.probe)
+    evidence, undercut = [] if audit.probe is None else _evidence(audit.probe), _undercut(audit)
+    agreement = None if undercut is None else score_agreement(audit)
+    if agreement is not None and agreement.low < AGREEING:
+        evidence.append(
+            f"what {agreement.edits} one-letter edits do to them has a rank correlation of "
+            f"{agreement.correlation:.2f} [{agreement.low:.2f}, {agreement.high:.2f}] with what they do to a surrogate "
+            "fitted to the model's decisions"
+        )
     if not evidence:
         return []
-    undercut = _undercut(audit)
     finding = (
         f"An attack that is told labels alone leaves {undercut[0]:.1%} where the strongest that reads scores leaves "
         f"{undercut[1]:.1%}: that much of its robustness is the scores'. "
@@ -65,6 +77,27 @@ def uninformative_scores(audit: Audit) -> list[Flag]:
     ]
 
 
+def score_agreement(audit: Audit) -> SurrogateAgreement | None:
+    """Return how edits move the scores as they move a surrogate of the decisions; None where that is not known.
+
+    The surrogate is fitted to every text of the attacks that the unmodified model decided on.
+    """
+    if audit.probe is None or audit.probe.written is None or not audit.flipping:
+        return None
+    texts: list[str] = []
+    decisions: list[int] = []
+    for recipe in audit.flipping:
+        sample = audit.attacks[recipe]
+        texts += [" ".join(parts) for parts in sample.texts]
+        decisions += sample.clean.predictions.tolist()
+        for ended in sample.arms.values():
+            texts += [" ".join(parts) for parts in ended.texts]
+            decisions += ended.predictions.tolist()
+    decided = dict(zip(texts, decisions, strict=True))
+    surrogate = LabelSurrogate(list(decided), list(decided.values()))
+    return surrogate_agreement(surrogate, audit.probe.written, audit.probe.path)
+
+
 def answers_depend_on_history(audit: Audit) -> list[Flag]:
     """Flag answers that are another when asked again, or that stand still where the first question was."""
     probe = audit.probe
@@ -74,6 +107,9 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     changed = int(probe.changed.sum())
     if changed > max(1.0, CHANGED * len(probe)):
         seen.append(f"{changed} of {len(probe)} texts were given another answer after their neighbours had been asked")
+    moved = int(probe.changed_elsewhere.sum())
+    if moved > max(1.0, CHANGED * len(probe)) and moved > changed:
+        seen.append(f"{moved} of {len(probe)} texts were given another answer in another session")
     if probe.memory_p < REMEMBERED:
         first, last = probe.plateaus.mean(axis=0)
         seen.append(

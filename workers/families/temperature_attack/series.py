@@ -1,6 +1,7 @@
 """Curves, histograms and examples behind the figures and the report, as JSON values."""
 
 import hashlib
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from workers.calibration.scaling import Scaling
 from workers.families.temperature_attack.arms import rounded_to, view_at
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.records import AttackSample
+from workers.families.temperature_attack.score_flags import score_agreement
 
 CURVE_RECIPE = "deepwordbug"
 """What the temperature search attacks with."""
@@ -29,6 +31,7 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
     return {
         "arms": {name: _arm(audit, name) for name in arms},
         "score_digits": rounded_to(audit.params, audit.clean),
+        "surrogate_agreement": _agreement(audit),
         "attack_strength": {recipe: attack_strength(sample) for recipe, sample in audit.attacks.items()},
         "temperature_curve": temperature_curve(audit),
         "margins": margins(audit),
@@ -45,6 +48,12 @@ def make_series(audit: Audit, seed: int) -> dict[str, Any]:
         ],
         "examples": examples(audit, seed),
     }
+
+
+def _agreement(audit: Audit) -> dict[str, float] | None:
+    """Return the rank correlation of what edits do to scores and to a surrogate of the decisions, with its interval."""
+    agreement = score_agreement(audit)
+    return None if agreement is None else asdict(agreement)
 
 
 def _arm(audit: Audit, name: str) -> dict[str, Any]:
