@@ -66,6 +66,12 @@ class Endpoint:
     device: torch.device = field(default=torch.device("cpu"))
     preferred_texts: int = 64
 
+    def begin_session(self) -> None:
+        """Be asked by another caller."""
+        begin = getattr(self.answer, "begin_session", None)
+        if begin is not None:
+            begin()
+
     def logits(self, texts: Sequence[str]) -> list[Tensor]:
         """Return what it says to each text, in order."""
         return [self.answer(text) for text in texts]
@@ -99,6 +105,58 @@ class Cache:
             found = probability(sigmoid(self._odds(text)))
             self._said.append((text, found))
         return found
+
+
+class Sticky:
+    """Keeps the decision of texts it was asked before that are similar, with the model's own confidence.
+
+    Args:
+        odds: What it asks otherwise.
+        edits: How similar.
+    """
+
+    def __init__(self, odds: LogOdds, edits: int) -> None:
+        self._odds, self._edits = odds, edits
+        self._said: dict[str, bool] = {}
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        odds = self._odds(text)
+        if text not in self._said:
+            near = (
+                decision
+                for before, decision in reversed(self._said.items())
+                if abs(len(before) - len(text)) <= self._edits
+                and Levenshtein.distance(text, before, score_cutoff=self._edits) <= self._edits
+            )
+            self._said[text] = next(near, odds > 0)
+        return sided(1.0 if self._said[text] else -1.0, max(0.501, sigmoid(abs(odds))))
+
+
+class Waking:
+    """Answers as the model does until it has been asked often enough.
+
+    Args:
+        odds: The model.
+        later: What answers from then on.
+        questions: How often.
+        is_per_caller: Whether every caller is counted anew.
+    """
+
+    def __init__(
+        self, odds: LogOdds, later: Callable[[str], Tensor], questions: int, *, is_per_caller: bool = False
+    ) -> None:
+        self._odds, self._later, self._questions = odds, later, questions
+        self._is_per_caller, self._asked = is_per_caller, 0
+
+    def begin_session(self) -> None:
+        """Be asked by another caller."""
+        self._asked *= not self._is_per_caller
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        self._asked += 1
+        return probability(sigmoid(self._odds(text))) if self._asked <= self._questions else self._later(text)
 
 
 class Forgetful:
@@ -192,7 +250,14 @@ def fakes(odds: LogOdds, known: Sequence[str]) -> list[Endpoint]:
             odds(text), 0.999 if text in memory else 0.505 + 0.49 * drawn(text)
         ),
     }
-    return [Endpoint(name, answer, fake=True) for name, answer in answers.items()]
+    woken = {
+        "asleep for 4,000 questions, then a cache of 5 edits": Waking(odds, Cache(odds, 5), 4_000),
+        "asleep for 4,000 questions, then decisions of 5 edits": Waking(odds, Sticky(odds, 5), 4_000),
+        "the same, for each caller": Waking(odds, Sticky(odds, 5), 3_000, is_per_caller=True),
+        "keeps decisions of texts 3 edits apart": Sticky(odds, 3),
+        "keeps decisions of texts 8 edits apart": Sticky(odds, 8),
+    }
+    return [Endpoint(name, answer, fake=True) for name, answer in (answers | woken).items()]
 
 
 def honest(odds: LogOdds) -> list[Endpoint]:

@@ -130,16 +130,17 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
         meaning="The scores hardly lead an attack: few distinct ones, most one-letter edits move none, many texts "
         "share one confidence, neighbours differ as much as strangers, or edits move them otherwise than a surrogate "
-        "of the decisions. An error where an attack that sees labels alone leaves significantly less than every attack that reads scores.",
+        "of the decisions. An error where an attack that sees labels alone leaves significantly less than every attack "
+        "that reads scores.",
         remedy="Judge by the arm label_only, with more label_queries, or serve the model's own scores.",
     ),
     FlagSpec(
         code="answers_depend_on_history",
         severities=("error",),
         speaks_of=("*",),
-        meaning="The same text was given another answer after its neighbours or in another session, or scores stand "
-        "still longer where a path of edits was asked first: a cache, a session or chance answers in the model's "
-        "place.",
+        meaning="The same text was given another answer after its neighbours or in another session, scores stand "
+        "still or decisions hold on for longer where a path of edits was asked first, or both move less after the "
+        "audit's other questions than before them: a cache, a session or chance answers in the model's place.",
         remedy="Audit the model without what remembers its questions.",
     ),
     FlagSpec(

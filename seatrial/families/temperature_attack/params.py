@@ -55,6 +55,9 @@ PROBED = 64
 PROBE_STEPS = 10
 """One-letter edits of each of them, at most."""
 
+CROSSING_STEPS = 16
+"""Those of a second path of each, at most, that is to end on another decision."""
+
 
 class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
@@ -182,8 +185,9 @@ class TemperatureAttackParams(FamilyParams):
         """
         words = mean_words or ASSUMED_WORDS
         further = len(self.arms)
-        # A path of edits, three of its texts once more, and its ends from another session.
-        probe = (PROBE_STEPS + 6) * min(samples, PROBED)
+        # A path of edits, three of its texts once more, its ends from another session, and a path that is to cross: all
+        # of it before everything else and after it.
+        probe = 2 * (PROBE_STEPS + 6 + CROSSING_STEPS + 1) * min(samples, PROBED)
         forward = queries = float(samples + probe)
         for recipe in self.recipes:
             attack = self._queries(recipe, words) * samples

@@ -95,6 +95,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
         "search_2",
         "attack_deepwordbug",
         "attack_input_reduction",
+        "closing",
     ]
     assert {name: as_bytes(records) for name, records in cut.items()} == {
         name: as_bytes(records) for name, records in whole.items()

@@ -30,7 +30,8 @@ Limits
     Greedy searches are weak attackers: that two arms agree does not make a model robust, only honest. ``optimized`` is
     sought with DeepWordBug on few validation examples, and may be another recipe's second best. An endpoint that rounds
     its probabilities to 0 or 1 has lost what the arms would restore; that is flagged, as are scores that lead no attack
-    and answers that remember questions, from paths of edits asked before anything else. ``label_only`` is a random
-    search of few queries: weaker than a recipe on honest scores, and blind where no answer ever moves. Input reduction
-    shortens texts without changing the class: it is reported, and kept out of the worst case and of the gaps.
+    and answers that remember questions, from paths of edits asked before anything else and after it. An endpoint that
+    knows the audited texts by heart is as robust as it seems, on these. ``label_only`` is a random search of few
+    queries: weaker than a recipe on honest scores, and blind where no answer ever moves. Input reduction shortens texts
+    without changing the class: it is reported, and kept out of the worst case and of the gaps.
 """

@@ -35,6 +35,7 @@ class Audit:
         search: The rounds of the temperature search; None where there was none.
         attacks: By recipe.
         probe: Answers along paths of edits; None where the records are from before there was this stage.
+        closing: The same with other edits, after everything else.
     """
 
     params: TemperatureAttackParams
@@ -43,6 +44,7 @@ class Audit:
     search: SearchSample | None
     attacks: dict[str, AttackSample]
     probe: ProbeSample | None = None
+    closing: ProbeSample | None = None
 
     @cached_property
     def clean(self) -> CleanSample:
@@ -136,6 +138,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         search=SearchSample(rounds) if rounds else None,
         attacks=attacks,
         probe=ProbeSample(done["probe"]) if "probe" in done else None,
+        closing=ProbeSample(done["closing"]) if "closing" in done else None,
     )
 
 

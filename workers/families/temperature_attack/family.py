@@ -40,7 +40,7 @@ from workers.models import Answer
 from workers.resources.library import Library
 from workers.resources.requirements import missing
 
-PROBE, VALIDATION, SEARCH, ATTACK = "probe", "validation", "search_", "attack_"
+PROBE, VALIDATION, SEARCH, ATTACK, CLOSING = "probe", "validation", "search_", "attack_", "closing"
 
 SEARCH_RECIPE = "deepwordbug"
 """What the adversarial temperature is searched with: it needs no resources and few queries (section 4.2)."""
@@ -80,9 +80,10 @@ class TemperatureAttack:
                 )
 
     def next_stage(self, params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
-        """Return the probe, the validation stage, the rounds of the temperature search, then one stage per recipe.
+        """Return the probe, the validation stage, the rounds of the search, a stage per recipe, and the probe again.
 
-        The probe comes first: what remembers must not have been asked before.
+        The probe comes first: what remembers must not have been asked before. And last: what answers as it should may
+        do so until it has been asked enough.
         """
         if PROBE not in done:
             return Stage(PROBE, limit=PROBED, grain=GRAIN)
@@ -94,13 +95,14 @@ class TemperatureAttack:
             if _next_temperatures(params, done[VALIDATION], rounds):
                 return Stage(f"{SEARCH}{len(rounds) + 1}", source, params.validation_samples, GRAIN)
         planned = [Stage(f"{ATTACK}{recipe}", grain=GRAIN) for recipe in params.recipes]
+        planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
         """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
         examples = context.texts()
-        if shard.stage == PROBE:
-            return run_probe(context, examples)
+        if shard.stage in (PROBE, CLOSING):
+            return run_probe(context, examples, shard.stage)
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):

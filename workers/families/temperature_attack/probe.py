@@ -21,11 +21,12 @@ from scipy.special import log_softmax
 from scipy.stats import binomtest
 from torch import Tensor
 
-from seatrial.families.temperature_attack.params import PROBE_STEPS
+from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.temperature_attack.crossing import Crossing, crossing_order, unmoved_share
 
 Answers = list[list[float]]
 """Logits (classes,) of one text after another."""
@@ -48,11 +49,13 @@ _TABLE = pa.schema(
         ("again", pa.list_(pa.list_(pa.float64()))),
         ("elsewhere", pa.list_(pa.list_(pa.float64()))),
         ("texts", pa.list_(pa.string())),
+        ("crossing", pa.list_(pa.list_(pa.float64()))),
+        ("from_start", pa.bool_()),
     ]
 )
 
 
-def edit_path(text: Text, seed: int) -> list[Text]:
+def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS) -> list[Text]:
     """Return a text and what becomes of it when one letter after another is taken out, each of another word.
 
     >>> edit_path("a fine day", 1)
@@ -63,7 +66,7 @@ def edit_path(text: Text, seed: int) -> list[Text]:
     pieces = [_WORD.split(part) for part in parts]
     places = [(part, at) for part, cut in enumerate(pieces) for at in range(1, len(cut), 2)]
     path = [text]
-    for part, at in rng.sample(places, min(PROBE_STEPS, len(places))):
+    for part, at in rng.sample(places, min(steps, len(places))):
         word = pieces[part][at]
         inside = rng.randrange(1, len(word) - 1)
         pieces[part][at] = word[:inside] + word[inside + 1 :]
@@ -72,9 +75,15 @@ def edit_path(text: Text, seed: int) -> list[Text]:
     return path
 
 
-def run_probe(context: TextContext, examples: Sequence[TextExample]) -> Records:
-    """Ask the paths of a shard's texts, step by step, and return a row for each text."""
-    seeds = [context.seed("probe", example.example_id) for example in examples]
+def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: str = "probe") -> Records:
+    """Ask the paths of a shard's texts, step by step, and return a row for each text.
+
+    Args:
+        context: The shard's.
+        examples: Its texts.
+        purpose: Of the edits: another one makes others of them.
+    """
+    seeds = [context.seed(purpose, example.example_id) for example in examples]
     paths = [edit_path(example.text, seed) for example, seed in zip(examples, seeds, strict=True)]
     outward = [seed % 2 == 0 for seed in seeds]
     orders = [
@@ -84,16 +93,24 @@ def run_probe(context: TextContext, examples: Sequence[TextExample]) -> Records:
     service = context.scoring()
     found = _ask(context, service, paths, orders)
     again = _ask(context, service, paths, [_asked_again(len(path)) for path in paths])
+    crossing = [
+        edit_path(example.text, seed + 1, CROSSING_STEPS) for example, seed in zip(examples, seeds, strict=True)
+    ]
+    starts = [seed // 2 % 2 == 0 for seed in seeds]
+    walked = [crossing_order(len(path), from_start=start) for path, start in zip(crossing, starts, strict=True)]
+    crossed = _ask(context, service, crossing, walked)
     service.begin_session()
     elsewhere = _ask(context, service, paths, [_asked_elsewhere(len(path)) for path in paths])
     rows = []
     for row, example in enumerate(examples):
-        is_errored = None in found[row] or None in again[row] or None in elsewhere[row]
+        is_errored = any(None in answers[row] for answers in (found, again, crossed, elsewhere))
         cells: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": is_errored}
         if not is_errored:
             answers = dict(zip(orders[row], found[row], strict=True))
             cells["path"] = [answers[step] for step in range(len(paths[row]))]
             cells |= {"again": again[row], "elsewhere": elsewhere[row], "is_outward": outward[row]}
+            across = dict(zip(walked[row], crossed[row], strict=True))
+            cells |= {"crossing": [across[step] for step in range(len(across))], "from_start": starts[row]}
             cells["texts"] = [text if isinstance(text, str) else " ".join(text) for text in paths[row]]
         rows.append(cells)
     return pa.Table.from_pylist(rows, schema=_TABLE)
@@ -108,6 +125,8 @@ class ProbeSample:
         elsewhere: (n) arrays of those asked from another session; empty where nobody was.
         written: (n) lists (steps,) of the texts, parts joined; None where they are not recorded.
         outward: (n,) whether the text itself was asked first.
+        crossings: Paths between two texts by example; empty where they are not recorded.
+        unmoved_shares: Share of edits that move no score, by example.
     """
 
     def __init__(self, records: Records) -> None:
@@ -120,6 +139,14 @@ class ProbeSample:
         self.written: list[list[str]] | None = (
             [row["texts"] for row in rows] if "texts" in records.column_names else None
         )
+        self.crossings = {
+            int(row["example_id"]): Crossing(log_softmax(np.array(row["crossing"]), axis=1), row["from_start"])
+            for row in rows
+            if row.get("crossing") is not None
+        }
+        self.unmoved_shares = {
+            int(row["example_id"]): unmoved_share(path) for row, path in zip(rows, self.path, strict=True)
+        }
         self.outward: Mask = np.array([row["is_outward"] for row in rows], dtype=bool)
 
     def __len__(self) -> int:

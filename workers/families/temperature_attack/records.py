@@ -217,6 +217,7 @@ class AttackSample:
         masked: (n,) whether the served scores give every word the same weight; None where not measured.
         strength: (words, candidates, words without any, examples in their limit, examples counted), summed over the
             examples attacked; None where not measured.
+        is_inert: Whether the recipe could hardly write anything; not where that was not measured.
     """
 
     def __init__(self, records: Records) -> None:
@@ -234,11 +235,7 @@ class AttackSample:
         has_masked = "importance_masked" in valid.column_names
         self.masked = np.array(valid.column("importance_masked").to_pylist(), dtype=bool) if has_masked else None
         self.strength = _read_strength(records) if "candidates" in records.column_names else None
-
-    @property
-    def is_inert(self) -> bool:
-        """Whether the recipe could hardly write anything; not where that was not measured."""
-        return self.strength is not None and is_inert(*self.strength[:2])
+        self.is_inert = self.strength is not None and is_inert(*self.strength[:2])
 
     def robust(self, arm: str) -> Mask:
         """Return (n,) whether the unmodified model was right and still is after the attack (eq. 9)."""

@@ -7,6 +7,7 @@ from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, U
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.families.temperature_attack.audit import Audit
+from workers.families.temperature_attack.crossing import clinging, grown
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
@@ -100,10 +101,28 @@ def score_agreement(audit: Audit) -> SurrogateAgreement | None:
 
 def answers_depend_on_history(audit: Audit) -> list[Flag]:
     """Flag answers that are another when asked again, or that stand still where the first question was."""
-    probe = audit.probe
-    if probe is None or not len(probe):
+    seen = [] if audit.probe is None else _remembered(audit.probe)
+    if audit.closing is not None:
+        seen += [] if seen else _remembered(audit.closing)
+        seen += [] if audit.probe is None else _later(audit.probe, audit.closing)
+    if not seen:
         return []
+    return [
+        Flag(
+            code="answers_depend_on_history",
+            severity="error",
+            message=f"What the model answers depends on what was asked before: {'; '.join(seen)}. A cache of similar "
+            "texts, a session, or chance answers in its place, and an attack learns nothing of the model. Audit the "
+            "model without what remembers.",
+        )
+    ]
+
+
+def _remembered(probe: ProbeSample) -> list[str]:
+    """Return what shows that answers of one probe remember its questions or whoever asked them."""
     seen = []
+    if not len(probe):
+        return []
     changed = int(probe.changed.sum())
     if changed > max(1.0, CHANGED * len(probe)):
         seen.append(f"{changed} of {len(probe)} texts were given another answer after their neighbours had been asked")
@@ -116,17 +135,32 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"along a path of one-letter edits the first {first:.1f} texts asked have one answer on average, the last "
             f"{last:.1f}, in whichever direction it is asked (p = {probe.memory_p:.1g})"
         )
-    if not seen:
-        return []
-    return [
-        Flag(
-            code="answers_depend_on_history",
-            severity="error",
-            message=f"What the model answers depends on what was asked before: {'; '.join(seen)}. A cache of similar "
-            "texts, a session, or chance answers in its place, and an attack learns nothing of the model. Audit the "
-            "model without what remembers.",
+    longer, shorter, p = clinging(list(probe.crossings.values()))
+    if p < REMEMBERED:
+        seen.append(
+            f"between two texts decided apart the decision of the end one comes from holds on for longer on {longer} "
+            f"paths of edits and the other's on {shorter}, from whichever end (p = {p:.1g})"
         )
-    ]
+    return seen
+
+
+def _later(probe: ProbeSample, closing: ProbeSample) -> list[str]:
+    """Return what moves less after the audit's other questions than before them."""
+    seen = []
+    more, less, p = grown(probe.unmoved_shares, closing.unmoved_shares)
+    if p < REMEMBERED:
+        seen.append(
+            f"after the attacks fewer one-letter edits move a score than before them on {more} texts, and more on "
+            f"{less} (p = {p:.1g})"
+        )
+    apart = [{at: float(not one.is_decided_apart) for at, one in of.crossings.items()} for of in (probe, closing)]
+    more, less, p = grown(*apart)
+    if p < REMEMBERED:
+        seen.append(
+            f"edits that changed the decision on {more} texts before the attacks did not after them, and the other way "
+            f"round on {less} (p = {p:.1g})"
+        )
+    return seen
 
 
 def masked_importance(audit: Audit) -> list[Flag]:
