@@ -7,7 +7,8 @@ from app.web.problems import InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.family import FamilySpec, HeldOut, Situation
-from seatrial.contracts.models import IMAGES, MULTI_LABEL, TAGGING
+from seatrial.contracts.features import FeatureSpec
+from seatrial.contracts.models import ARRAYS, IMAGES, MULTI_LABEL, TABLES, TAGGING
 from seatrial.contracts.registry import family
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
 from seatrial.store.tables import DatasetRow, ModelRow
@@ -34,6 +35,8 @@ def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     _check_labels(model, dataset, "/dataset")
     if model.task == IMAGES:
         _check_shape(model, dataset, "/dataset")
+    if model.task == TABLES:
+        _check_columns(model, dataset, "/dataset")
     _check_names(model, dataset, "/dataset")
 
 
@@ -46,8 +49,10 @@ def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, sampl
     """
     spec = family(check.kind)
     if model.task not in spec.tasks:
+        reason = spec.not_for.get(model.task)
         raise TaskMismatchError(
-            f"{check.kind} audits models for {' or '.join(spec.tasks)}; {model.id} does {model.task}.",
+            f"{check.kind} audits models for {' or '.join(spec.tasks)}; {model.id} does {model.task}"
+            f"{f': {reason}' if reason else ''}.",
             pointer=f"{pointer}/kind",
         )
     if spec.needs.gradients and model.format == "endpoint":
@@ -110,7 +115,9 @@ def check_further_data(
     """
     if further.task != model.task:
         raise TaskMismatchError(f"The model does {model.task}, {further.id} is for {further.task}.", pointer=pointer)
-    if model.task == IMAGES and not is_learnt_from:
+    if model.task == TABLES:
+        _check_columns(model, further, pointer)
+    if model.task in ARRAYS and not is_learnt_from:
         return
     _check_labels(model, further, pointer)
     if is_learnt_from:
@@ -172,6 +179,13 @@ def check_same_input(model: ModelRow, other: ModelRow, pointer: str) -> None:
     """
     if other.task != model.task:
         raise TaskMismatchError(f"The model does {model.task}, {other.id} is for {other.task}.", pointer=pointer)
+    ours, theirs = ((one.manifest.get("features") or {}) for one in (model, other))
+    if any(ours.get(name) != theirs.get(name) for name in ("columns", "mean", "std")):
+        raise TaskMismatchError(
+            f"{other.id} takes other columns than {model.id}, or standardises them otherwise: what is a standard "
+            "deviation to one is none to the other.",
+            pointer=pointer,
+        )
     first, second = _input_shape(model), _input_shape(other)
     if first and second and first != second:
         raise TaskMismatchError(
@@ -241,6 +255,26 @@ def _check_shape(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
             f"The model takes images of shape {wanted} (channels, height, width), {dataset.id} has {shape}.",
             pointer=pointer,
         )
+
+
+def _check_columns(model: ModelRow, dataset: DatasetRow, pointer: str) -> None:
+    """Refuse a table without the model's columns, or with values outside of the model's ranges."""
+    features, facts = FeatureSpec.model_validate(model.manifest["features"]), dataset.facts
+    wanted, names = features.columns, facts.get("features")
+    has = len(facts["smallest"])
+    if names is None and has != len(wanted):
+        raise TaskMismatchError(
+            f"The model takes {len(wanted):,} columns, {dataset.id} has {has:,} and names none.", pointer=pointer
+        )
+    if missing := [name for name in wanted if names is not None and name not in names]:
+        raise TaskMismatchError(
+            f"The model takes the column {missing[0]!r}, which {dataset.id} has not; it has: {_some(names or [])}.",
+            pointer=pointer,
+        )
+    places = range(has) if names is None else [names.index(name) for name in wanted]
+    ends = ([float(facts[end][at]) for at in places] for end in ("smallest", "largest"))
+    if outside := features.outside(*ends):
+        raise TaskMismatchError(f"In {dataset.id} {outside}.", pointer=pointer)
 
 
 def _input_shape(model: ModelRow) -> list[int] | None:

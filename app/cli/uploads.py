@@ -19,7 +19,7 @@ from app.cli.folder_archive import FolderArchive
 from app.models.folders import HEADS, label_names
 from seatrial.client import ProblemResponseError, Source
 from seatrial.contracts.datasets import COLUMNS
-from seatrial.contracts.models import IMAGES
+from seatrial.contracts.models import ARRAYS, IMAGES, TABLES
 from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.strict_json import strict_json
@@ -127,7 +127,7 @@ def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
         return IMAGES
     columns = _columns(path)
     by_length = sorted(COLUMNS.items(), key=lambda pair: -len(pair[1]))
-    return next((task for task, wanted in by_length if task != IMAGES and columns.issuperset(wanted)), None)
+    return next((task for task, wanted in by_length if task not in ARRAYS and columns.issuperset(wanted)), None)
 
 
 @contextmanager
@@ -224,7 +224,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
 def _exported(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     """Fill in what the name of an exported program says."""
     if path.suffix == _EXPORTED:
-        manifest.setdefault("task", IMAGES)
+        manifest.setdefault("task", TABLES if "features" in manifest else IMAGES)
         manifest.setdefault("architecture", {"kind": "exported"})
     return manifest
 

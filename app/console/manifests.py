@@ -14,6 +14,7 @@ _PLACES = {
     "/manifest/input/mean": "mean",
     "/manifest/input/std": "std",
     "/manifest/input": "shape",
+    "/manifest/features": "features",
     "/file": "file",
 }
 _FIELDS = ("name", "version", "task", "architecture", "labels", "clean_accuracy", "split", "columns")
@@ -51,6 +52,8 @@ def model_manifest(fields: Mapping[str, str]) -> str:
             "mean": _numbers(said.get("mean", "")) or [0.0],
             "std": _numbers(said.get("std", "")) or [1.0],
         }
+    if columns := _lines(fields.get("features", "")):
+        manifest["features"] = _features(columns, said)
     if labels := _lines(fields.get("labels", "")):
         manifest["labels"] = labels
     if said.get("clean_accuracy"):
@@ -76,9 +79,29 @@ def dataset_manifest(fields: Mapping[str, str]) -> str:
         columns[role] = column
     if columns:
         manifest["columns"] = columns
+    if features := _lines(fields.get("features", "")):
+        manifest["features"] = features
     if labels := _lines(fields.get("labels", "")):
         manifest["labels"] = labels
     return json.dumps(manifest)
+
+
+def _features(lines: list[str], said: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns of a table's model: a line each, with the range after the name where there is one."""
+    features: dict[str, Any] = {"columns": []}
+    ranges: list[list[int | float | str] | None] = []
+    for line in lines:
+        name, sign, bounds = (part.strip() for part in line.rpartition("="))
+        features["columns"].append(name if sign else bounds)
+        ranges.append(_numbers(bounds) if sign else None)
+    if any(ranges):
+        features["ranges"] = ranges
+    for name in ("mean", "std"):
+        if said.get(name):
+            features[name] = _numbers(said[name])
+    if said.get("takes"):
+        features["takes"] = said["takes"]
+    return features
 
 
 def _lines(text: str) -> list[str]:

@@ -36,6 +36,7 @@ from seatrial.reporting.schemas import (
     ReportTerm,
     Standing,
 )
+from seatrial.reporting.table_words import in_words_of
 from seatrial.reporting.words import enumerate_words
 from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
@@ -78,7 +79,7 @@ def compose_report(
     ]
     for row in rows:
         sources += [one for one in _referenced(session, project_id, row) if one not in sources]
-    return ReportRead(
+    report = ReportRead(
         audit=audit.id,
         state=RunState(audit.state),
         is_final=audit.state in TERMINAL,
@@ -101,6 +102,7 @@ def compose_report(
             versions=_versions(model, repository.workers_of(session, audit_id)),
         ),
     )
+    return in_words_of(model.task if model else "", report)
 
 
 def _glossary(rows: list[CheckRow], checks: list[ReportCheck]) -> list[ReportTerm]:

@@ -1,12 +1,13 @@
 """What a dataset is: its manifest and the facts read off its bytes."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Read, Request
-from seatrial.contracts.models import IMAGES, NAME, VERSION, Task
+from seatrial.contracts.features import MAX_FEATURES, FeatureName
+from seatrial.contracts.models import IMAGES, NAME, TABLES, VERSION, Task
 
 DatasetFormat = Literal["npz", "image_folder", "parquet", "csv", "jsonl", "conllu"]
 
@@ -22,6 +23,7 @@ COLUMNS: dict[Task, tuple[str, ...]] = {
     "text-pair-classification": ("premise", "hypothesis", "label"),
     "multi-label-classification": ("text", "labels"),
     "token-classification": ("tokens", "tags"),
+    "tabular-classification": ("label",),
 }
 """What a table must hold for a task, under these names unless ``columns`` gives others."""
 
@@ -38,8 +40,15 @@ class DatasetManifest(Request):
         max_length=20,
         description="Where a table keeps what: `image` and `label` for images; `text` and `label`; `premise`, "
         "`hypothesis` and `label`; `text` and `labels`; `tokens` and `tags` (CoNLL-U: `tags` is upos, the default, or "
-        "xpos). By default columns of those names.",
+        "xpos); `label` of tables of numbers. By default columns of those names.",
         examples=[{"text": "review", "label": "stars"}],
+    )
+    features: list[FeatureName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_FEATURES,
+        description="Of tabular-classification: the columns of numbers. By default all but the label's; of an .npz, "
+        "the names of the columns of its array `features`.",
     )
     labels: list[str] | None = Field(
         default=None,
@@ -60,6 +69,15 @@ class DatasetManifest(Request):
                 raise ValueError(f"{role[:100]!r} is no column of {task}: it has {', '.join(known)}")
         return columns
 
+    @model_validator(mode="after")
+    def _features_are_a_table_s(self) -> Self:
+        if self.features is not None and self.task != TABLES:
+            raise ValueError(f"features describes rows of a table; {self.task} has none: leave it out")
+        if self.features is not None and len(set(self.features)) != len(self.features):
+            twice = next(name for at, name in enumerate(self.features) if name in self.features[:at])
+            raise ValueError(f"features must differ from each other: {twice!r} stands twice")
+        return self
+
 
 class DatasetReference(Request):
     """A dataset named by a path the operator allows, instead of an upload."""
@@ -75,7 +93,9 @@ class DatasetFactsSummary(Read):
     examples: int = Field(description="Number of labelled examples.")
     classes: int = Field(description="Number of distinct labels, or the length of the label names when known.")
     shape: list[int] | None = Field(
-        default=None, description="Channels, height, width of the images; null when they differ in size."
+        default=None,
+        description="Channels, height, width of the images, null when they differ in size; of a table 1, 1 and its "
+        "columns of numbers.",
     )
     mean_words: float | None = Field(
         default=None, description="Mean number of words (separated by spaces) of a text, both parts of a pair together."
@@ -89,6 +109,11 @@ class DatasetFacts(DatasetFactsSummary):
         description="Examples per label number; of multi-label and tagged texts, occurrences."
     )
     labels: list[str] | None = Field(default=None, description="Class names, where the file or manifest has them.")
+    features: list[str] | None = Field(
+        default=None, description="Columns of numbers of a table; null where an .npz names none."
+    )
+    smallest: list[float] | None = Field(default=None, description="Least value of each of a table's columns.")
+    largest: list[float] | None = Field(default=None, description="Greatest value of each of a table's columns.")
     on_grid: bool | None = Field(
         default=None,
         description="Whether all images lie on the grid of 1/16,320 of the pixels' range, as 8-bit images do. "

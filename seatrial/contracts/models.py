@@ -11,10 +11,14 @@ from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Read, Real, Request
 from seatrial.contracts.endpoints import PARTS, PLURALS, EndpointArchitecture, placeholders
 from seatrial.contracts.estimates import Flag
+from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState
 
 IMAGES = "image-classification"
+TABLES = "tabular-classification"
+ARRAYS = (IMAGES, TABLES)
+"""Tasks whose inputs are arrays of numbers, which attacks by gradients can change a little."""
 SINGLE_LABEL_TEXTS = ("text-classification", "text-pair-classification")
 """Tasks in which a text, or a pair of them, has exactly one class."""
 
@@ -29,7 +33,11 @@ Task = Literal[
     "text-pair-classification",
     "multi-label-classification",
     "token-classification",
+    "tabular-classification",
 ]
+
+OF_TABLES = ("exported", "layers")
+"""Architectures that take rows of numbers."""
 
 MAX_SIDE = 4096
 """Largest number of channels, rows or columns of an image."""
@@ -96,6 +104,9 @@ class ModelManifest(Request):
     input: InputSpec | None = Field(
         default=None, description="Input of an image classifier. Required unless the Hugging Face folder states it."
     )
+    features: FeatureSpec | None = Field(
+        default=None, description="Input of a classifier of table rows. Required for tabular-classification."
+    )
     labels: list[Annotated[str, Field(max_length=200)]] | None = Field(
         default=None, min_length=2, max_length=100_000, description="Class names in the order of the logits."
     )
@@ -131,6 +142,8 @@ class ModelManifest(Request):
         kind = self.architecture.kind
         if isinstance(self.architecture, EndpointArchitecture):
             self._check_endpoint(self.architecture)
+        elif self.task == TABLES:
+            self._check_table()
         elif self.task == IMAGES and kind != "huggingface":
             if self.input is None:
                 raise ValueError("input is required: shape, mean and std of the images")
@@ -140,7 +153,25 @@ class ModelManifest(Request):
             raise ValueError(f"architecture {kind} classifies images; {self.task} needs huggingface or endpoint")
         if self.task != IMAGES and self.input is not None:
             raise ValueError(f"input describes images; {self.task} has none: leave it out")
+        if self.task != TABLES and self.features is not None:
+            raise ValueError(f"features describes rows of a table; {self.task} has none: leave it out")
         return self
+
+    def _check_table(self) -> None:
+        kind = self.architecture.kind
+        if kind not in OF_TABLES:
+            raise ValueError(f"architecture {kind} takes no rows of numbers; {TABLES} needs {' or '.join(OF_TABLES)}")
+        if self.features is None:
+            raise ValueError("features is required: the columns, and their mean, std and ranges")
+        if self.labels is None:
+            raise ValueError("labels is required: the class names in the order of the logits")
+
+    @property
+    def input_shape(self) -> list[int] | None:
+        """Sizes of one example as the network takes it: an image's three, a row's one; None where none are stated."""
+        if self.features is not None:
+            return [len(self.features.columns)]
+        return None if self.input is None else self.input.shape
 
     def _check_endpoint(self, endpoint: EndpointArchitecture) -> None:
         if self.task not in PARTS:
@@ -206,8 +237,8 @@ class ModelFacts(ModelFactsSummary):
     labels: list[str] | None = Field(default=None, description="Class names in the order of the logits.")
     input_shape: list[int] | None = Field(
         default=None,
-        description="Channels, height and width of the images it takes; null of texts, and of models checked before "
-        "this was kept.",
+        description="Channels, height and width of the images it takes, of table rows 1, 1 and the columns; null of "
+        "texts, and of models checked before this was kept.",
     )
     flags: list[Flag] = Field(default_factory=list, description="Doubts that do not stop the model from being audited.")
 

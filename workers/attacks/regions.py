@@ -10,8 +10,9 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from workers.models import Box as Box
+
 Norm = Literal["linf", "l2"]
-Box = tuple[float, float]
 
 
 class Region(Protocol):

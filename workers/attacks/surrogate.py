@@ -18,6 +18,7 @@ from workers.attacks.gradients import Model
 from workers.attacks.losses import cross_entropy, margin, uniform_cross_entropy
 from workers.attacks.momentum import ChangingLoss, MomentumPGD
 from workers.attacks.regions import Norm
+from workers.models import VALID_PIXELS, Box
 from workers.models.memory import forward
 
 SIDE = 32
@@ -30,7 +31,7 @@ ATTACK_STEPS = 10
 
 
 class Surrogate(nn.Module):
-    """A convolutional network of some 100,000 weights.
+    """A convolutional network of some 100,000 weights; of a single line, two hidden layers.
 
     Args:
         shape: Channels, height, width of the images.
@@ -40,6 +41,14 @@ class Surrogate(nn.Module):
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         channels, height, width = shape
+        self._pooled = (1, 1)
+        if channels == height == 1:
+            # A table's columns have no neighbours.
+            self.layers = nn.Sequential(
+                *[nn.Flatten(), nn.Linear(width, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, classes)]
+            )
+            self.requires_grad_(False)
+            return
         self._pooled = (math.ceil(height / SIDE), math.ceil(width / SIDE))
         sides = [math.ceil(side // pooled / 4) for side, pooled in zip((height, width), self._pooled, strict=True)]
         self.layers = nn.Sequential(
@@ -88,6 +97,7 @@ class Distillation:
         sigmas: Standard deviations of the noisy copies, in pixels' units.
         rounds: Times it is fitted; between two it attacks itself and asks about where it arrives.
         steps: Of the optimiser in each round.
+        box: Least and greatest value that an input may have.
     """
 
     norm: Norm
@@ -95,6 +105,7 @@ class Distillation:
     sigmas: Sequence[float]
     rounds: int
     steps: int
+    box: Box = VALID_PIXELS
 
     @property
     def queries(self) -> int:
@@ -138,7 +149,7 @@ class Distillation:
         for sigma in self.sigmas:
             for part in torch.split(images, batch_size):
                 noise = torch.randn(part.shape, generator=generator).to(part)
-                ask((part + sigma * noise).clamp_(0, 1))
+                ask((part + sigma * noise).clamp_(*self.box))
         for number in range(self.rounds):
             if number:
                 for part in torch.split(images, batch_size):
@@ -148,7 +159,7 @@ class Distillation:
         return surrogate
 
     def _attack(self, surrogate: Surrogate, images: Tensor, check_cancelled: Callable[[], None]) -> list[Tensor]:
-        search = MomentumPGD(self.norm, self.epsilon, ATTACK_STEPS)
+        search = MomentumPGD(self.norm, self.epsilon, ATTACK_STEPS, box=self.box)
         predictions = forward(surrogate, images).argmax(1)
         return [
             search.run(

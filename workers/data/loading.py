@@ -11,6 +11,7 @@ from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.arrays import ArrayImages
 from workers.data.image_folder import FolderImages
 from workers.data.parquet import ParquetImages
+from workers.data.tables import TableRows
 from workers.data.tagged import TableSentences
 from workers.data.texts import TableTexts
 from workers.errors import DataError
@@ -43,6 +44,14 @@ def load_image_dataset(
         if facts.format == "parquet":
             return ParquetImages(manifest, facts, path, wanted, limits or get_settings())
         return FolderImages(manifest, facts, path, wanted, limits or get_settings())
+
+
+def load_table_dataset(
+    manifest: DatasetManifest, facts: DatasetFacts, path: Path, *, limits: Settings | None = None
+) -> TableRows:
+    """Return the rows of a stored table of numbers; arguments and errors as for images."""
+    with _readable():
+        return TableRows(manifest, facts, path, limits or get_settings())
 
 
 def load_text_dataset(

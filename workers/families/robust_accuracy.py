@@ -23,6 +23,7 @@ from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
+from workers.models import VALID_PIXELS, Box, box_of
 
 NAME: Literal["robust_accuracy"] = "robust_accuracy"
 """Of the stage."""
@@ -31,8 +32,8 @@ RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
 """Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
 
 
-def make_ensemble(params: RobustAccuracyParams) -> AutoAttack:
-    """Return the AutoAttack that was asked for."""
+def make_ensemble(params: RobustAccuracyParams, box: Box = VALID_PIXELS) -> AutoAttack:
+    """Return the AutoAttack that was asked for, within the box of a model's inputs."""
     return AutoAttack(
         params.norm,
         params.radius,
@@ -41,6 +42,7 @@ def make_ensemble(params: RobustAccuracyParams) -> AutoAttack:
         targets=TARGETS,
         queries=max(1, params.queries),
         draws=DRAWS if params.version == "rand" else 1,
+        box=box,
     )
 
 
@@ -49,7 +51,7 @@ def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records
 
     It goes on from the last batch that was saved.
     """
-    saved, ensemble = context.checkpoint(), make_ensemble(params)
+    saved, ensemble = context.checkpoint(), make_ensemble(params, box_of(context.classifier))
     done: Columns = {} if saved is None else dict(saved)
     begin = len(done["errored"]) if done else 0
     for batch in context.batches():

@@ -8,6 +8,21 @@ from torch import Tensor
 
 from workers.data import Text
 
+Box: TypeAlias = tuple[float, float] | tuple[Tensor, Tensor]
+"""Least and greatest valid value: of all pixels alike, or (columns,) of each column of a table."""
+
+VALID_PIXELS: Box = (0.0, 1.0)
+
+
+def box_of(model: object) -> Box:
+    """Return the box a model's inputs lie in: its own, or that of pixels.
+
+    >>> box_of(None)
+    (0.0, 1.0)
+    """
+    box: Box = getattr(model, "box", VALID_PIXELS)
+    return box
+
 
 class Classifier(Protocol):
     """A frozen model in eval mode that turns inputs into logits.

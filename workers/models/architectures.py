@@ -226,14 +226,15 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
         TargetError: The architecture does not exist for this input.
     """
     architecture = manifest.architecture
-    if manifest.input is None or manifest.labels is None:
+    if manifest.input_shape is None or manifest.labels is None:
         raise TargetError(
             "input-missing",
             "The manifest does not say what the model takes",
             f"architecture {architecture.kind} needs input (shape, mean, std) and labels",
             field="/manifest/input",
         )
-    channels, classes = manifest.input.shape[0], len(manifest.labels)
+    shape, classes = manifest.input_shape, len(manifest.labels)
+    channels = shape[0]
     if isinstance(architecture, CifarResNetArchitecture):
         return CifarResNet(architecture.depth, channels, classes)
     if isinstance(architecture, PreActResNet18Architecture):
@@ -247,11 +248,11 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
     if isinstance(architecture, DeepMindWideResNetArchitecture):
         return DeepMindWideResNet(architecture.depth, architecture.width, channels, classes, architecture.activation)
     if isinstance(architecture, LeNetArchitecture):
-        if manifest.input.shape != [1, 28, 28]:
+        if shape != [1, 28, 28]:
             raise TargetError(
                 "input-shape-mismatch",
                 "LeNet takes another input",
-                f"architecture lenet takes images of shape [1, 28, 28], the manifest says {manifest.input.shape}",
+                f"architecture lenet takes images of shape [1, 28, 28], the manifest says {shape}",
                 field="/manifest/input/shape",
             )
         return lenet(classes)
@@ -278,7 +279,7 @@ def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings
             much is computed for one image.
     """
     is_list = isinstance(manifest.architecture, LayersArchitecture)
-    shape = tuple(manifest.input.shape) if manifest.input else ()
+    shape = tuple(manifest.input_shape or ())
     labels = manifest.labels or []
     count = ValueCount()
     with torch.device("meta"), torch.no_grad(), count:

@@ -14,6 +14,7 @@ from workers.errors import PreflightError, TargetError, log_fault
 from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.memory import is_out_of_memory
+from workers.models.table_classifier import TableClassifier
 from workers.models.timing import measure
 from workers.models.validating import (
     ERRORED,
@@ -44,6 +45,15 @@ IMAGE_WORDS = Wording(
     claim="Mean, std, image range",
 )
 
+TABLE_WORDS = Wording(
+    thing="row",
+    probes="random standardised rows",
+    weights="mean and std, and the weights",
+    input="columns, mean and std",
+    guessing="the order of the columns, mean and std, what the model takes (standardised or raw)",
+    claim="The columns, mean, std",
+)
+
 PROBE_EXAMPLES = 8
 PROBE_VALUES = {"cuda": 2**30, "cpu": 2**28}
 """Values the probe may compute (4 and 1 GiB of float32): larger models are probed with fewer images, at least two."""
@@ -57,17 +67,18 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         TargetError: The outputs are not one finite logit per label and example, or do not depend on the image; or the
             worker's memory does not suffice.
     """
+    words = _words(classifier)
     fitting = _fitting_examples(classifier)
     count = min(PROBE_EXAMPLES, fitting)
     try:
-        images = _probe_images(classifier.input_shape, count).to(classifier.device)
+        images = _probes(classifier, count)
         with torch.no_grad():
             first, second = classifier.logits(images), classifier.logits(images)
-        check_logits(first, classifier.classes, count, IMAGE_WORDS)
+        check_logits(first, classifier.classes, count, words)
         flags = [*repeat_flags(first, second), *probability_flags(first)]
         forward_s, backward_s, memory = measure(classifier, images, most=fitting)
     except (RuntimeError, IndexError, MemoryError) as error:
-        raise _failure(error, (count, *classifier.input_shape)) from error
+        raise _failure(error, (count, *classifier.input_shape), words) from error
     facts = ModelFacts(
         parameters=classifier.parameters,
         classes=classifier.classes,
@@ -104,6 +115,7 @@ def preflight(
             or do not depend on the image; accuracy is at chance.
         DataError: An image does not decode.
     """
+    words = _words(classifier)
     chosen = [int(position) for position in positions]
     if not chosen:
         raise PreflightError(
@@ -117,7 +129,7 @@ def preflight(
     for start in range(0, len(chosen), batch_size):
         check_cancelled()
         images = dataset.images(chosen[start : start + batch_size])
-        _check_images(images, classifier.input_shape)
+        _check_images(images, classifier)
         images = images.to(classifier.device)
         with torch.no_grad():
             logits = classifier.logits(images)
@@ -131,15 +143,15 @@ def preflight(
         raise PreflightError(
             "outputs-not-finite",
             "The model gives NaN or infinity",
-            f"on every one of {len(predictions)} examples: check mean and std, and the image range",
+            f"on every one of {len(predictions)} examples: check {words.weights}",
             field="/model",
         )
-    check_constant(len(chosen), has_inputs=variety.has_images, has_outputs=variety.has_logits, words=IMAGE_WORDS)
-    flags += constant_flags(predictions, labels, IMAGE_WORDS)
+    check_constant(len(chosen), has_inputs=variety.has_images, has_outputs=variety.has_logits, words=words)
+    flags += constant_flags(predictions, labels, words)
     accuracy = clean_accuracy(predictions, labels)
-    guessing = chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, IMAGE_WORDS)
-    flags += guessing or unrelated_flags(predictions, labels, IMAGE_WORDS)
-    flags += claim_flags(accuracy, manifest.clean_accuracy, IMAGE_WORDS)
+    guessing = chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, words)
+    flags += guessing or unrelated_flags(predictions, labels, words)
+    flags += claim_flags(accuracy, manifest.clean_accuracy, words)
     return PreflightReport(predictions, accuracy, flags)
 
 
@@ -147,6 +159,19 @@ def _fitting_examples(classifier: ImageClassifier) -> int:
     per_image = max(classifier.values_per_image or 0, prod(classifier.input_shape))
     most = PROBE_VALUES["cuda" if classifier.device.type == "cuda" else "cpu"]
     return max(2, most // per_image)
+
+
+def _words(classifier: ImageClassifier) -> Wording:
+    return TABLE_WORDS if isinstance(classifier, TableClassifier) else IMAGE_WORDS
+
+
+def _probes(classifier: ImageClassifier, count: int) -> Tensor:
+    """Return varied inputs in the classifier's box, on its device."""
+    if not isinstance(classifier, TableClassifier):
+        return _probe_images(classifier.input_shape, count).to(classifier.device)
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn((count, *classifier.input_shape), generator=draw).to(classifier.device)
+    return rows.clamp(*classifier.box)
 
 
 def _probe_images(shape: tuple[int, int, int], count: int) -> Tensor:
@@ -160,13 +185,13 @@ def _probe_images(shape: tuple[int, int, int], count: int) -> Tensor:
     return images
 
 
-def _failure(error: RuntimeError | IndexError | MemoryError, shape: tuple[int, ...]) -> TargetError:
+def _failure(error: RuntimeError | IndexError | MemoryError, shape: tuple[int, ...], words: Wording) -> TargetError:
     if is_out_of_memory(error):
         return TargetError(
             "out-of-memory",
             "The worker has too little memory for the model",
             f"a batch of shape {shape}, forward and backward, does not fit: the model needs a worker with more memory, "
-            "or smaller images",
+            f"or smaller {words.thing}s",
             field="/file",
         )
     return TargetError(
@@ -177,7 +202,11 @@ def _failure(error: RuntimeError | IndexError | MemoryError, shape: tuple[int, .
     )
 
 
-def _check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
+def _check_images(images: Tensor, classifier: ImageClassifier) -> None:
+    input_shape = classifier.input_shape
+    if isinstance(classifier, TableClassifier):
+        # Columns and ranges were looked at when the rows were standardised.
+        return
     if tuple(images.shape[1:]) != input_shape:
         raise PreflightError(
             "image-shape-mismatch",

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workers.models import VALID_PIXELS, Box
+
 
 class BilinearResize:
     """Resizes images as antialiased bilinear interpolation does, with a gradient that is the same every time.
@@ -63,6 +65,7 @@ class ImageClassifier:
         self.labels = labels
         self.input_shape = input_shape
         self.values_per_image = values_per_image
+        self.box: Box = VALID_PIXELS
         self._device = device
         self._mean = torch.tensor(mean, dtype=torch.float32, device=device).view(1, -1, 1, 1)
         self._std = torch.tensor(std, dtype=torch.float32, device=device).view(1, -1, 1, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from seatrial.contracts.models import IMAGES, TAGGING, ModelManifest
+from seatrial.contracts.models import ARRAYS, TAGGING, ModelManifest
 from seatrial.store.settings import Settings, get_settings
 from workers.errors import TargetError
 from workers.models import TextClassifier
@@ -39,7 +39,7 @@ def load_image_classifier(
     Raises:
         TargetError: The file and its manifest make no image classifier; the problem says why.
     """
-    if manifest.task != IMAGES:
+    if manifest.task not in ARRAYS:
         raise _wrong_task(manifest, "classifies texts, and images are to be classified")
     if format == "safetensors":
         return load_torch_image(manifest, path, device, limits=limits)
@@ -76,7 +76,7 @@ def load_text_classifier(
     Raises:
         TargetError: The file and its manifest make no text classifier; the problem says why.
     """
-    if manifest.task == IMAGES:
+    if manifest.task in ARRAYS:
         raise _wrong_task(manifest, "and texts are to be classified")
     kind = manifest.architecture.kind
     if format != "archive" or kind != "huggingface":

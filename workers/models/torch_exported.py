@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from seatrial.contracts.models import InputSpec, ModelManifest
+from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import walk_archive
 from seatrial.ingest.exported.archive import ExportedArchive, StoredTensor, read_exported
 from seatrial.ingest.exported.fitting import check_fit
@@ -17,6 +17,7 @@ from seatrial.store.settings import Settings
 from workers.errors import TargetError
 from workers.models.exported_module import ExportedModule, ProgramError, find_writes
 from workers.models.image_classifier import ImageClassifier
+from workers.models.torch_image import make_classifier
 from workers.models.tracing import TRACED_IMAGES, ValueCount, check_values
 
 PROGRAM = "/manifest/architecture"
@@ -38,20 +39,11 @@ def load_exported_image(
         check_fit(archive.program, manifest)
     except InspectionError as error:
         raise TargetError(error.code, error.title, error.detail, field=error.field) from error
-    spec, labels = cast(InputSpec, manifest.input), cast(list[str], manifest.labels)
-    values_per_image, writes_to_images = _trace(archive, spec.shape, len(labels), limits)
+    shape, labels = cast(list[int], manifest.input_shape), cast(list[str], manifest.labels)
+    values_per_image, writes_to_images = _trace(archive, shape, len(labels), limits)
     module = ExportedModule(archive.program, _read_tensors(path, archive, limits))
     module.writes_to_images = writes_to_images
-    channels, height, width = spec.shape
-    return ImageClassifier(
-        module,
-        labels=labels,
-        input_shape=(channels, height, width),
-        mean=spec.mean,
-        std=spec.std,
-        device=device,
-        values_per_image=values_per_image,
-    )
+    return make_classifier(module, manifest, device, values_per_image)
 
 
 def _trace(archive: ExportedArchive, shape: list[int], classes: int, limits: Settings) -> tuple[int, bool]:

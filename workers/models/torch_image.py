@@ -6,6 +6,7 @@ from typing import cast
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import nn
 
 from seatrial.contracts.models import InputSpec, ModelManifest
 from seatrial.store.settings import Settings
@@ -13,6 +14,7 @@ from workers.errors import TargetError, log_fault
 from workers.models.architectures import build_architecture, check_shapes
 from workers.models.image_classifier import ImageClassifier
 from workers.models.state_dicts import fit_state, strip_prefixes
+from workers.models.table_classifier import TableClassifier
 
 
 def load_torch_image(
@@ -43,7 +45,19 @@ def load_torch_image(
             module = build_architecture(manifest, set(state)).eval()
         fit_state(module, state, manifest.architecture.kind)
     # build_architecture has refused a manifest without them.
-    spec, labels = cast(InputSpec, manifest.input), cast(list[str], manifest.labels)
+    return make_classifier(module, manifest, device, values_per_image)
+
+
+def make_classifier(
+    module: nn.Module, manifest: ModelManifest, device: torch.device, values_per_image: int
+) -> ImageClassifier:
+    """Return a module as the target of its manifest, which states labels and input."""
+    labels = cast(list[str], manifest.labels)
+    if manifest.features is not None:
+        return TableClassifier(
+            module, labels=labels, features=manifest.features, device=device, values_per_row=values_per_image
+        )
+    spec = cast(InputSpec, manifest.input)
     channels, height, width = spec.shape
     return ImageClassifier(
         module,

@@ -15,6 +15,7 @@ from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.channels import check_batch_bytes
 from workers.data.sampling import strata, stratified_sample
+from workers.data.tables import StandardisedRows
 from workers.data.texts import of_classes
 from workers.families.contexts import (
     Batch,
@@ -27,6 +28,7 @@ from workers.families.contexts import (
 )
 from workers.models.endpoint import EndpointClassifier
 from workers.models.image_classifier import ImageClassifier
+from workers.models.table_classifier import TableClassifier
 from workers.runtime.checkpointing import CheckpointStore
 from workers.runtime.executor import Holder
 from workers.runtime.jobs import ShardJob
@@ -46,6 +48,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         self._resources = resources
         self._holder = holder
         self._earlier = StoredRecords(job.earlier, resources.store)
+        self._standardised: dict[str, StandardisedRows] = {}
         self._asked: tuple[ScoringService, Meters] | None = None
         self._checkpoints = CheckpointStore(
             resources.store, holder, belongs_to=job.belongs_to(), digest=job.checkpoint, may_resume=job.may_resume
@@ -67,7 +70,14 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         # A digit can be an outlier among photographs: further datasets are brought to the model's channels and size.
         # The audited dataset is not: there, another shape is a mistake the preflight names.
         channels = self.classifier.input_shape[0] if self._job.is_further_source else None
-        return self._resources.dataset(self._job.source, channels)
+        return self._dataset(self._job.source, channels)
+
+    def _dataset(self, row: DatasetRow, channels: int | None) -> ImageDataset:
+        if isinstance(self.classifier, TableClassifier):
+            if row.id not in self._standardised:
+                self._standardised[row.id] = StandardisedRows(self._resources.table(row), self.classifier.features)
+            return self._standardised[row.id]
+        return self._resources.dataset(row, channels)
 
     @property
     def device(self) -> torch.device:
@@ -125,7 +135,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
     def examples_of(self, parameter: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Return images and labels of a further dataset, brought to the model's shape."""
         row = self._job.further_datasets[parameter]
-        dataset = self._resources.dataset(row, self.classifier.input_shape[0])
+        dataset = self._dataset(row, self.classifier.input_shape[0])
         images = self._fitted(dataset, range(len(dataset.labels)), row)
         return images, torch.as_tensor(dataset.labels, dtype=torch.int64)
 

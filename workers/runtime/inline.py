@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.contracts.models import IMAGES, ModelManifest
+from seatrial.contracts.models import ARRAYS, ModelManifest
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
@@ -57,7 +57,7 @@ class InlineExecutor:
         """Load a model, measure it, and return its facts as JSON."""
         row = job.model
         manifest = parse_manifest(ModelManifest, row.manifest)
-        if manifest.task == IMAGES:
+        if manifest.task in ARRAYS:
             image_classifier = self.resources.classifier(row)
             report, labels = check_target(image_classifier, manifest), image_classifier.labels
         else:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Flag
-from seatrial.contracts.models import IMAGES, TAGGING, ModelManifest
+from seatrial.contracts.models import ARRAYS, TAGGING, ModelManifest
 from workers.families.contexts import Records
 from workers.families.protocol import AnyFamily, DataInfo, TargetInfo
 from workers.models.checks import preflight
@@ -44,7 +44,7 @@ def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tu
         DataError: The dataset cannot be read.
     """
     manifest = parse_manifest(ModelManifest, job.model.manifest)
-    look = _images if manifest.task == IMAGES else _sentences if manifest.task == TAGGING else _texts
+    look = _images if manifest.task in ARRAYS else _sentences if manifest.task == TAGGING else _texts
     seen = look(manifest, job, context)
     report = seen.report
     family.preflight(seen.target, DataInfo(seen.examples, seen.classes, report.clean_accuracy.value or 0.0), job.params)
@@ -70,7 +70,9 @@ def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _L
         batch_size=job.batch_size,
         check_cancelled=context.check_cancelled,
     )
-    target = TargetInfo(classifier.classes, classifier.labels, classifier.input_shape, classifier=classifier)
+    target = TargetInfo(
+        classifier.classes, classifier.labels, classifier.input_shape, manifest.task, classifier=classifier
+    )
     labels = dataset.labels
     return _Look(report, target, positions, labels[positions], len(labels), len(np.unique(labels)))
 

@@ -13,7 +13,8 @@ from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
-from workers.data.loading import load_image_dataset, load_tagged_dataset, load_text_dataset
+from workers.data.loading import load_image_dataset, load_table_dataset, load_tagged_dataset, load_text_dataset
+from workers.data.tables import TableRows
 from workers.models import TextClassifier
 from workers.models.endpoint import EndpointClassifier
 from workers.models.image_classifier import ImageClassifier
@@ -58,6 +59,7 @@ class Resources:
         self.settings = settings
         self._models: _Recent[ImageClassifier] = _Recent()
         self._datasets: _Recent[ImageDataset] = _Recent()
+        self._tables: _Recent[TableRows] = _Recent()
         self._services: _Recent[ScoringService] = _Recent(_disconnect)
         self._texts: _Recent[TextDataset] = _Recent()
         self._sentences: _Recent[TaggedDataset] = _Recent()
@@ -90,6 +92,19 @@ class Resources:
                 channels=channels,
                 limits=self.settings,
             ),
+        )
+
+    def table(self, row: DatasetRow) -> TableRows:
+        """Return the table of numbers of a row.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        manifest = parse_manifest(DatasetManifest, row.manifest)
+        facts = DatasetFacts.model_validate(row.facts)
+        return self._tables.get(
+            (row.digest, manifest.model_dump_json()),
+            lambda: load_table_dataset(manifest, facts, self.store.local_path(row.digest), limits=self.settings),
         )
 
     def scoring(self, row: ModelRow) -> ScoringService:

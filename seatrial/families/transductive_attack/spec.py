@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation
-from seatrial.contracts.models import IMAGES
+from seatrial.contracts.models import IMAGES, TABLES
 from seatrial.families.shared.defence_costs import is_module
 from seatrial.families.shared.defence_params import Rmc, ShippedDefence
 from seatrial.families.shared.robust_accuracy_flags import flags_about
@@ -63,5 +63,9 @@ SPEC = FamilySpec(
     needs=Needs(gradients=True, training=("training_dataset",)),
     misfits=misfits,
     canonical=canonical,
+    not_for={
+        TABLES: "its defences adapt convolutional networks to a batch of images, by their batch norms, crops and "
+        "flips, and rows of a table have none of these"
+    },
     starting={"defences": [{"name": "dent"}]},
 )

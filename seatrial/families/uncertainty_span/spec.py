@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.contracts.family import FamilySpec, Needs, Qualifiers
-from seatrial.contracts.models import IMAGES
+from seatrial.contracts.models import ARRAYS
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
@@ -21,7 +21,7 @@ def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> M
 SPEC = FamilySpec(
     kind="uncertainty_span",
     params=UncertaintySpanParams,
-    tasks=(IMAGES,),
+    tasks=ARRAYS,
     metrics=METRICS,
     # Of gradients that are zero it speaks in its own words.
     flags=(*FLAGS, *(flag for flag in robust_accuracy_flags.FLAGS if flag.code not in {own.code for own in FLAGS})),

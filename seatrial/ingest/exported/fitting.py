@@ -1,4 +1,4 @@
-"""Whether an exported program and its manifest speak of the same images and classes, as far as the graph says."""
+"""Whether an exported program and its manifest speak of the same inputs and classes, as far as the graph says."""
 
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.exported.program import Program
@@ -12,24 +12,29 @@ def check_fit(program: Program, manifest: ModelManifest) -> None:
         ManifestMismatchError: They are not; sizes that vary are left to the worker, which runs it.
 
     """
-    stated = manifest.input.shape if manifest.input is not None else []
+    stated = manifest.input_shape or []
+    is_table = manifest.features is not None
+    thing, sizes, place = (
+        ("rows", "columns", "/manifest/features/columns")
+        if is_table
+        else ("images", "channels, height, width", "/manifest/input/shape")
+    )
     taken = program.input_shape
     if len(taken) != len(stated) or any(size not in (None, one) for size, one in zip(taken, stated, strict=True)):
         raise ManifestMismatchError(
-            f"the exported program takes images of shape {_told(taken)}, the manifest says {_told(stated)} (channels, "
-            "height, width)",
-            field="/manifest/input/shape",
+            f"the exported program takes {thing} of shape {_told(taken)}, the manifest says {_told(stated)} ({sizes})",
+            field=place,
         )
     given, labels = program.output_shape, len(manifest.labels or ())
     if len(given) != 1 or given[0] not in (None, labels):
         raise ManifestMismatchError(
-            f"the exported program gives {_told(given)} values per image, the manifest names {labels} labels",
+            f"the exported program gives {_told(given)} values per example, the manifest names {labels} labels",
             field="/manifest/labels",
         )
     if not program.input_type.startswith(("float", "bfloat")):
         raise ManifestMismatchError(
-            f"the exported program takes images of type {program.input_type}: export it with an example in "
-            "floating point, `torch.rand(2, channels, height, width)`",
+            f"the exported program takes {thing} of type {program.input_type}: export it with an example in "
+            f"floating point, `torch.rand(2, {sizes})`",
             field="/manifest/architecture",
         )
 

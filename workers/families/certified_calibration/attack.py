@@ -14,6 +14,7 @@ from workers.certification.confidence import LEVELS
 from workers.certification.grid import GRID, noisy_copies, to_grid, within
 from workers.families.certified_calibration.certify import Certifier
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.models import box_of
 
 NEEDED = ["example_id", "errored", "abstained", "radius", "candidate"]
 
@@ -69,14 +70,14 @@ class CertifiedAttack:
         """Return the best images (n, ...) and which had an output that is not finite (n,)."""
         # All examples are attacked through the same draws, whatever `noise` says: they only point the way.
         draws = self._certifier.noise("attack", images, shared=True).draws(0, self._params.attack_draws)
-        steps = self._params.attack_steps
+        steps, box = self._params.attack_steps, box_of(self._context.classifier)
 
         def logits(noisy: Tensor) -> Tensor:
             # A step is attack_draws passes there and as many back: too long to wait for its end.
             self._context.check_cancelled()
             return self._context.classifier.logits(noisy)
 
-        outcome = PGD("l2", epsilon=self._radius, step_size=2 * self._radius / steps, steps=steps).run(
+        outcome = PGD("l2", epsilon=self._radius, step_size=2 * self._radius / steps, steps=steps, box=box).run(
             [lambda at: smoothed_logits(logits, draws, at, noisy_copies)],
             images,
             eta_omega(self._eta, labels if self._omega == "true" else classes),

@@ -13,6 +13,7 @@ from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack, is_on_grid, pixel_radius
 from workers.families.uncertainty_span.records import to_records
+from workers.models import box_of
 from workers.models.memory import forward
 
 
@@ -37,18 +38,19 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     clean = torch.cat(parts)
     is_finite = clean.isfinite().all(1)
     images, unit = batch.images[is_finite], pixel_radius(params, batch.images)
+    box = box_of(context.classifier)
     agrees, weights = torch.zeros_like(is_finite), None
     if len(images):
         (generator,) = context.generators(SURROGATE, [0])
         surrogate = Distillation(
-            params.norm, params.epsilon, [share * unit for share in COPIES], steps.rounds, steps.fit
+            params.norm, params.epsilon, [share * unit for share in COPIES], steps.rounds, steps.fit, box
         ).run(model, images, clean[is_finite], generator, batch_size=BATCH, check_cancelled=context.check_cancelled)
         weights = surrogate.flat().numpy()
         agrees[is_finite] = forward(surrogate, images).argmax(1) == clean[is_finite].argmax(1)
     temperature = calibrated_temperature(clean[is_finite], batch.labels[is_finite])
     rows = len(batch.example_ids)
     table = to_records(batch, ~is_finite, {"agrees": agrees})
-    on_grid = bool(len(images)) and is_on_grid(images)
+    on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))

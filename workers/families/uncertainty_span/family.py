@@ -129,13 +129,13 @@ class UncertaintySpan:
     ) -> tuple[Columns, Tensor]:
         match stage:
             case "attack":
-                return attack_spans(params, make_search(params), context, batch)
+                return attack_spans(params, make_search(params, context), context, batch)
             case "growth":
-                return attack_spans(params, make_search(params, 2 * params.epsilon), context, batch)
+                return attack_spans(params, make_search(params, context, 2 * params.epsilon), context, batch)
             case "tempered":
-                return attack_tempered(make_search(params), context, batch)
+                return attack_tempered(make_search(params, context), context, batch)
             case "transfer":
-                return attack_transferred(make_search(params), context, batch)
+                return attack_transferred(make_search(params, context), context, batch)
             case "ascent":
                 return attack_by_ascent(params, context, batch)
             case "smoothed":

@@ -15,6 +15,7 @@ from workers.attacks.losses import entropy
 from workers.attacks.momentum import ChangingLoss, Descent, MomentumPGD
 from workers.attacks.regions import Region, make_region
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.models import VALID_PIXELS, Box, box_of
 from workers.models.memory import forward
 
 SURROGATE = "surrogate"
@@ -115,9 +116,14 @@ class FurtherAttack:
         """Return one generator per example."""
         return self.context.generators(purpose, self.batch.example_ids)
 
+    @property
+    def box(self) -> Box:
+        """Least and greatest value that an input may have."""
+        return box_of(self.context.classifier)
+
     def region(self) -> Region:
         """Return the balls around the images."""
-        return make_region(self.params.norm, self.batch.images, self.params.epsilon, (0.0, 1.0))
+        return make_region(self.params.norm, self.batch.images, self.params.epsilon, self.box)
 
     def descend(
         self,
@@ -144,7 +150,7 @@ class FurtherAttack:
             model: Another model than the one under audit.
         """
         sigmas = tuple(share * pixel_radius(self.params, self.batch.images) for share in COPIES) if noise else ()
-        search = MomentumPGD(self.params.norm, self.params.epsilon, steps, step=step, sigmas=sigmas)
+        search = MomentumPGD(self.params.norm, self.params.epsilon, steps, step=step, sigmas=sigmas, box=self.box)
         return search.run(
             model or self.model,
             self.batch.images,
@@ -195,6 +201,7 @@ class FurtherAttack:
             queries,
             p_init=FIRST_SQUARES,
             pace=PACE,
+            box=self.box,
         )
         return search.search(
             self.model if epsilon is None else lambda images: self.model(to_levels(images)),
@@ -228,8 +235,10 @@ class FurtherAttack:
         return found | calibrated_columns(self.reach), self.reach.non_finite
 
 
-def is_on_grid(images: Tensor) -> bool:
-    """Tell whether all pixels of images (n, ...) are 8-bit ones over 255."""
+def is_on_grid(images: Tensor, box: Box) -> bool:
+    """Tell whether all values of images (n, ...) are 8-bit pixels over 255; a table's have no such levels."""
+    if box is not VALID_PIXELS:
+        return False
     scaled = images * LEVELS
     return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
 

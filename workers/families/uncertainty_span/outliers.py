@@ -46,7 +46,7 @@ def attack_outliers(params: UncertaintySpanParams, context: ImageContext, batch:
     non_finite = ~clean.isfinite().all(1)
     columns = {column_of(0.0): entropy(clean)}
     for epsilon in epsilons_of(params.outliers)[1:]:
-        search = make_search(params, epsilon)
+        search = make_search(params, context, epsilon)
         outcome = attack_with(search, context, batch, f"outliers_{epsilon:g}")(over_confidence(clean.argmax(1)))
         columns[column_of(epsilon)] = entropy(select(params, outcome, lowers=True))
         non_finite |= outcome.non_finite

@@ -12,6 +12,7 @@ from workers.attacks.objectives import Objective, Outcome
 from workers.attacks.pgd import PGD
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.records import measure
+from workers.models import box_of
 from workers.models.memory import forward
 
 
@@ -40,8 +41,8 @@ def under_confidence(classes: int) -> Objective:
     )
 
 
-def make_search(params: UncertaintySpanParams, epsilon: float | None = None) -> PGD:
-    """Return the check's search; at another radius the step shrinks or grows with it."""
+def make_search(params: UncertaintySpanParams, context: ImageContext, epsilon: float | None = None) -> PGD:
+    """Return the check's search of the model under audit; at another radius the step shrinks or grows with it."""
     radius = params.epsilon if epsilon is None else epsilon
     return PGD(
         norm=params.norm,
@@ -50,6 +51,7 @@ def make_search(params: UncertaintySpanParams, epsilon: float | None = None) -> 
         steps=params.steps,
         random_start=params.random_start,
         restarts=params.restarts,
+        box=box_of(context.classifier),
     )
 
 

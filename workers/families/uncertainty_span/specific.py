@@ -17,6 +17,7 @@ from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.records import measure
 from workers.families.uncertainty_span.span import attack_with, make_search
+from workers.models import box_of
 from workers.models.memory import forward, run_with_oom_split
 
 ACE_EPSILON = 0.005
@@ -51,7 +52,7 @@ def attack_specific(
             target = draw_targets(context, batch, context.classifier.classes)
             extra = {"target_confidence": target}
             objective = random_confidence(target, clean.argmax(1))
-        outcome = attack_with(make_search(params), context, batch, name)(objective)
+        outcome = attack_with(make_search(params, context), context, batch, name)(objective)
         images, logits, non_finite = outcome.best, outcome.best_logits[:, 0], outcome.non_finite
     moved = (images != batch.images).flatten(1).any(1)
     return measure(logits, "attacked") | {"moved": moved} | extra, ~clean.isfinite().all(1) | non_finite
@@ -84,10 +85,10 @@ def ace(context: ImageContext, images: Tensor, labels: Tensor, clean: Tensor) ->
     direction = raises * per_example(torch.where(predictions == labels, -1.0, 1.0), images)
     found, found_logits = images.clone(), clean.clone()
     waiting = torch.arange(len(images), device=images.device)
-    epsilon = ACE_EPSILON
+    epsilon, box = ACE_EPSILON, box_of(context.classifier)
     for _ in range(ACE_TRIES):
         context.check_cancelled()
-        tried = (images[waiting] + epsilon * direction[waiting]).clamp(0, 1)
+        tried = (images[waiting] + epsilon * direction[waiting]).clamp(*box)
         logits = forward(model, tried)
         kept = logits.argmax(1) == predictions[waiting]
         found[waiting[kept]], found_logits[waiting[kept]] = tried[kept], logits[kept]
