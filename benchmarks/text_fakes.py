@@ -77,6 +77,30 @@ class Endpoint:
         return [self.answer(text) for text in texts]
 
 
+@dataclass
+class Herd(Endpoint):
+    """Decides for a request of several texts what most of them say, each with its own confidence.
+
+    Attributes:
+        odds: Whose decisions they would be.
+        most: Share of a request that must agree.
+    """
+
+    odds: LogOdds = field(default=lambda text: 0.0)
+    most: float = 0.6
+
+    def logits(self, texts: Sequence[str]) -> list[Tensor]:
+        """Return what it says to each text, in order."""
+        sides = [self.odds(text) > 0 for text in texts]
+        share = sum(sides) / len(sides)
+        if max(share, 1 - share) >= self.most:
+            sides = [share > 0.5] * len(texts)
+        return [
+            sided(1.0 if side else -1.0, max(0.501, sigmoid(abs(self.odds(text)))))
+            for side, text in zip(sides, texts, strict=True)
+        ]
+
+
 class Cache:
     """Answers a text as it answered a similar one before.
 
@@ -257,7 +281,8 @@ def fakes(odds: LogOdds, known: Sequence[str]) -> list[Endpoint]:
         "keeps decisions of texts 3 edits apart": Sticky(odds, 3),
         "keeps decisions of texts 8 edits apart": Sticky(odds, 8),
     }
-    return [Endpoint(name, answer, fake=True) for name, answer in (answers | woken).items()]
+    herd = Herd("what most texts of a request say", lambda text: sided(odds(text), 0.9), fake=True, odds=odds)
+    return [*(Endpoint(name, answer, fake=True) for name, answer in (answers | woken).items()), herd]
 
 
 def honest(odds: LogOdds) -> list[Endpoint]:
