@@ -40,7 +40,7 @@ RATES = {
 }
 
 SPAN, CERTIFIED, TEXT = "uncertainty_span", "certified_calibration", "temperature_attack"
-GAMES, NOISE = "transductive_attack", "low_level_attack"
+GAMES, NOISE, TABLES = "transductive_attack", "low_level_attack", "calibration"
 
 SIMULATED: dict[str, dict[str, str]] = {
     SPAN: {
@@ -113,6 +113,22 @@ SIMULATED: dict[str, dict[str, str]] = {
         "noise.edit_correlation": "edit_correlation",
         "tagged calibration.ece": "ece[level] ece[attacker,level]",
         "tagged calibration.mean_confidence": "mean_confidence[level] mean_confidence[attacker,level]",
+    },
+    TABLES: {
+        "shares": "accuracy accuracy[arm] conformal_coverage",
+        "means": "confidence brier conformal_set_size",
+        "unbounded": "nll nll[arm]",
+        "calibration.ece": "ece ece[arm]",
+        "calibration.s_ece": "s_ece",
+        "predictions.ece_equal_mass": "ece_equal_mass",
+        "predictions.ks": "ks",
+        "predictions.aurc": "aurc",
+        "classwise": "ece_classwise",
+        "slices": "worst_group_accuracy",
+        "temperature": "temperature",
+        "ranking.auroc": "failure_auroc ood_auroc",
+        "ranking.fpr95": "ood_fpr95",
+        "none": "ks_p",
     },
 }
 """By family: what is simulated, and which of its metrics that stands for; ``none`` of those published without one."""

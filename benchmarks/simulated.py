@@ -19,6 +19,16 @@ from benchmarks.populations import (
     UNBOUNDED,
     Draw,
 )
+from benchmarks.simulated_predictions import (
+    CLASSES,
+    GROUPED,
+    classes_truth,
+    confidence_truth,
+    groups_truth,
+    of_classes,
+    of_confidence,
+    of_groups,
+)
 from seatrial.contracts.estimates import Estimate
 from seatrial.statistics.calibration import bin_of, ece, ece_centre
 from seatrial.statistics.clusters import BinnedErrors, correlations
@@ -362,6 +372,9 @@ GROUPS: dict[str, Group] = {
         _areas,
         _areas_truth,
     ),
+    "predictions": Group(CONFIDENCES, of_confidence, confidence_truth),
+    "classwise": Group(CLASSES, of_classes, classes_truth),
+    "slices": Group(GROUPED, of_groups, groups_truth),
     "temperature": Group(
         {"16% wrong": _served(1.8), "3% wrong": _served(4.6), "1% wrong": _served(6.6)},
         _temperature,

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from app.cli.embedded import embedded
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file, unknown_policy
 from app.cli.outputs import Outputs, output_options
+from app.cli.predictions import prepared_predictions
 from app.cli.progress import progress_display, say, say_all
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
@@ -30,6 +32,8 @@ CHECKED_S = 60
 """Seconds to wait for a model to be checked; after that it is audited all the same, without an estimate of its time."""
 CANCELLED_S = 30.0
 """Seconds an audit that ran out of time is given to stop and be judged, so that its reports can be written."""
+MOST_SAMPLES = 1_000_000
+"""Of an audit."""
 OWN_OUTAGE_S = 5.0
 """A service of its own does not come back."""
 
@@ -44,8 +48,10 @@ class Ask:
     """What the options ask for.
 
     Attributes:
-        model: Path or id.
-        data: Path or id.
+        model: Path or id; empty where there are predictions.
+        data: Likewise.
+        predictions: A table in place of both.
+        predictions_of: Whose answers to read in it.
         policy: The policy, or what the service finds it by.
         checks: What to run; None where nothing says.
         options: Options of the audit: ``samples``, ``seed``, ``baseline``.
@@ -60,6 +66,8 @@ class Ask:
 
     model: str
     data: str
+    predictions: Path | None
+    predictions_of: str | None
     policy: Policy | str
     checks: list[BaseModel] | None
     options: dict[str, Any]
@@ -77,8 +85,14 @@ class Ask:
 
 
 @click.command(epilog=exit_table())
-@click.option("--model", required=True, help="Folder or file of the model, or with a service mdl_...")
-@click.option("--data", required=True, help="File or folder of examples, or with a service dat_...")
+@click.option("--model", help="Folder or file of the model, or with a service mdl_...")
+@click.option("--data", help="File or folder of examples, or with a service dat_...")
+@click.option(
+    "--predictions",
+    type=_FILE,
+    help="In place of both: a table (CSV, JSON Lines, Parquet) of example_id, label and what a model answered.",
+)
+@click.option("--predictions-of", help="Whose answers to read, where PREDICTIONS has a column model.")
 @click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
 @click.option(
     "--data-manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or inferred from DATA]"
@@ -108,7 +122,8 @@ def gate(**options: Any) -> None:
     Without --server it starts a service of its own and leaves nothing behind. MODEL is a folder with manifest.json
     beside one .safetensors or .pt2 (torch.export.save), or a Hugging Face folder with safetensors. DATA are an .npz
     of images, or a CSV or JSON Lines file with the columns text and label; a manifest says more. The policy file may
-    hold what to run: checks, samples, seed. Files are written for a failed verdict as well.
+    hold what to run: checks, samples, seed. A table of predictions of any model is judged by --predictions FILE alone,
+    all of it unless --samples says otherwise. Files are written for a failed verdict as well.
     """
     with ending_as_documented():
         status = _run(options)
@@ -122,8 +137,8 @@ def _run(options: dict[str, Any]) -> Exit:
     if server is not None:
         if options["home"] is not None:
             raise BadRequestError("--home is for the embedded service: leave it out, or --server (SEATRIAL_URL)")
-        with connected(server, options["key"]) as client:
-            return _judged(ask, client, _prepared(ask, client), outputs, {})
+        with connected(server, options["key"]) as client, _prepared(ask, client) as prepared:
+            return _judged(ask, client, prepared, outputs, {})
     if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):
         raise BadRequestError(f"{ask.model} and {ask.data} are ids on a service: give --server, or --home")
     # What is known to be wrong is refused before anything is started.
@@ -131,23 +146,32 @@ def _run(options: dict[str, Any]) -> Exit:
         raise BadRequestError(f"--baseline {ask.options['baseline']}: {_NOTHING_KEPT}")
     if options["home"] is None and isinstance(ask.policy, str) and ask.policy not in presets.POLICIES:
         raise unknown_policy(ask.policy)
-    prepared = _prepared(ask, None)
     require_worker_extra()
-    with embedded(options["home"], workers=options["workers"], say=say) as url, Client(url) as client:
+    with (
+        _prepared(ask, None) as prepared,
+        embedded(options["home"], workers=options["workers"], say=say) as url,
+        Client(url) as client,
+    ):
         return _judged(ask, client, prepared, outputs, {"outage_s": OWN_OUTAGE_S})
 
 
 def _asked(options: dict[str, Any]) -> Ask:
+    if options["predictions"] is None and not (options["model"] and options["data"]):
+        raise BadRequestError("give --model and --data, or --predictions")
+    if options["predictions"] is not None and (options["model"] or options["data_manifest"]):
+        raise BadRequestError("--predictions stands in place of --model; what its columns are says FILE.manifest.json")
     file = read_gate_file(Path(options["policy"])) if is_file(options["policy"]) else None
     timeout_s: float | None = options["timeout"]
     chosen = {
-        "samples": options["samples"] or (file.samples if file else None),
+        "samples": options["samples"] or (file.samples if file else None) or _whole_table(options),
         "seed": options["seed"] if options["seed"] is not None else file.seed if file else None,
         "baseline": options["baseline"],
     }
     return Ask(
-        model=options["model"],
-        data=options["data"],
+        model=options["model"] or "",
+        data=options["data"] or "",
+        predictions=options["predictions"],
+        predictions_of=options["predictions_of"],
         policy=file.policy() if file else options["policy"],
         checks=_checks(options["checks"], file),
         options={name: value for name, value in chosen.items() if value is not None},
@@ -159,6 +183,11 @@ def _asked(options: dict[str, Any]) -> Ask:
         estimates_only=options["estimate_only"],
         promote=_promote(options),
     )
+
+
+def _whole_table(options: dict[str, Any]) -> int | None:
+    """Return the most samples there may be for a table, which costs nothing to look at as a whole."""
+    return None if options["predictions"] is None else MOST_SAMPLES
 
 
 def _promote(options: dict[str, Any]) -> str:
@@ -177,8 +206,17 @@ def _is_stored(name: str) -> bool:
     return name.startswith(("mdl_", "dat_")) and not Path(name).exists()
 
 
-def _prepared(ask: Ask, client: Client | None) -> tuple[Prepared | None, Prepared | None]:
-    """Return model and data as they are to be uploaded; None for what the service has."""
+@contextmanager
+def _prepared(ask: Ask, client: Client | None) -> Iterator[tuple[Prepared | None, Prepared | None]]:
+    """Give model and data as they are to be uploaded; None for what the service has."""
+    if ask.predictions is None:
+        yield _prepared_files(ask, client)
+        return
+    with prepared_predictions(ask.predictions, model=ask.predictions_of, version=ask.model_version) as (model, data):
+        yield model, None if ask.data else data
+
+
+def _prepared_files(ask: Ask, client: Client | None) -> tuple[Prepared | None, Prepared | None]:
     for name in (ask.model, ask.data):
         if not _is_stored(name) and not Path(name).exists():
             raise BadRequestError(f"{name}: there is no such file or folder")
@@ -251,7 +289,7 @@ def _upload_data(ask: Ask, client: Client, prepared: Prepared | None) -> str:
     if prepared is None or prepared.source is None:
         return ask.data
     say(f"Sending data {prepared.manifest['name']} {prepared.manifest['version']}")
-    with pointing_to_manifest(Path(ask.data), ask.data_manifest, prepared.task):
+    with pointing_to_manifest(ask.predictions or Path(ask.data), ask.data_manifest, prepared.task):
         return client.add_dataset(prepared.source, prepared.manifest).id
 
 

@@ -76,7 +76,7 @@ def prepare_model(
         manifest = read_object(path)
         if _kind(manifest) != "endpoint":
             raise BadRequestError(f"{path} is not the manifest of an endpoint: give the folder it describes")
-        return Prepared(_named(manifest, path.stem, version, None), None)
+        return Prepared(name_and_version(manifest, path.stem, version, None), None)
     if path.is_dir():
         return _model_folder(path, version, for_task, say)
     if path.suffix in _PICKLED:
@@ -87,7 +87,7 @@ def prepare_model(
             f"{path} has no manifest: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
             "architecture, input and labels"
         )
-    return Prepared(_named(_exported(read_object(manifest_path), path), path.stem, version, path), path)
+    return Prepared(name_and_version(_exported(read_object(manifest_path), path), path.stem, version, path), path)
 
 
 def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | None) -> Prepared:
@@ -115,7 +115,7 @@ def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | No
         # Class names in a table are numbered in alphabetical order unless an order is given.
         manifest["labels"] = labels
     source: Source = _image_folders(path) if path.is_dir() else path
-    return Prepared(_named(manifest, path.stem, None, source), source)
+    return Prepared(name_and_version(manifest, path.stem, None, source), source)
 
 
 def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
@@ -195,7 +195,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
         manifest["architecture"] = {"kind": "huggingface"}
     name = folder.resolve().name
     if _kind(manifest) == "endpoint":
-        return Prepared(_named(manifest, name, version, None), None)
+        return Prepared(name_and_version(manifest, name, version, None), None)
     if _kind(manifest) == "huggingface":
         _describe(manifest, folder, for_task)
         files = {one.name: one for one in _files(folder) if one.name != MANIFEST and one.suffix in _WANTED}
@@ -207,7 +207,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
                 "`save_pretrained(..., safe_serialization=True)`; other formats can run code and are never read"
             )
         source: Source = FolderArchive(f"{name}.tar", files)
-        return Prepared(_named(manifest, name, version, source), source)
+        return Prepared(name_and_version(manifest, name, version, source), source)
     weights = [one for one in _files(folder) if one.suffix in (_SAFETENSORS, _EXPORTED)]
     pickled = [one for one in _files(folder) if one.suffix in _PICKLED]
     if pickled and not weights:
@@ -218,7 +218,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
             f"{folder} is not a model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
             f"{_SAFETENSORS} or {_EXPORTED} file (there: {names}), or be a Hugging Face folder with config.json"
         )
-    return Prepared(_named(_exported(manifest, weights[0]), name, version, weights[0]), weights[0])
+    return Prepared(name_and_version(_exported(manifest, weights[0]), name, version, weights[0]), weights[0])
 
 
 def _exported(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def _columns(path: Path) -> set[str]:
     return {cell.strip().strip('"') for cell in re.split(r"[,;\t]", line)}
 
 
-def _named(manifest: dict[str, Any], name: str, version: str | None, source: Source | None) -> dict[str, Any]:
+def name_and_version(manifest: dict[str, Any], name: str, version: str | None, source: Source | None) -> dict[str, Any]:
     """Return a manifest with a name and a version."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:100]
     filled = {"name": cleaned or "unnamed", **manifest}

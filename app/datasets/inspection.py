@@ -6,10 +6,11 @@ from typing import Any
 from app.datasets.arrays import inspect_arrays
 from app.datasets.image_folders import inspect_image_folder
 from app.datasets.parquet import inspect_parquet
+from app.datasets.predictions import inspect_predictions
 from app.datasets.tables import inspect_table
 from app.datasets.texts import inspect_texts
 from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
-from seatrial.contracts.models import IMAGES, TABLES
+from seatrial.contracts.models import IMAGES, PREDICTIONS, TABLES
 from seatrial.ingest.archives import walk_archive
 from seatrial.ingest.inspection.errors import ContentError, UnsupportedFormatError, UploadTooLargeError
 from seatrial.ingest.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
@@ -45,6 +46,8 @@ def inspect_dataset(path: Path, filename: str, manifest: DatasetManifest, limits
         )
     if manifest.task == TABLES:
         return inspect_table(path, where, manifest, limits)
+    if manifest.task == PREDICTIONS:
+        return inspect_predictions(path, where, manifest, limits)
     if manifest.task != IMAGES:
         return inspect_texts(path, where, manifest, limits)
     with path.open("rb") as file:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
+from seatrial.contracts.architectures import PredictionsArchitecture
 from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
@@ -23,6 +24,8 @@ from seatrial.ingest.inspection.errors import (
 from seatrial.ingest.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
 from seatrial.ingest.inspection.pickles import HEAD_BYTES
 from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
+from seatrial.ingest.predictions.answers import read_answers
+from seatrial.ingest.predictions.tables import table_layout
 from seatrial.net.endpoint_rules import check_endpoint, filled_headers
 from seatrial.store.settings import Settings
 
@@ -33,7 +36,9 @@ WANTED = "safetensors weights, an exported program (.pt2), or a .zip, .tar or .t
 
 
 def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Settings) -> str:
-    """Return the format of an uploaded model, ``safetensors`` or ``archive``, after checking all but the weights.
+    """Return the format of an uploaded model after checking all but the weights.
+
+    It is ``safetensors`` or ``archive``, or ``csv``, ``jsonl`` or ``parquet`` of a table of predictions.
 
     The file is judged by its bytes; its name only appears in messages. Memory stays bounded, whatever its size.
 
@@ -52,6 +57,10 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         raise UploadTooLargeError(
             f"{where} has {size:,} bytes; models of at most {limits.max_model_bytes:,} are accepted"
         )
+    if isinstance(manifest.architecture, PredictionsArchitecture):
+        layout = table_layout(path, where)
+        read_answers(path, layout, manifest, limits)
+        return layout
     with path.open("rb") as file:
         kind = sniff(file.read(HEAD_BYTES), size)
         refuse_impostor(kind, where, _wanted(kind, WANTED))

@@ -236,6 +236,29 @@ DEMANDS = (
         "The same bounds as of `mus_worst`, at the temperature that is likeliest on the clean examples: dividing or "
         "multiplying the logits buys nothing.",
     ),
+    Demand(
+        "calibration.ece",
+        "max",
+        (0.2, 0.1, 0.05),
+        "any `calibration`",
+        "The same bounds as of `uncertainty_span.ece[arm=clean]`. Of a table nothing else says whether its confidence "
+        "is right, so that it blocks.",
+    ),
+    Demand(
+        "calibration.failure_auroc",
+        "min",
+        (0.5, 0.6, 0.7),
+        "any `calibration`",
+        "Hendrycks and Gimpel (2017), Table 1: the largest softmax finds errors with 0.97 on MNIST, 0.93 on CIFAR-10 "
+        "and 0.87 on CIFAR-100. 0.5 is a coin: a constant confidence has no calibration error, and this.",
+    ),
+    Demand(
+        "calibration.accuracy",
+        "max_regression",
+        _ACCURACY,
+        "any `calibration`" + _BASELINE,
+        _WHY_ACCURACY,
+    ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""
 

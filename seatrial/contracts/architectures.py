@@ -1,8 +1,8 @@
 """The architectures a model may be of: what a manifest must say beside its weights."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.endpoints import EndpointArchitecture
@@ -166,6 +166,41 @@ class ExportedArchitecture(Request):
     )
 
 
+ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class PredictionsArchitecture(Request):
+    """A table of what a model answered already: nothing is run, so that any framework will do."""
+
+    kind: Literal["predictions"] = Field(
+        title="Table of predictions (CSV, JSON Lines, Parquet)",
+        description="Probabilities or logits that a model gave already; nothing is run.",
+    )
+    example_id: ColumnName = Field(default="example_id", description="Column that names the example.")
+    probabilities: list[ColumnName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100_000,
+        description="The column that holds a list of probabilities, or a column for each label in their order; by "
+        "default the column `probabilities`.",
+        examples=[["p_cat", "p_dog"]],
+    )
+    logits: list[ColumnName] | None = Field(
+        default=None, min_length=1, max_length=100_000, description="Likewise of logits, in place of probabilities."
+    )
+    arm: ColumnName = Field(default="arm", description="Column that says `clean`, `attacked` or `ood`, if any.")
+    model: ColumnName | None = Field(
+        default=None, description="Whose answers to read, where the table has those of several models."
+    )
+    model_column: ColumnName = Field(default="model", description="Column that names the model of a row.")
+
+    @model_validator(mode="after")
+    def _are_one_kind(self) -> Self:
+        if self.probabilities is not None and self.logits is not None:
+            raise ValueError("give probabilities or logits, not both")
+        return self
+
+
 Architecture = Annotated[
     LayersArchitecture
     | CifarResNetArchitecture
@@ -178,6 +213,7 @@ Architecture = Annotated[
     | TimmArchitecture
     | ExportedArchitecture
     | HuggingFaceArchitecture
+    | PredictionsArchitecture
     | EndpointArchitecture,
     Field(discriminator="kind"),
 ]

@@ -24,8 +24,10 @@ COLUMNS: dict[Task, tuple[str, ...]] = {
     "multi-label-classification": ("text", "labels"),
     "token-classification": ("tokens", "tags"),
     "tabular-classification": ("label",),
+    "predictions": ("example_id", "label", "group", "arm", "model"),
 }
-"""What a table must hold for a task, under these names unless ``columns`` gives others."""
+"""What a table must hold for a task, under these names unless ``columns`` gives others; of predictions the last three
+may be missing."""
 
 
 class DatasetManifest(Request):
@@ -40,7 +42,8 @@ class DatasetManifest(Request):
         max_length=20,
         description="Where a table keeps what: `image` and `label` for images; `text` and `label`; `premise`, "
         "`hypothesis` and `label`; `text` and `labels`; `tokens` and `tags` (CoNLL-U: `tags` is upos, the default, or "
-        "xpos); `label` of tables of numbers. By default columns of those names.",
+        "xpos); `label` of tables of numbers; `example_id` and `label` of predictions, and `group`, `arm` and `model` "
+        "where there are any. By default columns of those names.",
         examples=[{"text": "review", "label": "stars"}],
     )
     features: list[FeatureName] | None = Field(

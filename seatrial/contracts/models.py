@@ -24,6 +24,9 @@ SINGLE_LABEL_TEXTS = ("text-classification", "text-pair-classification")
 
 MULTI_LABEL = "multi-label-classification"
 TAGGING = "token-classification"
+PREDICTIONS = "predictions"
+"""What was answered already, whatever the model took: a table of probabilities or logits is the model."""
+
 TEXTS = (*SINGLE_LABEL_TEXTS, MULTI_LABEL, TAGGING)
 """Everything that is done to texts."""
 
@@ -34,6 +37,7 @@ Task = Literal[
     "multi-label-classification",
     "token-classification",
     "tabular-classification",
+    "predictions",
 ]
 
 OF_TABLES = ("exported", "layers")
@@ -140,7 +144,9 @@ class ModelManifest(Request):
     @model_validator(mode="after")
     def _task_fits_architecture(self) -> Self:
         kind = self.architecture.kind
-        if isinstance(self.architecture, EndpointArchitecture):
+        if PREDICTIONS in (kind, self.task):
+            self._check_predictions(kind)
+        elif isinstance(self.architecture, EndpointArchitecture):
             self._check_endpoint(self.architecture)
         elif self.task == TABLES:
             self._check_table()
@@ -165,6 +171,15 @@ class ModelManifest(Request):
             raise ValueError("features is required: the columns, and their mean, std and ranges")
         if self.labels is None:
             raise ValueError("labels is required: the class names in the order of the logits")
+
+    def _check_predictions(self, kind: str) -> None:
+        if kind != self.task:
+            raise ValueError(
+                f'a table of predictions has the task "{PREDICTIONS}" and the architecture {{"kind": "{PREDICTIONS}"}}'
+                f", not {self.task} and {kind}"
+            )
+        if self.labels is None:
+            raise ValueError("labels is required: the class names in the order of the probabilities or logits")
 
     @property
     def input_shape(self) -> list[int] | None:

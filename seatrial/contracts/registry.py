@@ -26,6 +26,7 @@ SHIPPED = tuple(
         "certified_calibration",
         "transductive_attack",
         "low_level_attack",
+        "calibration",
     )
 )
 """Declared here as well as in pyproject.toml: a checkout with older metadata has them all the same."""

@@ -5,8 +5,8 @@ and p values that are stored to the last bit, and which no other gives again to 
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import bdtr, betaincinv
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, betaincinv, gammaln
 
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.intervals import Interval
@@ -78,6 +78,37 @@ def mcnemar(b: int, c: int) -> float:
     if min(b, c) < 0:
         raise ValueError(f"not counts: {b=}, {c=}")
     return min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5)))
+
+
+def fisher(hits: int, size: int, total: int, n: int) -> float:
+    """Return Fisher's exact two-sided p that a group has its share of successes by chance.
+
+    The probability, among all ways to choose the group, of numbers of successes no likelier than the one seen.
+
+    Args:
+        hits: Successes in the group.
+        size: Of the group.
+        total: Successes in all.
+        n: Examples in all.
+
+    Raises:
+        ValueError: The counts do not describe a group.
+
+    >>> round(fisher(1, 9, 11, 20), 4)
+    0.0009
+    """
+    if not (0 <= hits <= size <= n and hits <= total <= n and total - hits <= n - size):
+        raise ValueError(f"not a group: {hits=}, {size=}, {total=}, {n=}")
+    possible = np.arange(max(0, total + size - n), min(size, total) + 1)
+
+    def ways(out_of: int, chosen: NDArray[np.int64]) -> Floats:
+        return np.asarray(gammaln(out_of + 1) - gammaln(chosen + 1) - gammaln(out_of - chosen + 1), dtype=np.float64)
+
+    logs = ways(size, possible) + ways(n - size, total - possible)
+    chances = np.exp(logs - logs.max())
+    # Equal probabilities differ by rounding.
+    seen = chances[hits - possible[0]] * (1 + 1e-7)
+    return float(min(1.0, chances[chances <= seen].sum() / chances.sum()))
 
 
 def _sample(successes: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Floats, Floats]:

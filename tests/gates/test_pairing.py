@@ -18,6 +18,7 @@ from seatrial.contracts.registry import families, metrics_of
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.per_example import NoMeanError
 from seatrial.statistics.widening import unseen_share
+from tests.families.calibration import tables
 from tests.families.certified_calibration import audits as certificates
 from tests.families.certified_calibration import fabricated as fabricated_certificates
 from tests.families.low_level_attack import fabricated as fabricated_noise
@@ -132,6 +133,12 @@ def _noise_that_errored_here_and_there(task: str = "text-pair-classification") -
     return params.model_dump(mode="json"), noise.reduce(params, done, 0).estimates, done
 
 
+def _table() -> Run:
+    told, labels, arms = tables.made(120, arms=(0.6, 0.3, 0.1))
+    records = tables.to_records(tables.predictions(told, labels, arms))
+    return tables.PARAMS.model_dump(mode="json"), tables.reduced(records).estimates, {tables.STAGE: records}
+
+
 RUNS = {
     "spans": ("uncertainty_span", cache(_spans)),
     "texts": ("temperature_attack", cache(_texts)),
@@ -146,6 +153,7 @@ RUNS = {
     "noise, errored apart": ("low_level_attack", cache(_noise_that_errored_here_and_there)),
     "noise on tags": ("low_level_attack", cache(lambda: _noise(TAGGING, draws=2))),
     "noise on tags, errored apart": ("low_level_attack", cache(lambda: _noise_that_errored_here_and_there(TAGGING))),
+    "a table": ("calibration", cache(_table)),
     "noise on labels": ("low_level_attack", cache(lambda: _noise(MULTI_LABEL, draws=2))),
 }
 

@@ -5,7 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
+from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.inspection.errors import InspectionError
+from seatrial.ingest.predictions.answers import Answers, read_answers
+from seatrial.ingest.predictions.tables import table_layout
+from seatrial.ingest.predictions.truths import Truths, read_truths
 from seatrial.store.settings import Settings, get_settings
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.arrays import ArrayImages
@@ -14,7 +18,7 @@ from workers.data.parquet import ParquetImages
 from workers.data.tables import TableRows
 from workers.data.tagged import TableSentences
 from workers.data.texts import TableTexts
-from workers.errors import DataError
+from workers.errors import DataError, TargetError
 
 
 def load_image_dataset(
@@ -78,6 +82,24 @@ def load_tagged_dataset(
     """Return the sentences of a stored dataset of tagged texts; arguments and errors as for texts."""
     with _readable():
         return TableSentences(manifest, facts, path, limits or get_settings())
+
+
+def load_truths(manifest: DatasetManifest, path: Path, *, limits: Settings | None = None) -> Truths:
+    """Return what is true of the examples of a stored table of predictions; errors as for texts."""
+    with _readable():
+        return read_truths(path, table_layout(path, "The file"), manifest, limits or get_settings())
+
+
+def load_answers(manifest: ModelManifest, path: Path, *, limits: Settings | None = None) -> Answers:
+    """Return what a model answered, of a stored table of predictions.
+
+    Raises:
+        TargetError: The file is not what was inspected.
+    """
+    try:
+        return read_answers(path, table_layout(path, "The file"), manifest, limits or get_settings())
+    except InspectionError as error:
+        raise TargetError(error.code, error.title, error.detail, field=error.field) from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
+from workers.data.predictions import Predictions
 from workers.models import Classifier
 
 Records: TypeAlias = pa.Table
@@ -174,6 +175,14 @@ class TextContext(RunContext, Protocol):
 
     def scoring(self, parameter: str | None = None) -> ScoringService:
         """Return the scoring service of the text model under audit, or of the further model a parameter names."""
+        ...
+
+
+class PredictionsContext(RunContext, Protocol):
+    """What a shard of a table of predictions is given besides."""
+
+    def predictions(self) -> Predictions:
+        """Return the shard's examples, in order, with what the model answered to each."""
         ...
 
 

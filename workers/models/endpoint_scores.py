@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
+from seatrial.ingest.sums import is_in_range, sum_tolerance
 
 Outputs: TypeAlias = Literal["probabilities", "logits"]
 
@@ -17,14 +18,6 @@ LOG_ZERO = math.log(math.ulp(0.0))
 Of several labels, each with a probability of its own, exactly 1 has the logit ``-LOG_ZERO``. What the probability was
 before it was rounded is lost; whoever finds one of these values knows that.
 """
-
-SUM_TOLERANCE = 1e-3
-"""Probabilities of a text may miss a sum of 1 by this, and by half a unit in the last digit for each class where they
-were rounded: four classes at three digits by 0.002."""
-FEWEST_DIGITS, MOST_DIGITS = 2, 6
-"""Digits to which probabilities are taken to have been rounded."""
-RANGE_TOLERANCE = 1e-6
-"""And each may miss [0, 1] by this, as a float32 softmax does."""
 
 SCORES = "/manifest/architecture/scores"
 OUTPUTS = "/manifest/architecture/outputs"
@@ -164,7 +157,7 @@ def _number(score: Any, item: Any) -> float:
 
 
 def _logarithms(row: list[float], whose: str) -> list[float]:
-    if not _is_in_range(row) or abs(math.fsum(row) - 1) > _sum_tolerance(row):
+    if not is_in_range(row) or abs(math.fsum(row) - 1) > sum_tolerance(row):
         raise MisfitError(
             f"a {whose}'s scores are no probabilities, in [0, 1] with a sum of 1: if they are logits, say outputs: "
             "logits",
@@ -174,16 +167,8 @@ def _logarithms(row: list[float], whose: str) -> list[float]:
     return [math.log(min(value, 1.0)) if value > 0 else LOG_ZERO for value in row]
 
 
-def _sum_tolerance(row: list[float]) -> float:
-    for digits in range(FEWEST_DIGITS, MOST_DIGITS + 1):
-        if all(abs(value * 10**digits - round(value * 10**digits)) < 1e-6 for value in row):
-            # Sums of what was rounded hold the error of their own last bits.
-            return max(SUM_TOLERANCE, min(0.5, 0.5 * len(row) * 10.0**-digits + 1e-9))
-    return SUM_TOLERANCE
-
-
 def _log_odds(row: list[float]) -> list[float]:
-    if not _is_in_range(row):
+    if not is_in_range(row):
         raise MisfitError(
             "a text's scores are no probabilities, each in [0, 1]: if they are logits, say outputs: logits",
             row,
@@ -198,7 +183,3 @@ def _logit(probability: float) -> float:
     if probability >= 1:
         return -LOG_ZERO
     return math.log(probability) - math.log1p(-probability)
-
-
-def _is_in_range(row: list[float]) -> bool:
-    return all(-RANGE_TOLERANCE <= value <= 1 + RANGE_TOLERANCE for value in row)

@@ -14,6 +14,7 @@ from seatrial.store.tables import DatasetRow
 from workers.attacks.text.scoring import Meters, ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
 from workers.data.channels import check_batch_bytes
+from workers.data.predictions import Predictions, join_predictions, strata_of_arms
 from workers.data.sampling import strata, stratified_sample
 from workers.data.tables import StandardisedRows
 from workers.data.texts import of_classes
@@ -21,6 +22,7 @@ from workers.families.contexts import (
     Batch,
     Checkpoint,
     LabelledText,
+    PredictionsContext,
     Records,
     ResumableImageContext,
     ResumableTextContext,
@@ -40,7 +42,7 @@ _PIECE_BYTES = 64 * 2**20
 """Decoded images of another shape than the model's that are in memory at once."""
 
 
-class ShardContext(ResumableImageContext, ResumableTextContext):
+class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsContext):
     """Gives a family its examples, its randomness and its models; see :mod:`workers.families.contexts`."""
 
     def __init__(self, job: ShardJob, resources: Resources, holder: Holder) -> None:
@@ -53,6 +55,11 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
         self._checkpoints = CheckpointStore(
             resources.store, holder, belongs_to=job.belongs_to(), digest=job.checkpoint, may_resume=job.may_resume
         )
+
+    @property
+    def resources(self) -> Resources:
+        """What loads models and datasets."""
+        return self._resources
 
     @property
     def classifier(self) -> ImageClassifier:
@@ -219,6 +226,14 @@ class ShardContext(ResumableImageContext, ResumableTextContext):
             LabelledText(position, text, tuple(of_text))
             for position, text, of_text in zip(positions, dataset.texts(positions), truths, strict=True)
         ]
+
+    def predictions(self) -> Predictions:
+        """Return the shard's examples of a table of predictions, in order, with what the model answered."""
+        self._holder.poll_cancelled()
+        truths = self._resources.truths(self._job.source)
+        answers = self._resources.answers(self._job.model)
+        positions = self._chosen(strata_of_arms(truths))
+        return join_predictions(truths, answers, positions)
 
     def progress(self, done: int) -> None:
         """Tell how many of the shard's examples are done."""

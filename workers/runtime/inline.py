@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.contracts.models import ARRAYS, ModelManifest
+from seatrial.contracts.models import ARRAYS, PREDICTIONS, ModelFacts, ModelManifest
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
@@ -57,6 +57,12 @@ class InlineExecutor:
         """Load a model, measure it, and return its facts as JSON."""
         row = job.model
         manifest = parse_manifest(ModelManifest, row.manifest)
+        if manifest.task == PREDICTIONS:
+            self.resources.answers(row)
+            classes = len(manifest.labels or [])
+            # Nothing is computed, and so nothing is timed.
+            facts = ModelFacts(parameters=0, classes=classes, device=self.device(), forward_s=0.0, backward_s=None)
+            return facts.model_copy(update={"labels": manifest.labels}).model_dump(mode="json")
         if manifest.task in ARRAYS:
             image_classifier = self.resources.classifier(row)
             report, labels = check_target(image_classifier, manifest), image_classifier.labels

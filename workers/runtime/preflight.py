@@ -7,17 +7,38 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from seatrial.contracts.estimates import Flag
-from seatrial.contracts.models import ARRAYS, TAGGING, ModelManifest
+from seatrial.contracts.models import ARRAYS, PREDICTIONS, TAGGING, ModelManifest
+from seatrial.ingest.predictions.tables import ARMS
+from workers.errors import PreflightError
 from workers.families.contexts import Records
 from workers.families.protocol import AnyFamily, DataInfo, TargetInfo
 from workers.models.checks import preflight
 from workers.models.text_preflight import preflight_tags, preflight_texts
-from workers.models.validating import PreflightReport, check_labels, check_same_classes
+from workers.models.validating import (
+    PreflightReport,
+    Wording,
+    check_labels,
+    check_same_classes,
+    claim_flags,
+    clean_accuracy,
+)
 from workers.runtime.context import ShardContext
 from workers.runtime.jobs import ShardJob, parse_manifest
 
 NO_CLASS = -1
 """Label, in records, of an example that has not exactly one class: a multi-label text, a tagged sentence."""
+
+
+CLEAN = ARMS.index("clean")
+
+PREDICTION_WORDS = Wording(
+    thing="prediction",
+    probes="the answers of the file",
+    weights="the answers of the file",
+    input="the answers of the file",
+    guessing="which column is of which label",
+    claim="Which column is of which label",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +65,8 @@ def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tu
         DataError: The dataset cannot be read.
     """
     manifest = parse_manifest(ModelManifest, job.model.manifest)
-    look = _images if manifest.task in ARRAYS else _sentences if manifest.task == TAGGING else _texts
+    looks = {**dict.fromkeys(ARRAYS, _images), TAGGING: _sentences, PREDICTIONS: _predictions}
+    look = looks.get(manifest.task, _texts)
     seen = look(manifest, job, context)
     report = seen.report
     family.preflight(seen.target, DataInfo(seen.examples, seen.classes, report.clean_accuracy.value or 0.0), job.params)
@@ -112,6 +134,24 @@ def _sentences(manifest: ModelManifest, job: ShardJob, context: ShardContext) ->
     labels = np.full(len(positions), NO_CLASS)
     classes = len(np.unique(dataset.tags))
     return _Look(report, _text_target(manifest, job, context), positions, labels, len(dataset), classes)
+
+
+def _predictions(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
+    """Look at what was answered; that it guesses, or never changes, is for the family to say: it is not attacked."""
+    found, truths = context.predictions(), context.resources.truths(job.source)
+    if manifest.labels is None:
+        raise AssertionError("unreachable: the manifest of predictions names its labels")
+    predictions, is_clean = found.scores.argmax(axis=1), found.arms == CLEAN
+    if not is_clean.any():
+        raise PreflightError(
+            "no-clean-examples", "There is nothing to audit", "no example is of the arm clean", field="/dataset"
+        )
+    accuracy = clean_accuracy(predictions[is_clean], found.labels[is_clean])
+    flags = claim_flags(accuracy, manifest.clean_accuracy, PREDICTION_WORDS)
+    target = TargetInfo(len(manifest.labels), manifest.labels, None, manifest.task, has_gradients=False)
+    classes = len(np.unique(truths.labels[truths.labels >= 0]))
+    report = PreflightReport(predictions, accuracy, flags)
+    return _Look(report, target, found.positions, found.labels, len(truths.ids), classes)
 
 
 def _text_target(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> TargetInfo:

@@ -9,11 +9,20 @@ import torch
 from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
 from seatrial.contracts.endpoints import EndpointArchitecture
 from seatrial.contracts.models import ModelManifest
+from seatrial.ingest.predictions.answers import Answers
+from seatrial.ingest.predictions.truths import Truths
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
-from workers.data.loading import load_image_dataset, load_table_dataset, load_tagged_dataset, load_text_dataset
+from workers.data.loading import (
+    load_answers,
+    load_image_dataset,
+    load_table_dataset,
+    load_tagged_dataset,
+    load_text_dataset,
+    load_truths,
+)
 from workers.data.tables import TableRows
 from workers.models import TextClassifier
 from workers.models.endpoint import EndpointClassifier
@@ -63,6 +72,8 @@ class Resources:
         self._services: _Recent[ScoringService] = _Recent(_disconnect)
         self._texts: _Recent[TextDataset] = _Recent()
         self._sentences: _Recent[TaggedDataset] = _Recent()
+        self._truths: _Recent[Truths] = _Recent()
+        self._answers: _Recent[Answers] = _Recent()
 
     def classifier(self, row: ModelRow) -> ImageClassifier:
         """Return the model of a row.
@@ -145,6 +156,30 @@ class Resources:
         return self._sentences.get(
             (row.digest, manifest.model_dump_json()),
             lambda: load_tagged_dataset(manifest, facts, self.store.local_path(row.digest)),
+        )
+
+    def truths(self, row: DatasetRow) -> Truths:
+        """Return what is true of the examples of a table of predictions.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        manifest = parse_manifest(DatasetManifest, row.manifest)
+        return self._truths.get(
+            (row.digest, manifest.model_dump_json()),
+            lambda: load_truths(manifest, self.store.local_path(row.digest), limits=self.settings),
+        )
+
+    def answers(self, row: ModelRow) -> Answers:
+        """Return what the model of a table of predictions answered.
+
+        Raises:
+            TargetError: It cannot be read.
+        """
+        manifest = parse_manifest(ModelManifest, row.manifest)
+        return self._answers.get(
+            (row.digest, manifest.model_dump_json()),
+            lambda: load_answers(manifest, self.store.local_path(row.digest), limits=self.settings),
         )
 
     def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:

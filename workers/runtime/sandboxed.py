@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from seatrial.contracts.models import IMAGES
+from seatrial.contracts.models import TEXTS
 from seatrial.contracts.problems import StoredProblem
 from seatrial.sandbox.channel import ChannelClosedError, Message
 from seatrial.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
@@ -333,7 +333,7 @@ def _preparation(models: Sequence[ModelRow]) -> list[list[str]]:
     calls = []
     if any(model.manifest.get("architecture", {}).get("kind") == "huggingface" for model in models):
         calls.append(["workers.runtime.child:prepare_transformers"])
-    if any(model.task != IMAGES for model in models):
+    if any(model.task in TEXTS for model in models):
         calls.append(["workers.runtime.child:prepare_text_attacks"])
     return calls
 

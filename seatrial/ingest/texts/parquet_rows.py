@@ -76,7 +76,9 @@ def names_in_parquet(path: Path, column: str, limits: Settings) -> list[str] | N
 
 
 def _check_type(kind: Any, name: str, role: str) -> None:
-    is_list = role in ("labels", "tokens", "tags")
+    # A column of probabilities is told by its place among them as well: one may hold all of them.
+    scores, _, _ = role.partition(" ")
+    is_list = role in ("labels", "tokens", "tags") or (scores in SCORES and _is_list(kind))
     inner = kind
     if is_list and _is_list(kind):
         inner = kind.value_type
@@ -84,12 +86,18 @@ def _check_type(kind: Any, name: str, role: str) -> None:
         inner = inner.value_type
     is_text = pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner)
     is_number = pa.types.is_integer(inner) or pa.types.is_floating(inner)
-    is_right = is_text or (is_number and role in ("label", "labels", "tags")) or pa.types.is_null(inner)
+    is_right = is_text or (is_number and (role in NUMBERED or scores in SCORES)) or pa.types.is_null(inner)
     if not is_right or (is_list and not _is_list(kind)):
         raise ContentError(
-            f"The column {name!r} has type {str(kind)[:200]}: {_WANTED[role]}", field=f"/manifest/columns/{role}"
+            f"The column {name!r} has type {str(kind)[:200]}: {_WANTED[scores]}", field=f"/manifest/columns/{role}"
         )
 
+
+SCORES = ("probabilities", "logits")
+"""Roles of the columns of predictions, each followed by its place."""
+
+NUMBERED = ("label", "labels", "tags", "example_id", "group", "model")
+"""Roles whose values may be whole numbers."""
 
 _WANTED = {
     "text": "texts are strings",
@@ -101,6 +109,12 @@ _WANTED = {
     "text-classification",
     "tokens": "tokens are lists of strings",
     "tags": "tags are lists of class numbers from 0 or of class names",
+    "example_id": "ids are strings or whole numbers",
+    "group": "groups are strings or whole numbers",
+    "model": "names of models are strings",
+    "arm": "arms are strings: clean, attacked or ood",
+    "probabilities": "probabilities are numbers, a column for each class or one of lists",
+    "logits": "logits are numbers, a column for each class or one of lists",
 }
 
 

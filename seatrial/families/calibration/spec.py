@@ -1,0 +1,30 @@
+"""What the rest of the house reads of ``calibration``."""
+
+from seatrial.contracts.family import FamilySpec
+from seatrial.contracts.models import PREDICTIONS
+from seatrial.families.calibration.flags import FLAGS
+from seatrial.families.calibration.metrics import METRICS
+from seatrial.families.calibration.params import CalibrationParams
+
+SPEC = FamilySpec(
+    kind="calibration",
+    params=CalibrationParams,
+    tasks=(PREDICTIONS,),
+    metrics=METRICS,
+    flags=FLAGS,
+    worker="workers.families.calibration.family:FAMILY",
+    narrative="seatrial.families.calibration.narrative",
+    audit_examples={
+        "Do the probabilities in a table come true?": {"samples": 10_000, "checks": [{"kind": "calibration"}]},
+    },
+    policy_examples={
+        "Probabilities that may be shown to people": {
+            "name": "probabilities",
+            "rules": [
+                {"metric": "calibration.accuracy", "min": 0.9},
+                {"metric": "calibration.ece", "max": 0.05},
+                {"metric": "calibration.failure_auroc", "min": 0.7},
+            ],
+        }
+    },
+)

@@ -1,0 +1,93 @@
+"""``seatrial gate --predictions``: a table of anybody's answers, judged without a model, and two tables compared."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from tests.client.conftest import Server, served
+from tests.servers import local_worker, stop_together
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("cat", "dog", "eel")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("service")
+    environment = {"SEATRIAL_HOME": str(folder / "home"), "SEATRIAL_TORCH_THREADS": "1", "SEATRIAL_POLL_S": "0.05"}
+    with served(folder / "home") as running:
+        worker = local_worker(environment, folder / "worker.log")
+        yield running
+        stop_together([worker])
+
+
+def write_table(path: Path, *, heat: float = 1.0, n: int = 600) -> None:
+    """Write answers whose logits are ``heat`` times those that the labels follow; the examples are always the same."""
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.normal(size=(n, 3))
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (np.cumsum(true, axis=1) < rng.random((n, 1))).sum(axis=1)
+    told = np.exp(heat * logits) / np.exp(heat * logits).sum(axis=1, keepdims=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["example_id", "label", "site", *(f"p_{name}" for name in NAMES)])
+        for at, row in enumerate(told):
+            writer.writerow([f"x{at}", NAMES[labels[at]], "north" if at % 2 else "south", *row])
+
+
+@pytest.fixture
+def gate(service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(table: str, rules: list[dict[str, object]], *options: str) -> Result:
+        (tmp_path / "policy.json").write_text(json.dumps({"name": "tables", "rules": rules}))
+        words = ["gate", "--predictions", table, "--policy", "policy.json", "--server", service.url]
+        return CliRunner().invoke(main, [*words, *options], catch_exceptions=False)
+
+    return run
+
+
+def test_two_tables_of_the_same_examples_are_judged_and_compared_in_pairs(
+    gate: Callable[..., Result], service: Server, tmp_path: Path
+) -> None:
+    write_table(tmp_path / "honest.csv")
+    write_table(tmp_path / "boastful.csv", heat=3.0)
+    (tmp_path / "honest.csv.manifest.json").write_text('{"name": "animals", "columns": {"group": "site"}}')
+    (tmp_path / "boastful.csv.manifest.json").write_text('{"name": "animals", "columns": {"group": "site"}}')
+    calibrated: list[dict[str, object]] = [{"metric": "calibration.ece", "max": 0.12}]
+    ended = gate("honest.csv", calibrated, "--html", "report.html")
+    assert ended.exit_code == 0, ended.output
+    assert "Calibration of predictions" in (tmp_path / "report.html").read_text()
+    assert gate("boastful.csv", [{"metric": "calibration.ece", "max": 0.05}]).exit_code == 1
+    with httpx.Client(base_url=service.url) as client:
+        audits = client.get("/v1/audits").json()["items"]
+        _, first = audits[0]["id"], audits[1]["id"]
+        check = client.get(f"/v1/audits/{first}").json()["checks"][0]
+        assert check["result"]["counts"]["n"] == 600
+        assert set(check["result"]["series"]["groups"]) == {"north", "south"}
+        assert check["figures"] == ["reliability", "risk_coverage"]
+        assert len({row["id"] for row in client.get("/v1/datasets").json()["items"]}) == 1
+        assert client.post("/v1/baselines", json={"audit": first}).status_code == 201
+    likelihood: list[dict[str, object]] = [{"metric": "calibration.nll", "max_regression": 0.05}]
+    ended = gate("boastful.csv", likelihood)
+    assert ended.exit_code == 1, ended.output
+    assert "compared example by example on the 600" in ended.output
+
+
+def test_a_table_with_a_mistake_is_refused_by_row_and_column(gate: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("example_id,label,p_cat,p_dog\na,cat,0.7,0.3\nb,dog,0.9,0.4\n")
+    ended = gate("bad.csv", [{"metric": "calibration.ece", "max": 0.1}])
+    assert ended.exit_code == 2
+    assert "Line 3, column 'p_cat' to 'p_dog': the probabilities add up to 1.3, not to 1" in ended.output
+    (tmp_path / "none.csv").write_text("example_id,label,x\na,cat,0.7\n")
+    ended = gate("none.csv", [{"metric": "calibration.ece", "max": 0.1}])
+    assert ended.exit_code == 2
+    assert "has no columns p_LABEL" in ended.output

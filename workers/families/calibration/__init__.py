@@ -1,0 +1,1 @@
+"""Measures a table of predictions: nothing is attacked and nothing is run."""
