@@ -56,7 +56,6 @@ async def read_comparison(
         Query(
             max_length=50,
             description="Full metric names, `*` for any value of a qualifier; by default all that can be compared.",
-            examples=[["temperature_attack.adversarial_accuracy[arm=*,recipe=*]"]],
         ),
     ] = None,
     format: Annotated[ComparisonFormat, Query(description="`json` (default), `csv` or `markdown`.")] = "json",

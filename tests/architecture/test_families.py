@@ -11,7 +11,9 @@ from seatrial.contracts.registry import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = [point.name for point in SHIPPED]
-NAMED = re.compile("|".join(KINDS))
+# The field's word for what a family measures is in many places; where it names the family, it is qualified or quoted.
+WORDS = {"calibration": r"families[./]calibration\b|[\"'`]calibration\.|kind\W{1,6}calibration\b"}
+NAMED = re.compile("|".join(WORDS.get(kind, kind) for kind in KINDS))
 
 FOLDERS = tuple(f"{half}/families/{kind}/" for half in ("seatrial", "workers") for kind in KINDS)
 MAY_NAME = {"seatrial/contracts/registry.py": "the entry points", "app/policies/presets.py": "the shipped policies"}

@@ -12,6 +12,7 @@ from seatrial.contracts.models import MULTI_LABEL, SINGLE_LABEL_TEXTS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.families.low_level_attack.records import LEAST_ANSWERED
 from seatrial.statistics.arrays import Floats, Ints, Mask
+from workers.families.columns import floats, ints
 from workers.families.contexts import Records
 from workers.families.low_level_attack.names import ATTACK, CLEAN, column
 
@@ -169,7 +170,7 @@ class Audit:
         self.attackers = params.runs(self.task)
         self.size = table.num_rows
         valid = _valid(table)
-        self.ids, self.labels = _ints(valid, "example_id"), _ints(valid, "label")
+        self.ids, self.labels = ints(valid, "example_id"), ints(valid, "label")
         self._places = {int(key): place for place, key in enumerate(self.ids)}
         predictions, self._lengths = _flat(valid, "predictions")
         truths, _ = _flat(valid, "truths")
@@ -178,7 +179,7 @@ class Audit:
         self._decided = (self._flat_predictions >= 0) & (self._flat_truths >= 0)
         self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
         self.untagged = int(((self._flat_predictions < 0) & (self._flat_truths >= 0)).sum())
-        self.decisions = _floats(valid, "decisions")
+        self.decisions = floats(valid, "decisions")
         self.classes = int(valid.column("classes")[0].as_py()) if valid.num_rows else None
         self.clean = self._answers(valid, np.arange(len(self.ids)), str)
         self.errors = {CLEAN: _errors(table)}
@@ -251,7 +252,7 @@ class Audit:
     def _read(self, attacker: str, table: Records) -> None:
         self.errors[f"{ATTACK}{attacker}"] = _errors(table)
         valid = _valid(table)
-        rows = np.array([self._places[int(key)] for key in _ints(valid, "example_id")], dtype=np.int64)
+        rows = np.array([self._places[int(key)] for key in ints(valid, "example_id")], dtype=np.int64)
         for level in self.levels:
             for stage, is_worst in ((self._noise, False), (self._worst, True)):
                 if is_worst and self.params.draws == 1:
@@ -262,9 +263,9 @@ class Audit:
 
                 stage[attacker, level] = Noise(
                     self._answers(valid, rows, named),
-                    _floats(valid, named("flipped")),
-                    _floats(valid, named("characters_changed")),
-                    _floats(valid, named("tokens_changed")),
+                    floats(valid, named("flipped")),
+                    floats(valid, named("characters_changed")),
+                    floats(valid, named("tokens_changed")),
                 )
 
     def _answers(self, valid: Records, rows: Ints, named: Callable[[str], str]) -> Answers:
@@ -282,10 +283,10 @@ class Audit:
             predictions=predictions.astype(np.int64),
             confidences=confidences,
             right=predictions.astype(np.int64) == truths,
-            correct=_floats(valid, named("correct")),
-            loss=_floats(valid, named("loss")),
-            mean_confidence=_floats(valid, named("mean_confidence")),
-            digests=_ints(valid, named("scores_digest")),
+            correct=floats(valid, named("correct")),
+            loss=floats(valid, named("loss")),
+            mean_confidence=floats(valid, named("mean_confidence")),
+            digests=ints(valid, named("scores_digest")),
             logits=_flat(valid, named("logits"))[0].reshape(len(rows), -1) if is_multi and len(rows) else None,
             texts=Texts([valid.column(named(name)) for name in TEXT_COLUMNS], np.arange(valid.num_rows)),
         )
@@ -310,11 +311,3 @@ def _flat(valid: Records, name: str) -> tuple[Floats, Ints]:
     lists = chunks if isinstance(chunks, pa.Array) else pa.concat_arrays(chunks.chunks)
     lengths = np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
     return np.asarray(lists.flatten().to_numpy(zero_copy_only=False), dtype=np.float64), lengths
-
-
-def _ints(valid: Records, name: str) -> Ints:
-    return np.array(valid.column(name).to_numpy(), dtype=np.int64)
-
-
-def _floats(valid: Records, name: str) -> Floats:
-    return np.array(valid.column(name).to_numpy(), dtype=np.float64)

@@ -20,6 +20,7 @@ from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.attacking import Outcome
 from workers.attacks.text.importance import Agreement
 from workers.data import Text
+from workers.families.columns import floats, ints
 from workers.families.contexts import Records, TextExample
 from workers.models import UnansweredError
 
@@ -222,7 +223,7 @@ class AttackSample:
 
     def __init__(self, records: Records) -> None:
         self.size = records.num_rows
-        self.all_ids = _ints(records, "example_id")
+        self.all_ids = ints(records, "example_id")
         valid = _valid(records)
         self.clean = _read_clean(valid)
         self.answered = _read_clean(records.filter(records.column("prediction").is_valid()))
@@ -231,7 +232,7 @@ class AttackSample:
         names = [name.removesuffix(".status") for name in valid.column_names if name.endswith(".status")]
         self.arms = {arm: _read_arm(valid, arm, self.clean.logits.dtype) for arm in names}
         has_importance = "importance_correlation" in valid.column_names
-        self.importance = _floats(valid, "importance_correlation") if has_importance else None
+        self.importance = floats(valid, "importance_correlation") if has_importance else None
         has_masked = "importance_masked" in valid.column_names
         self.masked = np.array(valid.column("importance_masked").to_pylist(), dtype=bool) if has_masked else None
         self.strength = _read_strength(records) if "candidates" in records.column_names else None
@@ -254,14 +255,14 @@ class SearchSample:
     def __init__(self, rounds: Sequence[Records]) -> None:
         self.size = rounds[0].num_rows if rounds else 0
         tables = [_valid(records) for records in rounds]
-        common = set.intersection(*[set(_ints(table, "example_id").tolist()) for table in tables]) if tables else set()
+        common = set.intersection(*[set(ints(table, "example_id").tolist()) for table in tables]) if tables else set()
         self.temperatures: list[float] = []
         columns = []
         for records, table in zip(rounds, tables, strict=True):
             tried = len(self.temperatures)
             if records.num_rows:
                 self.temperatures += records.column("temperatures")[0].as_py()
-            keep = np.isin(_ints(table, "example_id"), list(common))
+            keep = np.isin(ints(table, "example_id"), list(common))
             kept = table.filter(pa.array(keep)).column("robust").to_pylist()
             # Where no example is common, how many temperatures there were is known from the rounds alone.
             columns.append(np.array(kept, dtype=bool).reshape(len(common), len(self.temperatures) - tried))
@@ -357,10 +358,10 @@ def _read_clean(valid: Records) -> CleanSample:
     # Shards of one model agree; were they ever to differ, the wider one holds both.
     precision = torch.float32 if precisions == {"float32"} else torch.float64
     return CleanSample(
-        _ints(valid, "example_id"),
-        _ints(valid, "label"),
+        ints(valid, "example_id"),
+        ints(valid, "label"),
         _read_logits(valid, "logits", precision),
-        _ints(valid, "prediction"),
+        ints(valid, "prediction"),
     )
 
 
@@ -368,10 +369,10 @@ def _read_arm(valid: Records, arm: str, precision: torch.dtype) -> ArmSample:
     return ArmSample(
         texts=_read_texts(valid, f"{arm}."),
         status=np.array(valid.column(f"{arm}.status").to_pylist(), dtype=str),
-        queries=_ints(valid, f"{arm}.queries"),
-        perturbed_share=_floats(valid, f"{arm}.perturbed_share"),
+        queries=ints(valid, f"{arm}.queries"),
+        perturbed_share=floats(valid, f"{arm}.perturbed_share"),
         logits=_read_logits(valid, f"{arm}.logits", precision),
-        predictions=_ints(valid, f"{arm}.prediction"),
+        predictions=ints(valid, f"{arm}.prediction"),
     )
 
 
@@ -379,7 +380,7 @@ def _read_strength(records: Records) -> tuple[int, int, int, int, int] | None:
     counted = records.filter(records.column("candidates").is_valid())
     if not counted.num_rows:
         return None
-    words, candidates, without = (int(_ints(counted, name).sum()) for name in ("words", "candidates", "words_without"))
+    words, candidates, without = (int(ints(counted, name).sum()) for name in ("words", "candidates", "words_without"))
     return words, candidates, without, sum(counted.column("limited").to_pylist()), counted.num_rows
 
 
@@ -391,11 +392,3 @@ def _read_texts(valid: Records, prefix: str) -> list[Parts]:
 def _read_logits(valid: Records, name: str, precision: torch.dtype) -> Tensor:
     rows = valid.column(name).to_pylist()
     return torch.tensor(rows, dtype=torch.float64).reshape(len(rows), len(rows[0]) if rows else 0).to(precision)
-
-
-def _ints(records: Records, name: str) -> Ints:
-    return np.array(records.column(name).to_numpy(), dtype=np.int64)
-
-
-def _floats(records: Records, name: str) -> Floats:
-    return np.array(records.column(name).to_numpy(), dtype=np.float64)
