@@ -17,6 +17,7 @@ router = APIRouter(prefix="/v1", tags=["reports"], responses=raises(401, 403))
 
 ComparisonFormat = Literal["json", "csv", "markdown"]
 
+# Lists are short enough for the line of a request, of at most 64 KiB.
 _GROUP = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,99}:[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*$"
 
 
@@ -44,9 +45,9 @@ async def read_comparison(
         ),
     ] = None,
     group: Annotated[
-        list[Annotated[str, Query(pattern=_GROUP, max_length=4000)]] | None,
+        list[Annotated[str, Query(pattern=_GROUP, max_length=500)]] | None,
         Query(
-            max_length=MOST_AUDITS,
+            max_length=10,
             description="Audits put together by a name: `name:aud_...,aud_...`.",
             examples=[["baseline:aud_1,aud_2,aud_3"]],
         ),
@@ -54,7 +55,7 @@ async def read_comparison(
     metric: Annotated[
         list[Annotated[str, Query(max_length=200, pattern=r"^[ -~]+$")]] | None,
         Query(
-            max_length=50,
+            max_length=10,
             description="Full metric names, `*` for any value of a qualifier; by default all that can be compared.",
         ),
     ] = None,

@@ -13,6 +13,7 @@ from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.comparisons import ComparedAudit, ComparisonGroup, ComparisonRead
 from seatrial.contracts.estimates import Flag
+from seatrial.contracts.policies import MetricName
 from seatrial.contracts.states import RunState
 from seatrial.store.database import AnyRow
 
@@ -146,8 +147,12 @@ def _chosen(metrics: Sequence[str], values: Mapping[str, Any], left: Mapping[str
     return list(chosen)
 
 
-def _matches(wanted: Any, name: str) -> bool:
-    other = named(name)
+def _matches(wanted: MetricName, name: str) -> bool:
+    try:
+        other = named(name)
+    except ValueError:
+        # An earlier version published it, and this one does not know it.
+        return False
     return (other.family, other.name, other.qualifiers.keys()) == (
         wanted.family,
         wanted.name,

@@ -103,6 +103,12 @@ def test_numbers_that_mean_something_else_are_left_out_and_said(console: Console
     assert "epsilon is 0.5" in problem.detail
 
 
+def test_a_number_of_an_earlier_version_does_not_stand_in_the_way(console: Console, runs: list[str]) -> None:
+    change(console, runs[0], estimates={"abandoned": {**NOTHING, "value": 0.5}})
+    assert ask(console, audit=runs[0], metric=[MUS]).json()["metrics"] == [MUS]
+    assert_problem(ask(console, audit=runs[0], metric=["uncertainty_span.abandoned"]), 422)
+
+
 def test_a_number_undefined_in_one_run_is_no_mean_of_the_others(console: Console, runs: list[str]) -> None:
     change(console, runs[2], estimates={"mus": NOTHING})
     told = ask(console, audit=runs).json()
