@@ -16,9 +16,13 @@ def result():
     return estimates.reduce(PARAMS, records(PARAMS), 0)
 
 
+@pytest.fixture(scope="module")
+def figures(result):
+    return draw(PARAMS, result)
+
+
 @pytest.mark.slow
-def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(result) -> None:
-    figures = draw(PARAMS, result)
+def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> None:
     assert set(figures) == {"adversarial_accuracy", "temperature_curve", "reliability", "margins"}
     for svg in figures.values():
         root = ElementTree.fromstring(svg)
@@ -29,10 +33,10 @@ def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(result) -> No
 
 
 @pytest.mark.slow
-def test_the_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(result) -> None:
+def test_the_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(result, figures) -> None:
     before = dict(mpl.rcParams)
     stored = type(result).model_validate_json(result.model_dump_json())
-    assert draw(PARAMS, stored) == draw(PARAMS, result)
+    assert draw(PARAMS, stored) == figures
     assert dict(mpl.rcParams) == before
 
 

@@ -15,8 +15,12 @@ def result():
     return audit(PARAMS, NETWORK, DATA, outliers=OUTLIERS)[0]
 
 
-def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(result) -> None:
-    figures = FAMILY.figures(PARAMS, result)
+@pytest.fixture(scope="module")
+def figures(result):
+    return FAMILY.figures(PARAMS, result)
+
+
+def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> None:
     assert set(figures) == {"entropy", "reliability", "span_by_epsilon", "attacks", "outliers"}
     for svg in figures.values():
         root = ElementTree.fromstring(svg)
@@ -28,12 +32,8 @@ def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(result) -> No
         assert "url(http" not in svg
 
 
-def test_the_same_result_draws_the_same_bytes_and_leaves_no_settings_behind(result) -> None:
+def test_the_same_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(result, figures) -> None:
     before = dict(mpl.rcParams)
-    assert FAMILY.figures(PARAMS, result) == FAMILY.figures(PARAMS, result)
-    assert dict(mpl.rcParams) == before
-
-
-def test_figures_need_the_stored_result_only(result) -> None:
     stored = type(result).model_validate_json(result.model_dump_json())
-    assert FAMILY.figures(PARAMS, stored) == FAMILY.figures(PARAMS, result)
+    assert FAMILY.figures(PARAMS, stored) == figures
+    assert dict(mpl.rcParams) == before
