@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from tests.client.conftest import Server, served
-from tests.servers import local_worker, stop_together
+from tests.servers import eventually, local_worker, stop_together
 
 pytestmark = pytest.mark.slow
 
@@ -91,3 +91,44 @@ def test_a_table_with_a_mistake_is_refused_by_row_and_column(gate: Callable[...,
     ended = gate("none.csv", [{"metric": "calibration.ece", "max": 0.1}])
     assert ended.exit_code == 2
     assert "has no columns p_LABEL" in ended.output
+
+
+def test_one_file_may_be_both_sides_and_no_cut_changes_a_record(service: Server, tmp_path: Path) -> None:
+    write_table(tmp_path / "both.csv", heat=1.2)
+    said = {"version": "1", "task": "predictions", "labels": list(NAMES)}
+    columns = [f"p_{name}" for name in NAMES]
+    of_model = {**said, "name": "both", "architecture": {"kind": "predictions", "probabilities": columns}}
+    of_data = {**said, "name": "both", "columns": {"group": "site"}}
+    with httpx.Client(base_url=service.url, timeout=60, headers={"Prefer": "wait=60"}) as client:
+
+        def upload(kind: str, manifest: dict[str, object]) -> str:
+            file = ("both.csv", (tmp_path / "both.csv").read_bytes())
+            answer = client.post(f"/v1/{kind}", files={"file": file}, data={"manifest": json.dumps(manifest)})
+            assert answer.status_code == 201, answer.text
+            return str(answer.json()["id"])
+
+        model, dataset = upload("models", of_model), upload("datasets", of_data)
+        assert client.get(f"/v1/models/{model}").json()["facts"]["parameters"] == 0
+        body = {"model": model, "dataset": dataset, "samples": 300, "checks": [{"kind": "calibration"}]}
+        found = client.post("/v1/audits/estimate", json=body).json()
+        assert (found["forward_passes"], found["queries"]) == (0, 0)
+        assert 0 < found["seconds"] < 60
+        records = []
+        for shards in (1, 3):
+            audit = client.post("/v1/audits", json={**body, "shards": shards, "batch_size": 16}).json()["id"]
+            ended = eventually(lambda audit=audit: _ended(client, audit), timeout_s=60, what="the audit")
+            assert ended == "succeeded"
+            address = f"/v1/audits/{audit}/records/calibration"
+            records.append(client.get(address, params={"format": "parquet"}).content)
+        assert records[0] == records[1]
+        asked = {"dataset": dataset, "check": "calibration", "metric": "ece"}
+        (row,) = client.get("/v1/leaderboard", params=asked).json()["rows"]
+        assert row["model"] == model
+        other = client.post("/v1/audits", json={**body, "checks": [{"kind": "uncertainty_span", "epsilon": 0.1}]})
+        assert other.status_code == 422
+        assert "does predictions" in other.text
+
+
+def _ended(client: httpx.Client, audit: str) -> str | None:
+    state = str(client.get(f"/v1/audits/{audit}").json()["state"])
+    return state if state in ("succeeded", "failed") else None

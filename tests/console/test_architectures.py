@@ -69,8 +69,11 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         **{name: ["mixer"] for name in ("patch", "rate", "pools", "widths", "architecture_version")},
         "architecture_name": ["torchvision", "timm"],
         "endpoint": ["endpoint"],
+        **{name: ["predictions"] for name in ("example_id", "probabilities", "logits", "arm", "model", "model_column")},
     }
-    assert {one["name"] for one in elements(page, "textarea")} == {"layers", "widths", "endpoint", "labels"}
+    assert {one["name"] for one in elements(page, "textarea")} == {
+        *("layers", "widths", "endpoint", "labels", "features", "probabilities", "logits")
+    }
     assert "MLP-Mixer: Blocks." in page.text
     assert 'placeholder="[64, 128]"' in page.text
 
