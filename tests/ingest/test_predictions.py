@@ -175,6 +175,18 @@ def test_logits_may_be_any_numbers_and_lists_have_one_for_each_label(tmp_path: P
         answers_of(wordy, logits=["z"])
 
 
+def test_a_column_that_is_not_there_is_asked_for_where_it_is_named(tmp_path: Path) -> None:
+    path = text(tmp_path, f"{HEADER}a,cat,0.7,0.3\n")
+    for said, field in ((["p_cat", "p_cow"], "probabilities"), (["odds"], "probabilities")):
+        with pytest.raises(InspectionError) as refused:
+            answers_of(path, probabilities=said)
+        assert f"has no column {said[-1]!r}; it has: example_id, label, p_cat, p_dog" in refused.value.detail
+        assert refused.value.field == f"/manifest/architecture/{field}"
+    with pytest.raises(InspectionError) as refused:
+        answers_of(path, **COLUMNS, example_id="key")
+    assert refused.value.field == "/manifest/architecture/example_id"
+
+
 def test_an_example_without_an_answer_is_named(tmp_path: Path) -> None:
     path = text(tmp_path, f"{HEADER}a,cat,0.7,0.3\nb,dog,0.6,0.4\n")
     fewer = text(tmp_path, f"{HEADER}a,cat,0.7,0.3\n", "fewer.csv")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from seatrial.contracts.architectures import PredictionsArchitecture
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.inspection.errors import ContentError, ManifestMismatchError, UploadTooLargeError
-from seatrial.ingest.predictions.tables import ARMS, Cells, Layout, arm_of, identifier, read_table
+from seatrial.ingest.predictions.tables import ARMS, Cells, Layout, arm_of, column_names, identifier, read_table
 from seatrial.ingest.sums import is_in_range, sum_tolerance
 from seatrial.store.settings import Settings
 
@@ -70,6 +70,13 @@ def read_answers(path: Path, layout: Layout, manifest: ModelManifest, limits: Se
         )
     needed = {"example_id": told.example_id, **{f"{kind} {at}": name for at, name in enumerate(names)}}
     optional = {"arm": told.arm} | ({} if told.model is None else {"model": told.model_column})
+    present = column_names(path, layout, needed.values(), limits)
+    if missing := [name for name in needed.values() if name not in present]:
+        raise ContentError(
+            f"The file has no column {missing[0]!r}; it has: {', '.join(sorted(present))[:300]}. Name the right one in "
+            "architecture",
+            field=f"{COLUMNS}/{'example_id' if missing[0] == told.example_id else kind}",
+        )
     ids: list[str] = []
     arms: list[int] = []
     rows: list[list[float]] = []

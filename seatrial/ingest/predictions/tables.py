@@ -75,7 +75,7 @@ def read_table(
     Raises:
         InspectionError: With the line or row that cannot be read, or the column that is missing.
     """
-    names = _column_names(path, layout, [*needed.values(), *optional.values()], limits)
+    names = column_names(path, layout, [*needed.values(), *optional.values()], limits)
     columns = {**needed, **{role: name for role, name in optional.items() if name in names}}
     unit = "Row {} (counted from 0)" if layout == "parquet" else "Line {}"
     for count, row in enumerate(_READERS[layout](path, columns, limits)):
@@ -137,7 +137,12 @@ def arm_of(cells: Cells, name: str) -> int:
     return ARMS.index(told)
 
 
-def _column_names(path: Path, layout: Layout, wanted: Iterable[str], limits: Settings) -> set[str]:
+def column_names(path: Path, layout: Layout, wanted: Iterable[str], limits: Settings) -> set[str]:
+    """Return the columns of a table; of JSON Lines those of its first line.
+
+    Raises:
+        InspectionError: It cannot be read.
+    """
     if layout == "parquet":
         with open_parquet(path, limits) as table:
             return set(table.schema.names)
