@@ -25,7 +25,7 @@ from seatrial import floors
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with a class name a line.",
 )
-@click.option("--shape", help="Channels,height,width of the images.")
+@click.option("--shape", help="Channels,height,width of the images; of an ONNX file of rows, the number of columns.")
 @click.option("--mean", help="Channel means on the [0, 1] scale; 0 for none.")
 @click.option("--std", help="Channel standard deviations on the [0, 1] scale; 1 for none.")
 @click.option("--name", help="Name of the model.  [default: that of FILE]")
@@ -36,7 +36,8 @@ def convert(file: Path | None, output: Path, **options: str | Path | None) -> No
     FILE is read with weights_only=True, which runs nothing that is in it. A known architecture is recognised by the
     names and shapes of its tensors, and written as safetensors. With --factory, the network that your code returns is
     given the weights of FILE, if there is one, and written as an exported program. Either stands beside a
-    manifest.json, as `seatrial gate --model` takes it.
+    manifest.json, as `seatrial gate --model` takes it. An .onnx file is checked as a worker does, and written beside
+    one too.
     """
     require_worker_extra()
     arguments = [] if file is None else [str(file)]

@@ -26,7 +26,7 @@ from seatrial.ingest.strict_json import strict_json
 
 MANIFEST = "manifest.json"
 _SAFETENSORS = ".safetensors"
-_EXPORTED = ".pt2"
+_EXPORTED, _ONNX = ".pt2", ".onnx"
 # Of a Hugging Face folder, what the service reads; weights in other formats and code it would refuse.
 _WANTED = frozenset({".json", ".txt", ".model", ".jinja", ".vocab", _SAFETENSORS})
 _PICKLED = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
@@ -208,7 +208,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
             )
         source: Source = FolderArchive(f"{name}.tar", files)
         return Prepared(name_and_version(manifest, name, version, source), source)
-    weights = [one for one in _files(folder) if one.suffix in (_SAFETENSORS, _EXPORTED)]
+    weights = [one for one in _files(folder) if one.suffix in (_SAFETENSORS, _EXPORTED, _ONNX)]
     pickled = [one for one in _files(folder) if one.suffix in _PICKLED]
     if pickled and not weights:
         raise _pickled(*pickled)
@@ -216,16 +216,17 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
         names = ", ".join(one.name for one in weights) or "none"
         raise BadRequestError(
             f"{folder} is not a model: it must hold {MANIFEST} ({'there' if manifest else 'missing'}) and one "
-            f"{_SAFETENSORS} or {_EXPORTED} file (there: {names}), or be a Hugging Face folder with config.json"
+            f"{_SAFETENSORS}, {_EXPORTED} or {_ONNX} file (there: {names}), or be a Hugging Face folder with "
+            "config.json"
         )
     return Prepared(name_and_version(_exported(manifest, weights[0]), name, version, weights[0]), weights[0])
 
 
 def _exported(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     """Fill in what the name of an exported program says."""
-    if path.suffix == _EXPORTED:
+    if path.suffix in (_EXPORTED, _ONNX):
         manifest.setdefault("task", TABLES if "features" in manifest else IMAGES)
-        manifest.setdefault("architecture", {"kind": "exported"})
+        manifest.setdefault("architecture", {"kind": "exported" if path.suffix == _EXPORTED else "onnx"})
     return manifest
 
 

@@ -18,7 +18,7 @@ ENDPOINT = "endpoint"
 
 _OTHER_FIELDS = (
     *("name", "version", "task", "architecture", "shape", "mean", "std", "labels", "clean_accuracy", "file"),
-    ENDPOINT,
+    *("features", "takes", ENDPOINT),
 )
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
-from seatrial.contracts.architectures import PredictionsArchitecture
+from seatrial.contracts.architectures import OnnxArchitecture, PredictionsArchitecture
 from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
@@ -24,6 +24,7 @@ from seatrial.ingest.inspection.errors import (
 from seatrial.ingest.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
 from seatrial.ingest.inspection.pickles import HEAD_BYTES
 from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
+from seatrial.ingest.onnx.file import open_onnx
 from seatrial.ingest.predictions.answers import read_answers
 from seatrial.ingest.predictions.tables import table_layout
 from seatrial.net.endpoint_rules import check_endpoint, filled_headers
@@ -31,8 +32,12 @@ from seatrial.store.settings import Settings
 
 ENDPOINT = "endpoint"
 """Format of a model whose bytes are its manifest."""
-EXPORTED = "exported"
-WANTED = "safetensors weights, an exported program (.pt2), or a .zip, .tar or .tar.gz of a Hugging Face folder"
+EXPORTED, ONNX = "exported", "onnx"
+WANTED_ONNX = "one `.onnx` file that holds all its tensors"
+WANTED = (
+    "safetensors weights, an exported program (.pt2), an .onnx file, "
+    "or a .zip, .tar or .tar.gz of a Hugging Face folder"
+)
 
 
 def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Settings) -> str:
@@ -61,6 +66,9 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         layout = table_layout(path, where)
         read_answers(path, layout, manifest, limits)
         return layout
+    if isinstance(manifest.architecture, OnnxArchitecture):
+        _inspect_onnx(path, where, manifest, manifest.architecture)
+        return ONNX
     with path.open("rb") as file:
         kind = sniff(file.read(HEAD_BYTES), size)
         refuse_impostor(kind, where, _wanted(kind, WANTED))
@@ -84,6 +92,10 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         raise MalformedFileError(
             f"{where}: the safetensors header is damaged: no length of 8 bytes and JSON object stand at its beginning"
         )
+    if kind is Kind.UNKNOWN and filename.endswith(".onnx"):
+        raise ManifestMismatchError(
+            f'{where} is an ONNX file: its architecture is {{"kind": "onnx"}}', field="/manifest/architecture"
+        )
     if kind not in ARCHIVES:
         raise UnsupportedFormatError(f"{where} is not a model: {looks_like(kind)}; send {WANTED}")
     is_program = manifest.architecture.kind == EXPORTED
@@ -93,6 +105,18 @@ def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Se
         else:
             _inspect_archive(path, manifest, limits)
     return "archive"
+
+
+def _inspect_onnx(path: Path, where: str, manifest: ModelManifest, architecture: OnnxArchitecture) -> None:
+    with path.open("rb") as file:
+        kind = sniff(file.read(HEAD_BYTES), path.stat().st_size)
+    if kind not in (Kind.UNKNOWN, Kind.TEXT):
+        refuse_impostor(kind, where, _wanted(kind, WANTED_ONNX))
+        raise ManifestMismatchError(
+            f"{where} is not an ONNX file: {looks_like(kind)}; send {WANTED_ONNX}", field="/manifest/architecture"
+        )
+    with open_onnx(path, architecture) as read:
+        check_fit(read.program, manifest, "the ONNX graph")
 
 
 def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) -> str:

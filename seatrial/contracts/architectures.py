@@ -201,6 +201,23 @@ class PredictionsArchitecture(Request):
         return self
 
 
+class OnnxArchitecture(Request):
+    """A graph of ONNX in one file: what scikit-learn, Keras, PaddlePaddle and others are converted to."""
+
+    kind: Literal["onnx"] = Field(title="ONNX", description="An ONNX file, without external data.")
+    output: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Name of the graph's output with a value per class; by default the only one there is.",
+        examples=["probabilities"],
+    )
+    outputs: Literal["logits", "probabilities"] = Field(
+        default="logits",
+        description="What it gives. A softmax or sigmoid at the graph's end is taken off by itself.",
+    )
+
+
 Architecture = Annotated[
     LayersArchitecture
     | CifarResNetArchitecture
@@ -212,6 +229,7 @@ Architecture = Annotated[
     | TorchvisionArchitecture
     | TimmArchitecture
     | ExportedArchitecture
+    | OnnxArchitecture
     | HuggingFaceArchitecture
     | PredictionsArchitecture
     | EndpointArchitecture,

@@ -40,7 +40,7 @@ Task = Literal[
     "predictions",
 ]
 
-OF_TABLES = ("exported", "layers")
+OF_TABLES = ("exported", "onnx", "layers")
 """Architectures that take rows of numbers."""
 
 MAX_SIDE = 4096

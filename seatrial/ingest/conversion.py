@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 CONVERT = (
-    "`seatrial convert FILE -o FOLDER` makes a model of a state dict, and `seatrial convert --factory "
+    "`seatrial convert FILE -o FOLDER` makes a model of a state dict or an ONNX file, and `seatrial convert --factory "
     "package.module:make -o FOLDER` of the code that builds a network; run it where the file may be trusted"
 )
 """What helps, as the end of a refusal."""

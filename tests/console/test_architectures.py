@@ -68,11 +68,12 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         "width": ["wide_resnet", "dm_wide_resnet"],
         **{name: ["mixer"] for name in ("patch", "rate", "pools", "widths", "architecture_version")},
         "architecture_name": ["torchvision", "timm"],
-        "endpoint": ["endpoint"],
+        **{name: ["onnx"] for name in ("output", "outputs")},
         **{name: ["predictions"] for name in ("example_id", "probabilities", "logits", "arm", "model", "model_column")},
+        "endpoint": ["endpoint"],
     }
     assert {one["name"] for one in elements(page, "textarea")} == {
-        *("layers", "widths", "endpoint", "labels", "features", "probabilities", "logits")
+        *("layers", "widths", "probabilities", "logits", "endpoint", "labels", "features")
     }
     assert "MLP-Mixer: Blocks." in page.text
     assert 'placeholder="[64, 128]"' in page.text

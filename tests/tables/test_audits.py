@@ -10,6 +10,8 @@ import pytest
 from app.web.services import Services
 from seatrial.store.settings import Settings
 from tests import assets
+from tests.ingest.onnx_files import model as onnx_model
+from tests.ingest.onnx_files import node, port
 from tests.runtime.inline import InlineWorker
 from tests.tables import flowers
 
@@ -72,3 +74,27 @@ def test_what_cannot_audit_rows_says_why(client: httpx.Client, pair: tuple[str, 
     answer = client.post("/v1/audits/estimate", json={"model": pair[0], "dataset": pair[1], "checks": [check]})
     assert answer.status_code == 422
     assert "rows of a table have none" in answer.text
+
+
+def test_a_pipeline_of_scikit_learn_is_audited_as_onnx(
+    client: httpx.Client, services: Services, settings: Settings, pair: tuple[str, str]
+) -> None:
+    weight, bias = flowers.linear()
+    mean, std = (one.tolist() for one in flowers.units())
+    classifier = {"coefficients": weight.reshape(-1).tolist(), "intercepts": bias.tolist()}
+    told = {"classlabels_ints": [0, 1, 2], "post_transform": "SOFTMAX", "domain": "ai.onnx.ml"}
+    nodes = [
+        node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=mean, scale=[1 / one for one in std]),
+        node("LinearClassifier", ["s"], ["label", "y"], **told, **classifier),
+    ]
+    data = onnx_model(nodes, {}, inputs=[port("x", ["n", 4])], outputs=[port("label", ["n"], 7), port("y", ["n", 3])])
+    features = {**flowers.model_manifest()["features"], "takes": "raw"}
+    manifest = flowers.model_manifest(name="sklearn", architecture={"kind": "onnx"}, features=features)
+    model = post(client, "/v1/models", manifest, "pipeline.onnx", data)
+    assert model.status_code == 201, model.text
+    told_of = [
+        audit(client, services, settings, (one, pair[1]), {**SPAN, "steps": 3}) for one in (pair[0], model.json()["id"])
+    ]
+    results = [client.get(f"/v1/audits/{one}").json()["checks"][0]["result"]["estimates"] for one in told_of]
+    # The same network, once as layers on standardised rows and once as a graph on raw ones.
+    assert results[0]["mus"]["value"] == pytest.approx(results[1]["mus"]["value"], abs=1e-4)

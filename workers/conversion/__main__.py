@@ -8,16 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from seatrial.contracts.models import IMAGES, ModelManifest
+from seatrial.contracts.models import IMAGES, TABLES, ModelManifest
+from seatrial.store.settings import Settings
 from workers.conversion import factory
 from workers.conversion.errors import ConversionError
 from workers.conversion.known import recognise
 from workers.conversion.state import read_state, take_normalisation
+from workers.errors import TargetError
+from workers.models.torch_onnx import load_onnx
 
-WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"
+WEIGHTS, ONNX, MANIFEST = "model.safetensors", "model.onnx", "manifest.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +51,8 @@ def convert(asked: argparse.Namespace) -> str:
         raise ConversionError(f"{output / MANIFEST} is there already: name another folder with -o")
     if asked.file is None and asked.factory is None:
         raise ConversionError("give FILE, or --factory package.module:make, or both")
+    if asked.file is not None and asked.file.suffix == ".onnx":
+        return _take_onnx(asked, output)
     state = read_state(asked.file) if asked.file is not None else None
     normalisation = take_normalisation(state) if state is not None and asked.factory is None else {}
     manifest = _manifest(asked, normalisation)
@@ -63,6 +69,34 @@ def convert(asked: argparse.Namespace) -> str:
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, output / WEIGHTS)
     _write(described, output)
     return f"{output}: {WEIGHTS}, {MANIFEST} ({json.dumps(described.architecture.model_dump(mode='json'))})"
+
+
+def _take_onnx(asked: argparse.Namespace, output: Path) -> str:
+    """Write an ONNX file beside its manifest, after loading it as a worker does."""
+    manifest = _manifest(asked, {})
+    shape = manifest["input"].get("shape")
+    if shape is None:
+        raise ConversionError(
+            "--shape is needed with an ONNX file: channels,height,width of images, or columns of rows"
+        )
+    if manifest["labels"] is None:
+        raise ConversionError("--labels is needed with an ONNX file: a file with a class name a line")
+    if len(shape) == 1:
+        given = manifest.pop("input")
+        columns = [f"column {number}" for number in range(shape[0])]
+        features = {name: given[name] for name in ("mean", "std") if name in given}
+        manifest |= {"task": TABLES, "features": {"columns": columns, **features}}
+    else:
+        manifest["input"] = {"mean": [0.0], "std": [1.0], **manifest["input"]}
+    described = ModelManifest.model_validate({**manifest, "architecture": {"kind": "onnx"}})
+    try:
+        load_onnx(described, asked.file, torch.device("cpu"), limits=Settings())
+    except TargetError as error:
+        raise ConversionError(f"{error.problem.title}: {error.problem.detail}") from error
+    output.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(asked.file, output / ONNX)
+    _write(described, output)
+    return f"{output}: {ONNX}, {MANIFEST}"
 
 
 def _export(name: str, state: dict[str, Any] | None, manifest: dict[str, Any], output: Path) -> str:

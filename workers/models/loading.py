@@ -14,6 +14,7 @@ from workers.models.hf_tokens import load_huggingface_tokens
 from workers.models.image_classifier import ImageClassifier
 from workers.models.torch_exported import load_exported_image
 from workers.models.torch_image import load_torch_image
+from workers.models.torch_onnx import load_onnx
 from workers.models.unpacking import unpacked_folder, unpacked_weights
 
 
@@ -45,6 +46,8 @@ def load_image_classifier(
         return load_torch_image(manifest, path, device, limits=limits)
     bounds = limits or get_settings()
     kind = manifest.architecture.kind
+    if kind == "onnx":
+        return load_onnx(manifest, path, device, limits=bounds)
     if kind == "exported":
         return load_exported_image(manifest, path, device, limits=bounds)
     if kind == "huggingface":

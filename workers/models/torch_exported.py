@@ -1,5 +1,6 @@
 """Loading an exported program as a classifier of images."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,7 @@ from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import walk_archive
 from seatrial.ingest.exported.archive import ExportedArchive, StoredTensor, read_exported
 from seatrial.ingest.exported.fitting import check_fit
+from seatrial.ingest.exported.program import Program
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.inspection.streams import CHUNK_BYTES
 from seatrial.store.settings import Settings
@@ -40,13 +42,13 @@ def load_exported_image(
     except InspectionError as error:
         raise TargetError(error.code, error.title, error.detail, field=error.field) from error
     shape, labels = cast(list[int], manifest.input_shape), cast(list[str], manifest.labels)
-    values_per_image, writes_to_images = _trace(archive, shape, len(labels), limits)
+    values_per_image, writes_to_images = trace(archive, shape, len(labels), limits)
     module = ExportedModule(archive.program, _read_tensors(path, archive, limits))
     module.writes_to_images = writes_to_images
     return make_classifier(module, manifest, device, values_per_image)
 
 
-def _trace(archive: ExportedArchive, shape: list[int], classes: int, limits: Settings) -> tuple[int, bool]:
+def trace(archive: ExportedArchive, shape: list[int], classes: int, limits: Settings) -> tuple[int, bool]:
     """Run the program without computing, on tensors that have shapes and no values.
 
     Returns:
@@ -112,8 +114,18 @@ def _read_tensors(path: Path, archive: ExportedArchive, limits: Settings) -> dic
     except InspectionError as error:
         raise TargetError(error.code, error.title, error.detail, field=error.field) from error
     tensors = {slot: _tensor(one, raw[one.entry]) for slot, one in archive.tensors.items()}
+    check_finite(archive.program, tensors)
+    return tensors
+
+
+def check_finite(program: Program, tensors: Mapping[int, Tensor]) -> None:
+    """Refuse weights that are not finite.
+
+    Raises:
+        TargetError: With the name of the tensor.
+    """
     for slot, tensor in tensors.items():
-        source = archive.program.sources[slot]
+        source = program.sources[slot]
         # A constant may be infinite: what a causal mask is made of.
         if source.is_parameter and tensor.is_floating_point() and not bool(torch.isfinite(tensor.float()).all()):
             raise TargetError(
@@ -122,7 +134,6 @@ def _read_tensors(path: Path, archive: ExportedArchive, limits: Settings) -> dic
                 f"tensor {source.name} holds NaN or infinity: training has diverged, or the file is damaged",
                 field="/file",
             )
-    return tensors
 
 
 def _tensor(stored: StoredTensor, raw: bytearray) -> Tensor:

@@ -5,7 +5,7 @@ from seatrial.ingest.exported.program import Program
 from seatrial.ingest.inspection.errors import ManifestMismatchError
 
 
-def check_fit(program: Program, manifest: ModelManifest) -> None:
+def check_fit(program: Program, manifest: ModelManifest, of: str = "the exported program") -> None:
     """Refuse a manifest whose input or labels are not those of the program.
 
     Raises:
@@ -22,18 +22,18 @@ def check_fit(program: Program, manifest: ModelManifest) -> None:
     taken = program.input_shape
     if len(taken) != len(stated) or any(size not in (None, one) for size, one in zip(taken, stated, strict=True)):
         raise ManifestMismatchError(
-            f"the exported program takes {thing} of shape {_told(taken)}, the manifest says {_told(stated)} ({sizes})",
+            f"{of} takes {thing} of shape {_told(taken)}, the manifest says {_told(stated)} ({sizes})",
             field=place,
         )
     given, labels = program.output_shape, len(manifest.labels or ())
     if len(given) != 1 or given[0] not in (None, labels):
         raise ManifestMismatchError(
-            f"the exported program gives {_told(given)} values per example, the manifest names {labels} labels",
+            f"{of} gives {_told(given)} values per example, the manifest names {labels} labels",
             field="/manifest/labels",
         )
     if not program.input_type.startswith(("float", "bfloat")):
         raise ManifestMismatchError(
-            f"the exported program takes {thing} of type {program.input_type}: export it with an example in "
+            f"{of} takes {thing} of type {program.input_type}: export it with an example in "
             f"floating point, `torch.rand(2, {sizes})`",
             field="/manifest/architecture",
         )

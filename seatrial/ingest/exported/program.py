@@ -270,7 +270,7 @@ class _Reader:
         if len(sizes) < 2 or not given:
             raise ContentError("the exported program must take a batch of images, and give a row of logits for each")
         return Program(
-            steps=_with_frees(self._steps, keep={self._slots[output], *self._sources}),
+            steps=with_frees(self._steps, keep={self._slots[output], *self._sources}),
             sources=self._sources,
             slots=len(self._slots),
             input=self._slots[self._input],
@@ -345,7 +345,7 @@ def _batch(size: int | str, ranges: Mapping[str, Any]) -> Batch:
     return Batch(lowest, highest)
 
 
-def _with_frees(steps: list[Step], keep: set[int]) -> tuple[Step, ...]:
+def with_frees(steps: list[Step], keep: set[int]) -> tuple[Step, ...]:
     """Say after which step each value is not taken any more: eager code frees it there as well."""
     kept = set(keep)
     done: list[Step] = []

@@ -112,7 +112,7 @@ def test_maximum_miscalibration_is_near_the_least_confidence_that_keeps_the_labe
     context = Context(NETWORK, DATA, Shard("max_miscalibration", 0, 40), 64)
     from workers.families.uncertainty_span.span import make_search
 
-    found = make_search(parameters(steps=60, epsilon=0.2)).run([context.classifier.logits], IMAGES, objective)
+    found = make_search(parameters(steps=60, epsilon=0.2), context).run([context.classifier.logits], IMAGES, objective)
     second = found.best_logits[:, 0].topk(2).values
     assert ((second[:, 0] - second[:, 1]) < 0.6).float().mean() > 0.5
 

@@ -235,7 +235,7 @@ class FurtherAttack:
         return found | calibrated_columns(self.reach), self.reach.non_finite
 
 
-def is_on_grid(images: Tensor, box: Box) -> bool:
+def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
     """Tell whether all values of images (n, ...) are 8-bit pixels over 255; a table's have no such levels."""
     if box is not VALID_PIXELS:
         return False

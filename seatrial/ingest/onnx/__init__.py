@@ -1,0 +1,1 @@
+"""ONNX files, read without protobuf and without onnx: into the operators that exported programs are run by."""
