@@ -21,17 +21,18 @@ _PHRASES = (
     ("No 8-bit images", "No rows on the grid"),
     ("8-bit images", "rows on the grid"),
     ("pixel l_2", "l_2 in standard deviations"),
-    ("An image", "A row"),
-    ("an image", "a row"),
     ("pixels are not clipped", "values are not clipped"),
 )
 _WORDS = {"image": "row", "images": "rows", "pixel": "column", "pixels": "columns"}
+_ARTICLE = re.compile(r"\b([Aa])n (?=image\b)")
 _WORD = re.compile(r"\b([Ii]mages?|[Pp]ixels?)\b")
 
 
 def said_of_rows(text: str) -> str:
     """Return a sentence about images as one about rows of a table.
 
+    >>> said_of_rows("An image is one of clean images.")
+    'A row is one of clean rows.'
     >>> said_of_rows("The softmax of many clean images is one-hot. Images in l_2, on pixels in [0, 1].")
     'The softmax of many clean rows is one-hot. Rows in l_2, in standard deviations of each column.'
     """
@@ -42,7 +43,7 @@ def said_of_rows(text: str) -> str:
         found = _WORDS[match[1].lower()]
         return found.capitalize() if match[1][0].isupper() else found
 
-    return _WORD.sub(word, text)
+    return _WORD.sub(word, _ARTICLE.sub(r"\1 ", text))
 
 
 def in_words_of(task: str, report: ReportRead) -> ReportRead:
