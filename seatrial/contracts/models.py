@@ -64,6 +64,12 @@ class InputSpec(Request):
         examples=[[1.0]],
     )
 
+    standardise: Literal["none", "per_image"] = Field(
+        default="none",
+        description="`per_image`: each image is also standardised by the mean and the standard deviation of all its "
+        "own values, the latter at least 1 / sqrt(values) (Ding et al. 2020); before `mean` and `std`.",
+    )
+
     @field_validator("shape")
     @classmethod
     def _image_fits_into_memory(cls, shape: list[int]) -> list[int]:

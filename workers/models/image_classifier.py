@@ -46,6 +46,7 @@ class ImageClassifier:
         device: Where to compute.
         network_size: Height and width the module works at, when not the input's: images are resized inside, bilinearly,
             so gradients, distances and boxes are those of the images given.
+        is_standardised: Whether each image is standardised by its own values first (Ding et al. 2020, "MMA Training").
         values_per_image: Values the module computes for one image, where a trace has counted them.
     """
 
@@ -59,12 +60,14 @@ class ImageClassifier:
         std: Sequence[float],
         device: torch.device,
         network_size: tuple[int, int] | None = None,
+        is_standardised: bool = False,
         values_per_image: int | None = None,
     ) -> None:
         self.module = module.to(device).eval().requires_grad_(False)
         self.labels = labels
         self.input_shape = input_shape
         self.values_per_image = values_per_image
+        self._is_standardised = is_standardised
         self.box: Box = VALID_PIXELS
         self._device = device
         self._mean = torch.tensor(mean, dtype=torch.float32, device=device).view(1, -1, 1, 1)
@@ -95,8 +98,26 @@ class ImageClassifier:
         """
         if self._resize is not None:
             images = self._resize(images)
+        if self._is_standardised:
+            images = standardise(images)
         logits: Tensor = self.module((images - self._mean) / self._std)
         return logits
+
+
+def standardise(images: Tensor) -> Tensor:
+    """Return images (batch, ...) with mean 0 and standard deviation 1 each, over all its values.
+
+    The deviation is that of the population and at least 1 / sqrt(values), so that an image of one colour stays finite.
+
+    >>> standardise(torch.tensor([[[[0.0, 1.0]]], [[[0.5, 0.5]]]])).flatten(1).tolist()
+    [[-1.0, 1.0], [0.0, 0.0]]
+    """
+    flat = images.flatten(1)
+    centred = flat - flat.mean(1, keepdim=True)
+    # The root of the variance has no gradient at 0: the bound is taken before it.
+    variance = centred.square().mean(1, keepdim=True).clamp_min(1 / flat.shape[1])
+    standard: Tensor = centred / variance.sqrt()
+    return standard.view_as(images)
 
 
 def _weights(before: int, after: int) -> Tensor:

@@ -65,6 +65,7 @@ def make_classifier(
         input_shape=(channels, height, width),
         mean=spec.mean,
         std=spec.std,
+        is_standardised=spec.standardise == "per_image",
         device=device,
         values_per_image=values_per_image,
     )
