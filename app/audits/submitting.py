@@ -106,7 +106,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
             model.id, model.task, dataset.facts.get("shape"), samples, sizes, most_bytes=limits.max_batch_bytes
         )
         check_misfits(check, situation, f"/checks/{position}")
-        costs.append(cost_of(check, samples, sizes, model.facts, mean_words=dataset.facts.get("mean_words")))
+        lengths = {name: dataset.facts.get(name) for name in ("mean_words", "word_means")}
+        costs.append(cost_of(check, samples, sizes, model.facts, **lengths))
     return Plan(request, model, dataset, further, costs, policy)
 
 

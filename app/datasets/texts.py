@@ -76,6 +76,7 @@ def inspect_texts(path: Path, where: str, manifest: DatasetManifest, limits: Set
         label_counts={str(number): count for number, count in counts.items()},
         labels=names,
         mean_words=statistics.words(is_tokens=manifest.task == TAGGED) / statistics.examples,
+        word_means=statistics.word_means(is_tokens=manifest.task == TAGGED),
     )
 
 
@@ -118,19 +119,23 @@ def text_format(path: Path, where: str, manifest: DatasetManifest) -> DatasetFor
     raise UnsupportedFormatError(f"{where} has no lists of tokens: a CSV cell is one text; send {wanted}")
 
 
+LENGTH_GROUPS = 20
+"""Groups of texts by length whose means are kept."""
+
+
 class _TextStatistics:
     """Counts of examples, labels and words."""
 
     def __init__(self) -> None:
         self.examples = 0
-        self._parts = 0
-        self._words = 0
+        self._parts: Counter[int] = Counter()
+        self._words: Counter[int] = Counter()
         self._labels: Counter[int | str] = Counter()
 
     def add(self, example: Example) -> None:
         self.examples += 1
-        self._parts += len(example.parts)
-        self._words += sum(len(part.split()) for part in example.parts)
+        self._parts[len(example.parts)] += 1
+        self._words[sum(len(part.split()) for part in example.parts)] += 1
         self._labels.update(example.labels)
 
     @property
@@ -148,7 +153,20 @@ class _TextStatistics:
         return dict(sorted(counts.items()))
 
     def words(self, *, is_tokens: bool) -> int:
-        return self._parts if is_tokens else self._words
+        return sum(count * texts for count, texts in (self._parts if is_tokens else self._words).items())
+
+    def word_means(self, *, is_tokens: bool) -> list[float]:
+        """Return the mean words of each of up to ``LENGTH_GROUPS`` groups of equal size, the shortest texts first."""
+        counts = sorted((self._parts if is_tokens else self._words).items())
+        groups = min(LENGTH_GROUPS, self.examples)
+        edges = [self.examples * edge / groups for edge in range(groups + 1)]
+        means, before = [0.0] * groups, 0
+        for words, texts in counts:
+            for group in range(groups):
+                inside = min(edges[group + 1], before + texts) - max(edges[group], before)
+                means[group] += words * max(0.0, inside) * groups / self.examples
+            before += texts
+        return [round(mean, 1) for mean in means]
 
 
 def _refuse_two_readings(names: list[str], numbers: set[int]) -> None:

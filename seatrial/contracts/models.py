@@ -247,6 +247,11 @@ class ModelFactsSummary(Read):
         "attacked without gradients.",
     )
     tokens: int | None = Field(default=None, description="Tokens of the texts a text model was timed on.")
+    longest: int | None = Field(
+        default=None,
+        description="Tokens of a text a model takes at most: the end of longer ones is cut off. Null for images, for "
+        "endpoints, and of models checked before this was kept.",
+    )
     memory_bytes_per_example: int | None = Field(
         default=None, description="Device memory per example of a backward pass, where known."
     )

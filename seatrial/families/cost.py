@@ -1,9 +1,14 @@
 """What a check costs, from its parameters and what was measured when the model was checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from seatrial.contracts.family import FamilyParams
+
+TOKENS_PER_WORD = 1.3
+"""Of English."""
 
 OVERHEAD_S = 3.0
 """Seconds of a check that do not depend on its passes: picking it up, the bootstrap, the figures."""
@@ -35,6 +40,7 @@ def cost_of(
     facts: dict[str, Any] | None,
     *,
     mean_words: float | None = None,
+    word_means: Sequence[float] | None = None,
 ) -> Cost:
     """Return what a check costs at most.
 
@@ -44,15 +50,34 @@ def cost_of(
         sizes: Examples of each further dataset, by the parameter that names it.
         facts: Seconds per pass, as measured when the model was checked.
         mean_words: Mean words of a text, where there are texts.
+        word_means: The same of groups of texts of equal size: a text twice as long takes twice as many passes of
+            twice as many tokens, so a mean alone prices texts of different lengths too low.
     """
-    passes = check.passes(samples, sizes, mean_words=mean_words)
+    lengths: Sequence[float | None] = word_means or [mean_words]
+    each = [check.passes(samples, sizes, mean_words=words) for words in lengths]
+    forward, backward, queries = (
+        round(fmean(getattr(passes, name) for passes in each)) for name in ("forward", "backward", "queries")
+    )
     seconds = None
     if facts is not None:
-        # The time of a text grows with its tokens; English has about 1.3 of them to a word.
-        longer = max(1.0, 1.3 * mean_words / facts["tokens"]) if mean_words and facts.get("tokens") else 1.0
-        seconds = OVERHEAD_S + passes.compute_s + passes.forward * facts["forward_s"] * longer * passes.slowdown
-        seconds += passes.backward * (facts["backward_s"] or 0.0)
-    return Cost(check.kind, passes.forward, passes.backward, passes.queries, seconds)
+        of_lengths = [
+            passes.compute_s
+            + passes.forward * facts["forward_s"] * _longer(words, facts) * passes.slowdown
+            + passes.backward * (facts["backward_s"] or 0.0)
+            for words, passes in zip(lengths, each, strict=True)
+        ]
+        seconds = OVERHEAD_S + fmean(of_lengths)
+    return Cost(check.kind, forward, backward, queries, seconds)
+
+
+def _longer(words: float | None, facts: dict[str, Any]) -> float:
+    """Return how many times longer a text takes than those a model was timed on: as many as it has tokens."""
+    if not words or not facts.get("tokens"):
+        return 1.0
+    tokens = TOKENS_PER_WORD * words
+    if facts.get("longest"):
+        tokens = min(tokens, float(facts["longest"]))
+    return max(1.0, tokens / float(facts["tokens"]))
 
 
 def total_seconds(costs: list[Cost]) -> float | None:

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from app.datasets.inspection import inspect_dataset
+from app.datasets.texts import _TextStatistics
 from app.web.services import Services
 from seatrial.contracts.datasets import DatasetRead
 from seatrial.ingest.inspection.errors import ContentError
+from seatrial.ingest.texts.examples import Example
 from seatrial.store.settings import Settings
 from tests.ingest.builders import (
     conllu,
@@ -65,6 +67,7 @@ def test_facts_of_reviews_in_every_format(client: httpx.Client) -> None:
             "label_counts": {"0": 1, "1": 2},
             "labels": ["bad", "good"],
             "mean_words": pytest.approx(7 / 3),
+            "word_means": [1.0, 2.0, 4.0],
         }
     listed = _facts(client, data, name="listed", columns=about["columns"], labels=["good", "so so", "bad"])
     assert (listed["labels"], listed["label_counts"]) == (["good", "so so", "bad"], {"0": 2, "2": 1})
@@ -103,6 +106,7 @@ def test_facts_of_a_treebank(client: httpx.Client) -> None:
         "label_counts": {"0": 1, "1": 1, "2": 1},
         "labels": ["PRON", "SYM", "VERB"],
         "mean_words": 1.5,
+        "word_means": [1.0, 2.0],
     }
     answer = upload(client, "datasets", _manifest(TAGS, name="x", columns={"tags": "XPOS"}), TREEBANK)
     assert answer.json()["facts"]["labels"] == ["F", "PP", "VMI"]
@@ -369,3 +373,16 @@ def test_a_refusal_says_where_and_leaves_nothing(client: httpx.Client, services:
     (error,) = problem.errors
     assert re.search(says, error.detail), error.detail
     assert_nothing_stored(services)
+
+
+def test_lengths_are_kept_in_groups_of_equal_size() -> None:
+    statistics = _TextStatistics()
+    for words in [*range(1, 39), 500, 700]:
+        statistics.add(Example(("word " * words,), (0,)))
+    means = statistics.word_means(is_tokens=False)
+    assert means == [1.5 + 2 * group for group in range(19)] + [600.0]
+    one = _TextStatistics()
+    for words in (1, 2, 3, *[9] * 27):
+        one.add(Example(("word " * words,), (0,)))
+    # Twenty groups of one and a half texts.
+    assert one.word_means(is_tokens=False)[:3] == [1.3, 2.7, 9.0]

@@ -144,11 +144,11 @@ class Spy(torch.nn.Module):
 
     def __init__(self, most_rows: int = 1000) -> None:
         super().__init__()
-        self.most_rows = most_rows
+        self.most_rows, self.most_tokens = most_rows, 10**9
         self.masks: list[Tensor] = []
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        if len(input_ids) > self.most_rows:
+        if len(input_ids) > self.most_rows or input_ids.numel() > self.most_tokens:
             raise self.error
         self.masks.append(attention_mask)
         logits = torch.stack([input_ids.sum(1), attention_mask.sum(1)], 1).float()
@@ -189,12 +189,15 @@ def test_every_batch_has_the_same_rows_and_some_padding() -> None:
         MemoryError(),
     ],
 )
-def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_without_memory_the_rows_of_that_length_and_more_are_halved(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     monkeypatch.setitem(fixed_batches.BATCH_SIZE, "cpu", 8)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     spy = Spy(most_rows=3)
     spy.error = error
     batches = _batches(spy)
+    assert {batches.rows(length) for length in (8, 16, 30)} == {8}
     # As on a GPU.
     monkeypatch.setattr(batches, "_may_halve", True)
     pieces = [_pieces(tokens) for tokens in (3, 4, 5, 29, 30, 30, 6)]
@@ -204,6 +207,31 @@ def test_without_memory_the_rows_are_halved_for_good(monkeypatch: pytest.MonkeyP
     spy.most_rows = 0
     with pytest.raises(type(error)):
         batches.logits(pieces)
+
+
+def test_rows_follow_from_the_length_within_a_budget_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fixed_batches.BATCH_SIZE, "cpu", 8)
+    monkeypatch.setitem(fixed_batches.TOKEN_BUDGET, "cpu", 64)
+    spy = Spy()
+    batches = _batches(spy, longest=8192)
+    lengths = [3, 3, 3, 14, 14, 29, 8000, 8191]
+    rows = batches.logits([_pieces(tokens) for tokens in lengths])
+    assert [int(row[1]) for row in rows] == lengths
+    assert [tuple(mask.shape) for mask in spy.masks] == [(1, 8192), (1, 8008), (2, 32), (4, 16), (8, 8)]
+
+
+def test_a_long_text_that_does_not_fit_leaves_the_batches_of_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fixed_batches.BATCH_SIZE, "cpu", 8)
+    monkeypatch.setitem(fixed_batches.TOKEN_BUDGET, "cpu", 2**14)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    spy = Spy()
+    spy.most_tokens = 2 * 4000
+    batches = _batches(spy, longest=4096)
+    monkeypatch.setattr(batches, "_may_halve", True)
+    assert [batches.rows(length) for length in (8, 2000, 3000, 4000)] == [8, 8, 4, 4]
+    rows = batches.logits([_pieces(3999), _pieces(3), _pieces(1999)])
+    assert [int(row[1]) for row in rows] == [3999, 3, 1999]
+    assert [batches.rows(length) for length in (8, 1000, 2000, 3000, 4000)] == [8, 8, 4, 4, 2]
 
 
 def test_a_processor_keeps_its_rows_and_the_bits_they_give(monkeypatch: pytest.MonkeyPatch) -> None:

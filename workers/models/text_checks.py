@@ -74,11 +74,12 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
     with _failing(), classifier.checked() if isinstance(classifier, EndpointClassifier) else nullcontext():
         started = time.perf_counter()
         first = _rows(classifier.logits(probes), manifest.task)
-        seconds, tokens = (time.perf_counter() - started) / len(probes), None
+        seconds, tokens, longest = (time.perf_counter() - started) / len(probes), None, None
         check_logits(first, classifier.classes, len(first) if manifest.task == TAGGING else len(probes), words)
         second = _rows(classifier.logits(probes[:REPEATED]), manifest.task)
         if isinstance(classifier, (HuggingFaceTextClassifier, HuggingFaceTokenClassifier)):
             text, tokens = _of_timed_length(manifest.task, classifier.padded_length)
+            longest = classifier.longest
             batch = [text] * classifier.preferred_texts
             seconds = shortest(lambda: classifier.logits(batch), classifier.device) / len(batch)
     facts = ModelFacts(
@@ -87,6 +88,7 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
         device="endpoint" if is_endpoint else device_name(classifier.device),
         forward_s=seconds,
         tokens=tokens,
+        longest=longest,
     )
     doubts = probability_flags(first, several=manifest.task == MULTI_LABEL)
     return TargetReport(facts, [*repeat_flags(first[: len(second)], second), *doubts])

@@ -175,5 +175,5 @@ def _estimate(job: CheckJob) -> float | None:
     sizes = {name: int(row.facts["examples"]) for name, row in job.datasets.items() if name != SAMPLE}
     facts = job.datasets[SAMPLE].facts
     samples = min(job.audit.samples, int(facts["examples"]))
-    words = facts.get("mean_words")
-    return cost_of(job.params, samples, sizes, job.by_name["model"].facts, mean_words=words).seconds
+    lengths = {name: facts.get(name) for name in ("mean_words", "word_means")}
+    return cost_of(job.params, samples, sizes, job.by_name["model"].facts, **lengths).seconds

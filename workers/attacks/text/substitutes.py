@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from workers.attacks.text.watched_texts import within_edits
 from workers.resources.encoding import SentenceEncoder, load_sentence_encoder
 from workers.resources.hugging_face import ModelUnusableError, load_model
 from workers.resources.library import Found
@@ -65,6 +66,9 @@ def substitute(attack: "Attack", resources: dict[str, Found]) -> None:
         elif kind == "UniversalSentenceEncoder":
             encoder = load_sentence_encoder(resources["sentence-encoder"].path)
             attack.constraints[place] = _encoded_by(constraint, encoder)
+        elif kind == "LevenshteinEditDistance":
+            overrides = {"_check_constraint": _check_edits}
+            constraint.__class__ = type(kind, (type(constraint),), overrides)
     for transformation in getattr(attack.transformation, "transformations", [attack.transformation]):
         kind = type(transformation).__name__
         if kind == "WordSwapWordNet":
@@ -96,6 +100,10 @@ def _open_homoglyphs(path: str, *options: Any, **more: Any) -> Any:
     if not os.path.exists(path) and os.path.basename(path) == "intentional_homoglyphs.txt":
         return io.StringIO()
     return open(path, *options, **more)
+
+
+def _check_edits(self: Any, transformed_text: Any, reference_text: Any) -> bool:
+    return within_edits(reference_text, transformed_text, self.max_edit_distance)
 
 
 def _tagged_by(constraint: Any, tagger: Tagger) -> Any:

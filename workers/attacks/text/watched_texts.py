@@ -3,6 +3,7 @@
 A text of 5,000 words has 5,000 candidates of 5,000 words before the first question is asked.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -21,6 +22,9 @@ KNOWN_WORDS = 2**16
 
 WORD_CHARACTERS = 40
 """Longer strings are no words."""
+
+IDEOGRAPH = re.compile("[\u4e00-\u9fff]")
+"""What TextAttack takes for Chinese."""
 
 SEPARATOR = "<SPLIT>"
 """What TextAttack puts between the parts of a text, and cuts a text at wherever it finds it."""
@@ -47,6 +51,7 @@ def watched(text: Text, check: Callable[[], None]) -> Any:
     columns = ("text",) if isinstance(text, str) else ("premise", "hypothesis")
     attacked = _watched_text()(OrderedDict(zip(columns, parts, strict=True)))
     attacked.check = check
+    attacked.most_edits = 0
     return attacked
 
 
@@ -62,38 +67,111 @@ def changed_share(original: Sequence[str], final: Sequence[str]) -> float:
     return float(edit_distance(original, final)) / len(original)
 
 
+def within_edits(reference: Any, text: Any, most: int) -> bool:
+    """Return whether two texts are at most so many edits of a character apart (Levenshtein).
+
+    Edits made word by word bound the distance to the original from above: the exact one, which takes milliseconds for
+    a text of 200 words and was half of an attack's own time, is asked for beyond the bound only.
+    """
+    from editdistance import eval as edit_distance
+
+    made = getattr(text, "most_edits", None)
+    if made is not None and getattr(reference, "most_edits", None) == 0 and made <= most:
+        return True
+    return bool(edit_distance(reference.text, text.text) <= most)
+
+
 @cache
 def _watched_text() -> type[Any]:
     # Not at the top: it takes 5 s and needs the environment prepared.
+    from editdistance import eval as edit_distance
     from textattack.shared import AttackedText, attacked_text
     from textattack.shared.utils import words_from_text
 
     @lru_cache(maxsize=KNOWN_WORDS)
-    def known_words(text: str) -> list[str]:
-        found: list[str] = words_from_text(text)
-        return found
+    def known_words(text: str) -> tuple[str, ...]:
+        return tuple(words_from_text(text))
 
     def words_of(text: str) -> list[str]:
         # For every candidate TextAttack cuts every one of its words into words again: four fifths of an attack's own
-        # time. Only words are remembered; whole texts come once.
-        return known_words(text).copy() if len(text) <= WORD_CHARACTERS else words_from_text(text)
+        # time. It cuts at white space first, except a text with Chinese characters, which it has segmented as a whole.
+        if IDEOGRAPH.search(text):
+            found: list[str] = words_from_text(text)
+            return found
+        return [
+            word
+            for chunk in text.split()
+            for word in (known_words(chunk) if len(chunk) <= WORD_CHARACTERS else words_from_text(chunk))
+        ]
 
     own = AttackedText.generate_new_attacked_text
     made_from_words = FunctionType(own.__code__, {**vars(attacked_text), "words_from_text": words_of})
 
     class WatchedText(AttackedText):  # type: ignore[misc]
-        """A text that can be interrupted while its descendants are made."""
+        """A text that can be interrupted while its descendants are made.
+
+        Attributes:
+            check: Called before every descendant.
+            most_edits: Upper bound of the edits of characters that lead here from the original; None: not known.
+        """
 
         check: Callable[[], None]
+        most_edits: int | None = None
+        _places: list[int] | None = None
+        _words: list[str] | None
+
+        @property
+        def words(self) -> list[str]:
+            if not self._words:
+                self._words = words_of(self.text)
+            return self._words
 
         def generate_new_attacked_text(self, new_words: Sequence[str]) -> Any:
             self.check()
-            made = made_from_words(self, new_words)
-            made.__class__ = type(self)
+            made = self._with_words_swapped(new_words)
+            if made is None:
+                made = made_from_words(self, new_words)
+                made.__class__ = type(self)
             made.check = self.check
             if len(made.words) > LONG_WORDS:
                 # Read again from the text when asked for.
                 made._words = None
+            return made
+
+        def _with_words_swapped(self, new_words: Sequence[str]) -> Any:
+            """Return what TextAttack makes where words are replaced one by one; None where it is more than that.
+
+            TextAttack walks along all words for that; nearly all are as they were.
+            """
+            words = self.words
+            if len(self._text_input) > 1 or len(new_words) != len(words):
+                return None
+            swapped = [place for place, (old, new) in enumerate(zip(words, new_words, strict=True)) if old != new]
+            # A word that is none, or several, moves all that stand behind it.
+            if any(len(words_of(new_words[place])) != 1 for place in swapped):
+                return None
+            if self._places is None:
+                self._places = _places(self.text, words, words_of)
+            if len(self._places) != len(words):
+                return None
+            pieces, end = [], 0
+            for place in swapped:
+                pieces += [self.text[end : self._places[place]], new_words[place]]
+                end = self._places[place] + len(words[place])
+            of = self.attack_attrs
+            attributes = {"label_names": of["label_names"]} if "label_names" in of else {}
+            attributes |= {
+                "newly_modified_indices": set(swapped),
+                "previous_attacked_text": self,
+                "modified_indices": of["modified_indices"] | set(swapped),
+                "original_index_map": of["original_index_map"].copy(),
+            }
+            [column] = self._text_input
+            made = type(self)(OrderedDict([(column, "".join([*pieces, self.text[end:]]))]), attack_attrs=attributes)
+            if self.most_edits is not None:
+                made.most_edits = self.most_edits + sum(
+                    edit_distance(words[place], new_words[place]) for place in swapped
+                )
             return made
 
         def free_memory(self) -> None:
@@ -107,3 +185,14 @@ def _watched_text() -> type[Any]:
                     del attributes[name]
 
     return WatchedText
+
+
+def _places(text: str, words: Sequence[str], words_of: Callable[[str], list[str]]) -> list[int]:
+    """Return where each word begins, as TextAttack finds it; fewer where one is not a word by itself."""
+    places, end = [], 0
+    for word in words:
+        if len(words_of(word)) != 1:
+            break
+        places.append(text.index(word, end))
+        end = places[-1] + len(word)
+    return places

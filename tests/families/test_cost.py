@@ -1,0 +1,63 @@
+"""What a check is said to take, against what it takes."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from seatrial.families.cost import OVERHEAD_S, TOKENS_PER_WORD, cost_of
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from tests.families.in_memory import TextModel
+from workers.attacks.text.attacking import Job, attack_all
+from workers.attacks.text.recipes import load_recipe
+from workers.attacks.text.scoring import ScoringService
+from workers.calibration.scaling import Scaling
+from workers.data import Text
+from workers.resources.library import Library
+
+LENGTHS = [20.0, 30.0, 130.0]
+FACTS = {"forward_s": 0.01, "backward_s": None, "tokens": 32, "longest": 512}
+ATTACK_ALONE = {"kind": "temperature_attack", "arms": [], "label_queries": 2}
+
+
+def _text(words: int) -> str:
+    syllables = ["ba", "ko", "mi", "tu", "re"]
+    made = [syllables[number % 5] + syllables[number // 5 % 5] + "no" for number in range(words)]
+    # Two words of five are stopwords in English, which the recipe leaves alone.
+    return " ".join("the" if number % 5 in (1, 3) else word for number, word in enumerate(made))
+
+
+def test_the_seconds_of_long_texts_are_those_of_their_queries() -> None:
+    # Nothing flips it, and every word matters a little: the most an attack can cost.
+    spent: list[float] = []
+
+    def scores(text: Text) -> Tensor:
+        spent.append(0.01 * max(1, TOKENS_PER_WORD * len(str(text).split()) / 32))
+        return torch.tensor([9 + sum(map(ord, text)) % 997 / 1e4, 0.0])
+
+    service = ScoringService(TextModel(scores, ["a", "b"]), max_bytes=10**8)
+    recipe, view = load_recipe("deepwordbug", Library.of()), Scaling(1.0, is_native=True).probabilities
+    attack_all([Job(n, _text(n), 0, n, view, recipe) for n in map(int, LENGTHS)], service)
+
+    params = TemperatureAttackParams.model_validate(ATTACK_ALONE)
+    by_length = cost_of(params, len(LENGTHS), {}, FACTS, mean_words=60.0, word_means=LENGTHS)
+    probe = cost_of(params.model_copy(update={"recipes": []}), len(LENGTHS), {}, FACTS, word_means=LENGTHS)
+    assert by_length.seconds is not None
+    assert probe.seconds is not None
+    estimated = by_length.seconds - probe.seconds
+    assert sum(spent) <= estimated <= 1.5 * sum(spent)
+    assert by_length.queries - probe.queries == pytest.approx(service.meters.queries, rel=0.3)
+    # One number for texts of 20 and of 130 words was far too low.
+    by_mean = cost_of(params, len(LENGTHS), {}, FACTS, mean_words=60.0)
+    assert by_mean.seconds is not None
+    assert by_mean.seconds < 0.7 * by_length.seconds
+
+
+def test_what_a_model_cuts_off_takes_no_time() -> None:
+    params = TemperatureAttackParams.model_validate(ATTACK_ALONE)
+    whole = cost_of(params, 10, {}, FACTS | {"longest": None}, word_means=[5000.0])
+    cut = cost_of(params, 10, {}, FACTS, word_means=[5000.0])
+    assert whole.seconds is not None
+    assert cut.seconds is not None
+    shorter = 512 / (TOKENS_PER_WORD * 5000)
+    assert cut.seconds - OVERHEAD_S == pytest.approx(shorter * (whole.seconds - OVERHEAD_S), rel=0.01)
+    assert cut.forward == whole.forward
