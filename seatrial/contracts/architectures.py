@@ -133,6 +133,11 @@ class HuggingFaceArchitecture(Request):
         title="Hugging Face folder",
         description="A folder with config.json, safetensors and a preprocessor or tokenizer.",
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="What a model of texts computes its products in. `bfloat16` is faster on a GPU; the audit says how "
+        "many of its decisions differ from those in float32.",
+    )
 
 
 class TorchvisionArchitecture(Request):

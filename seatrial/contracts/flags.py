@@ -81,6 +81,14 @@ SHARED: tuple[FlagSpec, ...] = (
         remedy="Split long texts, or raise the model's maximum length if it was trained for more.",
     ),
     FlagSpec(
+        code="computed_in_bfloat16",
+        severities=("warning", "info"),
+        speaks_of=("*",),
+        meaning="The model is computed in bfloat16, as its manifest asks: some of its decisions may differ from those "
+        "in float32.",
+        remedy="Audit it in the precision it is served in. Leave precision out of the manifest for float32.",
+    ),
+    FlagSpec(
         code="unanswered_texts",
         severities=("warning",),
         speaks_of=("*",),

@@ -163,6 +163,8 @@ class ModelManifest(Request):
                 raise ValueError("labels is required: the class names in the order of the logits")
         elif self.task != IMAGES and kind != "huggingface":
             raise ValueError(f"architecture {kind} classifies images; {self.task} needs huggingface or endpoint")
+        if self.task == IMAGES and getattr(self.architecture, "precision", "float32") != "float32":
+            raise ValueError("precision is of models of texts; images are computed in float32: leave it out")
         if self.task != IMAGES and self.input is not None:
             raise ValueError(f"input describes images; {self.task} has none: leave it out")
         if self.task != TABLES and self.features is not None:

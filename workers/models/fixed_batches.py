@@ -64,6 +64,9 @@ class FixedBatches:
         filler: Stands in the rows no text is left for.
         pad_id: Token id of padding.
         pads_left: Whether padding comes before the text.
+
+    Attributes:
+        in_bfloat16: Whether products of matrices are computed in bfloat16 (PyTorch's autocast); float32 otherwise.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class FixedBatches:
         self._filler = filler
         self._pad_id = pad_id
         self._pads_left = pads_left
+        self.in_bfloat16 = False
         self._takes = set(signature(module.forward).parameters)
 
     def length(self, tokens: int) -> int:
@@ -149,7 +153,8 @@ class FixedBatches:
         if self._filler.types is not None:
             inputs["token_type_ids"] = types
         tensors = {name: torch.from_numpy(array).to(self._device) for name, array in inputs.items()}
-        with torch.inference_mode():
+        autocast = torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16)
+        with torch.inference_mode(), autocast:
             outputs: Tensor = self._module(**{name: tensors[name] for name in tensors if name in self._takes}).logits
         return outputs
 

@@ -12,7 +12,15 @@ from workers.data import Text
 from workers.models import Answer
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.models.hf_folders import class_names, load_config, refusing
-from workers.models.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer
+from workers.models.tokenizing import (
+    UNREADABLE,
+    FrozenModel,
+    Reading,
+    encodable,
+    load_model,
+    load_tokenizer,
+    wants_bfloat16,
+)
 
 KIND = "a text classifier"
 
@@ -32,7 +40,12 @@ def load_huggingface_text(manifest: ModelManifest, folder: Path, device: torch.d
     model = load_model(auto, config, folder, task=manifest.task, kind=KIND, tokenizer=tokenizer)
     with refusing(f"The folder is not usable as {KIND}", "the tokenizer with the model"):
         return HuggingFaceTextClassifier(
-            model, tokenizer, labels=labels, device=device, takes_pairs=manifest.task == "text-pair-classification"
+            model,
+            tokenizer,
+            labels=labels,
+            device=device,
+            takes_pairs=manifest.task == "text-pair-classification",
+            in_bfloat16=wants_bfloat16(manifest),
         )
 
 
@@ -47,12 +60,21 @@ class HuggingFaceTextClassifier(FrozenModel):
         labels: Class names in the order of the logits.
         device: Where to compute.
         takes_pairs: Whether a text is a premise and a hypothesis.
+        in_bfloat16: Compute products in bfloat16.
     """
 
     def __init__(
-        self, module: nn.Module, tokenizer: Any, *, labels: list[str], device: torch.device, takes_pairs: bool = False
+        self,
+        module: nn.Module,
+        tokenizer: Any,
+        *,
+        labels: list[str],
+        device: torch.device,
+        takes_pairs: bool = False,
+        in_bfloat16: bool = False,
     ) -> None:
-        super().__init__(module, tokenizer, labels, device, tokenizer("a", "a" if takes_pairs else None))
+        filler = tokenizer("a", "a" if takes_pairs else None)
+        super().__init__(module, tokenizer, labels, device, filler, in_bfloat16=in_bfloat16)
         self._takes_pairs = takes_pairs
 
     @property

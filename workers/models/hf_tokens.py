@@ -13,7 +13,15 @@ from workers.errors import TargetError
 from workers.models import Answer
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.models.hf_folders import class_names, load_config, refusing
-from workers.models.tokenizing import UNREADABLE, FrozenModel, Reading, encodable, load_model, load_tokenizer
+from workers.models.tokenizing import (
+    UNREADABLE,
+    FrozenModel,
+    Reading,
+    encodable,
+    load_model,
+    load_tokenizer,
+    wants_bfloat16,
+)
 
 KIND = "a token classifier"
 
@@ -35,7 +43,9 @@ def load_huggingface_tokens(
     auto = AutoModelForTokenClassification
     model = load_model(auto, config, folder, task=manifest.task, kind=KIND, tokenizer=tokenizer)
     with refusing(f"The folder is not usable as {KIND}", "the tokenizer with the model"):
-        return HuggingFaceTokenClassifier(model, tokenizer, labels=labels, device=device)
+        return HuggingFaceTokenClassifier(
+            model, tokenizer, labels=labels, device=device, in_bfloat16=wants_bfloat16(manifest)
+        )
 
 
 class HuggingFaceTokenClassifier(FrozenModel):
@@ -51,10 +61,14 @@ class HuggingFaceTokenClassifier(FrozenModel):
         tokenizer: The fast tokenizer it was trained with.
         labels: Tag names in the order of the logits.
         device: Where to compute.
+        in_bfloat16: Compute products in bfloat16.
     """
 
-    def __init__(self, module: nn.Module, tokenizer: Any, *, labels: list[str], device: torch.device) -> None:
-        super().__init__(module, tokenizer, labels, device, tokenizer(["a"], is_split_into_words=True))
+    def __init__(
+        self, module: nn.Module, tokenizer: Any, *, labels: list[str], device: torch.device, in_bfloat16: bool = False
+    ) -> None:
+        filler = tokenizer(["a"], is_split_into_words=True)
+        super().__init__(module, tokenizer, labels, device, filler, in_bfloat16=in_bfloat16)
 
     @property
     def preferred_texts(self) -> int:

@@ -31,6 +31,12 @@ MOST_UNKNOWN = 0.5
 DOUBTFUL_UNKNOWN = 0.1
 """Share of unknown tokens from which on it is worth saying."""
 
+DOUBTFUL_CHANGED = 0.01
+"""Share of decisions that differ between precisions from which on it is a warning."""
+
+COMPARED = 256
+"""Texts whose decisions in bfloat16 are compared with those in float32."""
+
 Ask = Callable[[Sequence[Text]], Sequence[Answer]]
 
 
@@ -124,6 +130,7 @@ def _run(
     check_cancelled()
     flags += _repeated_flags(answers, classifier.logits(texts[:REPEATED]))
     flags += _unanswered_flags(answers)
+    flags += _precision_flags(classifier, texts, answers, manifest)
     answered = [number for number, answer in enumerate(answers) if isinstance(answer, Tensor)]
     if not any(is_finite(answer) for answer in answers):
         raise PreflightError(
@@ -247,6 +254,36 @@ def _repeated_flags(answers: Sequence[Answer], again: Sequence[Answer]) -> list[
     if not alike:
         return []
     return repeat_flags(torch.cat([first for first, _ in alike]), torch.cat([second for _, second in alike]))
+
+
+def _precision_flags(
+    classifier: TextClassifier, texts: Sequence[Text], answers: Sequence[Answer], manifest: ModelManifest
+) -> list[Flag]:
+    """Say how many decisions of a model in bfloat16 are other ones in float32, on the first texts of the sample."""
+    if not isinstance(classifier, (HuggingFaceTextClassifier, HuggingFaceTokenClassifier)):
+        return []
+    if not classifier.in_bfloat16:
+        return []
+    asked = texts[:COMPARED]
+    with classifier.in_float32():
+        others = classifier.logits(asked)
+    several = manifest.task == MULTI_LABEL
+    changed = decided = 0
+    for answer, other in zip(answers, others, strict=False):
+        if isinstance(answer, Tensor) and isinstance(other, Tensor):
+            ours, theirs = rows_of(answer), rows_of(other)
+            differ = ((ours > 0) != (theirs > 0)).any(1) if several else ours.argmax(1) != theirs.argmax(1)
+            changed, decided = changed + int(differ.sum()), decided + len(differ)
+    share = changed / max(1, decided)
+    things = "tokens" if manifest.task == TAGGING else "texts"
+    return [
+        Flag(
+            code="computed_in_bfloat16",
+            severity="warning" if share >= DOUBTFUL_CHANGED else "info",
+            message=f"{changed} of {decided} {things} ({share:.1%}) are decided otherwise in bfloat16, which the "
+            "manifest asks for, than in float32: all numbers are of the model in bfloat16.",
+        )
+    ]
 
 
 def _unanswered_flags(answers: Sequence[Answer]) -> list[Flag]:

@@ -1,5 +1,7 @@
 """What a folder says about cutting texts into tokens, and whether its model understands them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from seatrial.contracts.models import Task
+from seatrial.contracts.architectures import HuggingFaceArchitecture
+from seatrial.contracts.models import ModelManifest, Task
 from seatrial.ingest.huggingface.configuration import MAX_LAYERS
 from workers.errors import TargetError
 from workers.models.fixed_batches import FixedBatches, Pieces
@@ -133,15 +136,26 @@ class FrozenModel:
         labels: Class names in the order of the logits.
         device: Where to compute.
         filler: The encoding a batch is filled up with.
+        in_bfloat16: Compute products in bfloat16; logits are float32 all the same.
     """
 
-    def __init__(self, module: nn.Module, tokenizer: Any, labels: list[str], device: torch.device, filler: Any) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        tokenizer: Any,
+        labels: list[str],
+        device: torch.device,
+        filler: Any,
+        *,
+        in_bfloat16: bool = False,
+    ) -> None:
         self._module = module.to(device).eval().requires_grad_(False)
         self._tokenizer = tokenizer
         self._labels = labels
         self._device = device
         self._takes_types = takes_types(module.config)
         self._batches = fixed_batches(self._module, tokenizer, module.config, device, filler)
+        self._batches.in_bfloat16 = in_bfloat16
 
     @property
     def classes(self) -> int:
@@ -164,9 +178,29 @@ class FrozenModel:
         return sum(parameter.numel() for parameter in self._module.parameters())
 
     @property
+    def in_bfloat16(self) -> bool:
+        """Whether products are computed in bfloat16."""
+        return self._batches.in_bfloat16
+
+    @contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """Compute in float32 for a while."""
+        before, self._batches.in_bfloat16 = self._batches.in_bfloat16, False
+        try:
+            yield
+        finally:
+            self._batches.in_bfloat16 = before
+
+    @property
     def longest(self) -> int:
         """Tokens the model takes at most, special ones included."""
         return self._batches.longest
+
+
+def wants_bfloat16(manifest: ModelManifest) -> bool:
+    """Return whether a manifest asks for bfloat16."""
+    architecture = manifest.architecture
+    return isinstance(architecture, HuggingFaceArchitecture) and architecture.precision == "bfloat16"
 
 
 def takes_types(config: Any) -> bool:
