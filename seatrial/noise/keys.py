@@ -4,6 +4,7 @@ import random
 from types import MappingProxyType
 
 from seatrial.noise.draws import one_of
+from seatrial.noise.graphemes import graphemes
 
 BESIDE = MappingProxyType(
     {
@@ -47,9 +48,10 @@ def keyboard_typo_code(word: str, level: float, rng: random.Random) -> str:
     >>> keyboard_typo_code("vandalism", 0.8, random.Random(1))
     'vzndalism'
     """
-    at = int(rng.random() * len(word))
-    beside = BESIDE.get(word[at : at + 1])
-    return word if beside is None else word[:at] + one_of(beside, rng) + word[at + 1 :]
+    clusters = graphemes(word)
+    at = int(rng.random() * len(clusters))
+    beside = BESIDE.get("".join(clusters[at : at + 1]))
+    return word if beside is None else "".join([*clusters[:at], one_of(beside, rng), *clusters[at + 1 :]])
 
 
 def keyboard_typo_paper(word: str, level: float, rng: random.Random) -> str:
@@ -60,7 +62,7 @@ def keyboard_typo_paper(word: str, level: float, rng: random.Random) -> str:
     >>> keyboard_typo_paper("VANDALISM", 0.5, random.Random(1))
     'BAHVAKIXJ'
     """
-    return "".join(_struck(character, level, rng) for character in word)
+    return "".join(_struck(character, level, rng) for character in graphemes(word))
 
 
 def _struck(character: str, level: float, rng: random.Random) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Set
 from itertools import accumulate
 
 from seatrial.noise.draws import by_weight, one_of
+from seatrial.noise.graphemes import graphemes
 
 Wheel = tuple[tuple[str, ...], tuple[float, ...]]
 """Items and the sums of their weights up to each."""
@@ -98,9 +99,10 @@ def visual(word: str, level: float, rng: random.Random, *, look_alikes: LookAlik
     >>> visual("seventeen", 0.5, random.Random(0), look_alikes=three)
     'sevent3en'
     """
-    attacked = list(word)
-    for at, character in enumerate(word):
-        wheel = look_alikes.wheel(character)
+    attacked = list(graphemes(word))
+    for at, character in enumerate(attacked):
+        # The table has single characters: a letter with its accent beside it has no look-alike.
+        wheel = look_alikes.wheel(character) if len(character) == 1 else None
         if wheel is not None and rng.random() < level:
             attacked[at] = by_weight(*wheel, rng)
     return "".join(attacked)

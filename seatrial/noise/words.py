@@ -1,7 +1,8 @@
 """Attackers that need nothing but the word: shuffles, intruding symbols, missing vowels, a missing end.
 
-Each takes a word, the level and a generator and returns the word as attacked, or the word itself where it has nothing
-to change; never an empty one. Their keyword arguments are what the paper's text and its code disagree about.
+Characters are grapheme clusters: an accent stays with its letter. Each takes a word, the level and a generator and
+returns the word as attacked, or the word itself where it has nothing to change; never an empty one. Their keyword
+arguments are what the paper's text and its code disagree about.
 """
 
 import random
@@ -9,8 +10,9 @@ import string
 from math import expm1, log1p
 
 from seatrial.noise.draws import one_of, shuffled
+from seatrial.noise.graphemes import graphemes
 
-_VOWELS = str.maketrans("", "", "aeiouAEIOU")
+_VOWELS = frozenset("aeiouAEIOU")
 
 
 def full_shuffle(word: str, level: float, rng: random.Random, *, shortest: int, tries: int) -> str:
@@ -26,10 +28,11 @@ def full_shuffle(word: str, level: float, rng: random.Random, *, shortest: int, 
     >>> full_shuffle("vandalism", 0.8, random.Random(1), shortest=3, tries=10)
     'vadsnmlia'
     """
-    if len(word) < shortest:
+    clusters = graphemes(word)
+    if len(clusters) < shortest:
         return word
     for _ in range(tries):
-        attacked = "".join(shuffled(word, rng))
+        attacked = "".join(shuffled(clusters, rng))
         if attacked != word:
             return attacked
     return word
@@ -41,9 +44,11 @@ def inner_shuffle(word: str, level: float, rng: random.Random, *, shortest: int,
     >>> inner_shuffle("vandalism", 0.8, random.Random(1), shortest=4, tries=10)
     'vdslnaiam'
     """
-    if len(word) < shortest:
+    first, *inner = graphemes(word) or ("",)
+    if len(inner) + 1 < shortest:
         return word
-    return word[0] + full_shuffle(word[1:-1], level, rng, shortest=2, tries=tries) + word[-1]
+    last = inner.pop()
+    return first + full_shuffle("".join(inner), level, rng, shortest=2, tries=tries) + last
 
 
 def intrude_code(word: str, level: float, rng: random.Random) -> str:
@@ -56,17 +61,18 @@ def intrude_code(word: str, level: float, rng: random.Random) -> str:
     >>> intrude_code("vandalism", 0.5, random.Random(1))
     'van%da%l%i%sm'
     """
-    if len(word) < 2 or word in string.punctuation:
+    clusters = graphemes(word)
+    if len(clusters) < 2 or word in string.punctuation:
         return word
     symbol = one_of(string.punctuation, rng)
-    gaps = len(word) - 1
+    gaps = len(clusters) - 1
     first = _first(gaps, level, rng)
-    attacked = [word[: first + 1], symbol]
+    attacked = [*clusters[: first + 1], symbol]
     for gap in range(first + 1, gaps):
-        attacked.append(word[gap])
+        attacked.append(clusters[gap])
         if rng.random() < level:
             attacked.append(symbol)
-    attacked.append(word[-1])
+    attacked.append(clusters[-1])
     return "".join(attacked)
 
 
@@ -86,11 +92,12 @@ def intrude_paper(word: str, level: float, rng: random.Random) -> str:
     >>> intrude_paper("vandalism", 0.5, random.Random(4))
     'v(a(n(d(a(lism'
     """
-    if len(word) < 3:
+    clusters = graphemes(word)
+    if len(clusters) < 3:
         return word
     symbol = one_of(string.punctuation + " ", rng)
-    attacked = [word[0]]
-    for character in word[1:]:
+    attacked = [clusters[0]]
+    for character in clusters[1:]:
         if rng.random() < level:
             attacked.append(symbol)
         attacked.append(character)
@@ -105,9 +112,10 @@ def disemvowel(word: str, level: float, rng: random.Random, *, shortest: int) ->
     >>> [disemvowel(word, 0.8, random.Random(), shortest=3) for word in ("are", "Ayes", "naïve", "aia", "is")]
     ['r', 'ys', 'nïv', 'aia', 'is']
     """
-    if len(word) < shortest:
+    clusters = graphemes(word)
+    if len(clusters) < shortest:
         return word
-    return word.translate(_VOWELS) or word
+    return "".join(cluster for cluster in clusters if cluster not in _VOWELS) or word
 
 
 def truncate(word: str, level: float, rng: random.Random, *, shortest: int) -> str:
@@ -116,4 +124,5 @@ def truncate(word: str, level: float, rng: random.Random, *, shortest: int) -> s
     >>> [truncate(word, 0.8, random.Random(), shortest=4) for word in ("the", "ship", "vandalism")]
     ['the', 'shi', 'vandalis']
     """
-    return word if len(word) < shortest else word[:-1]
+    clusters = graphemes(word)
+    return word if len(clusters) < shortest else "".join(clusters[:-1])

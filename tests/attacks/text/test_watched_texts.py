@@ -1,12 +1,21 @@
 """Texts that are made faster than TextAttack makes them, and are the same."""
 
 import random
+from collections import Counter
 
 import editdistance
 import pytest
+import torch
 
+from seatrial.noise.graphemes import graphemes
+from tests.attacks.text.classifiers import LetterCounter, at
+from workers.attacks.text.attacking import Job, attack_all
+from workers.attacks.text.label_only import decisions, searching_labels
+from workers.attacks.text.recipes import load_recipe
+from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.textattack_environment import prepare
 from workers.attacks.text.watched_texts import watched, within_edits
+from workers.resources.library import Library
 
 PARTS = ["a", "dull", "it's", "co-op", "I", "'quoted'", "...", "x/y", "café", "100%", "SPLIT", "@home", "an", "電影"]
 NEW = ["b", "dul", "", "two words", "-", "it", "a-b", "x/y", "éa", "S"]
@@ -45,18 +54,29 @@ def test_descendants_are_textattacks(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_limit_of_edits_is_the_exact_distance(seed: int) -> None:
+def test_the_limit_of_edits_is_textattacks(seed: int) -> None:
     rng = random.Random(seed)
-    original = watched("a dull film without any life in its long and loud scenes", lambda: None)
-    text = original
-    answers = set()
+    original = text = "a dull film without any life in its long and loud scenes, 映画 cafe\u0301"
     for _ in range(25):
-        place = rng.randrange(len(text.words))
-        word = rng.choice([text.words[place][1:] or "q", text.words[place] + "z", original.words[place]])
-        text = text.replace_word_at_index(place, word)
-        exact = editdistance.eval(original.text, text.text)
+        place = rng.randrange(len(text))
+        text = text[:place] + rng.choice(["", "z", "映"]) + text[place + rng.randint(0, 1) :]
+        exact = editdistance.eval(original, text)
         assert [within_edits(original, text, most) for most in range(40)] == [exact <= most for most in range(40)]
-        # Against another text than the original the bound says nothing.
-        assert within_edits(text, original, exact)
-        answers.add(exact < text.most_edits)
-    assert answers == {True, False}
+
+
+@pytest.mark.parametrize("name", ["deepwordbug", "label_only"])
+def test_attacks_leave_accents_with_their_letters(name: str) -> None:
+    recipe = load_recipe("deepwordbug", Library.of())
+    text = "une come\u0301die le\u0301ge\u0300re et tre\u0300s dro\u0302le"
+    asked = LetterCounter()
+    for seed in range(8):
+        used = recipe if name == "deepwordbug" else searching_labels(recipe)
+        view = at(1.0, torch.float32) if name == "deepwordbug" else decisions
+        label = int(asked.of(text).argmax())
+        attack_all([Job(0, text, label, seed, view, used)], ScoringService(asked, max_bytes=0), query_budget=60)
+    assert watched(text, lambda: None).words == text.split()
+    tried = {other for batch in asked.batches for other in batch} - {text}
+    assert len(tried) > 20
+    accents = Counter(cluster for cluster in graphemes(text) if len(cluster) > 1)
+    for other in tried:
+        assert not Counter(cluster for cluster in graphemes(other) if len(cluster) > 1) - accents

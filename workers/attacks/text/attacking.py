@@ -22,6 +22,7 @@ from workers.attacks.text.in_flight import Coroutine, ScoringClient, TimeBudgetE
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.strength import Strength, measure_strength
 from workers.attacks.text.watched_texts import UnattackableTextError, changed_share, watched
+from workers.attacks.text.whole_characters import keep_characters_whole
 from workers.data import Text
 from workers.models import UnansweredError
 
@@ -150,6 +151,7 @@ def _attack(job: Job, client: ScoringClient, *, query_budget: int | None) -> Out
         if job.edit_share is not None:
             limit = math.ceil(job.edit_share * len(original.text))
             attack.constraints = [_limited(constraint, limit) for constraint in attack.constraints]
+        keep_characters_whole(attack, original.text)
         if job.common_random_numbers:
             attack.transformation = _reseeding(attack.transformation, job.seed)
         result = attack.attack(original, int(job.label))

@@ -103,7 +103,7 @@ def _open_homoglyphs(path: str, *options: Any, **more: Any) -> Any:
 
 
 def _check_edits(self: Any, transformed_text: Any, reference_text: Any) -> bool:
-    return within_edits(reference_text, transformed_text, self.max_edit_distance)
+    return within_edits(reference_text.text, transformed_text.text, self.max_edit_distance)
 
 
 def _tagged_by(constraint: Any, tagger: Tagger) -> Any:
