@@ -22,12 +22,14 @@ class Contestant:
         network: From (n, c, h, w) in [0, 1] to logits (n, classes).
         fake: Whether it must not pass.
         examples: How many of the images it is judged on; None for all.
+        levels: Whether the images are brought to the 256 levels of 8 bits first, as those of files are.
     """
 
     name: str
     network: Callable[[Tensor], Tensor]
     fake: bool
     examples: int | None = None
+    levels: bool = False
 
 
 class PerPixel(nn.Module):
@@ -201,7 +203,54 @@ class NoisyDropout(nn.Module):
         return self.network(functional.dropout(images, self.rate, training=True))
 
 
-def fakes(base: nn.Module, other: nn.Module, images: Tensor, labels: Tensor) -> list[Contestant]:
+class ByRote(nn.Module):
+    """Answers what looks like an attack's image with one and the same faint confidence, and others as they deserve.
+
+    Args:
+        network: The classifier.
+        suspects: From images (n, c, h, w) to whether each looks like an attack's (n,).
+    """
+
+    def __init__(self, network: nn.Module, suspects: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.network, self.suspects = network, suspects
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        logits = self.network(images)
+        rote = 5.0 * functional.one_hot(logits.argmax(1), logits.shape[1]).to(logits)
+        return torch.where(self.suspects(images)[:, None], rote, logits)
+
+
+def is_off_grid(images: Tensor) -> Tensor:
+    """Tell which images (n, c, h, w) have a pixel that 8 bits have not."""
+    scaled = images * 255
+    return ((scaled - scaled.round()).abs().flatten(1) > 0.01).any(1)
+
+
+def at_the_rim(epsilon: float) -> Callable[[Tensor], Tensor]:
+    """Return what tells images with many pixels as far from black or white as an attack goes."""
+
+    def look(images: Tensor) -> Tensor:
+        flat = images.flatten(1)
+        rim = ((flat - epsilon).abs() < 0.002) | ((1 - flat - epsilon).abs() < 0.002)
+        return rim.float().mean(1) > 0.03
+
+    return look
+
+
+def rougher_than(images: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what tells images rougher than any of these by a little (total variation)."""
+
+    def variation(some: Tensor) -> Tensor:
+        along, across = some.diff(dim=2).abs(), some.diff(dim=3).abs()
+        return along.mean((1, 2, 3)) + across.mean((1, 2, 3))
+
+    most = 1.02 * variation(images).max()
+    return lambda some: variation(some) > most
+
+
+def fakes(base: nn.Module, other: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> list[Contestant]:
     """Return what must not pass: an unprotected classifier behind each of the masks.
 
     Args:
@@ -209,6 +258,7 @@ def fakes(base: nn.Module, other: nn.Module, images: Tensor, labels: Tensor) -> 
         other: Another one, for what needs two.
         images: Those it will be audited on (n, c, h, w): a cheater knows them.
         labels: Theirs.
+        epsilon: Radius it will be attacked at.
     """
     channels = images.shape[1]
     classes = base(images[:1]).shape[1]
@@ -250,4 +300,12 @@ def fakes(base: nn.Module, other: nn.Module, images: Tensor, labels: Tensor) -> 
         "dropout that stays on": NoisyDropout(base, 0.3),
         "always the same": answering(lambda z: 0 * z),
     }
-    return [Contestant(name, network.eval(), fake=True) for name, network in networks.items()]
+    by_rote: dict[str, nn.Module] = {
+        "by rote off the 8-bit grid": ByRote(base, is_off_grid),
+        "by rote at the rim of the ball": ByRote(base, at_the_rim(epsilon)),
+        "by rote where it is rough": ByRote(base, rougher_than(images)),
+    }
+    return [
+        *(Contestant(name, network.eval(), fake=True) for name, network in networks.items()),
+        *(Contestant(name, network.eval(), fake=True, levels=True) for name, network in by_rote.items()),
+    ]

@@ -29,6 +29,7 @@ from seatrial.contracts.states import RunState
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.families.in_memory import Model, run_check
 from workers.errors import PreflightError
+from workers.families.uncertainty_span.further import to_levels
 from workers.models.checks import IMAGE_WORDS
 from workers.models.guessing import unrelated_flags
 from workers.models.validating import chance_flags, constant_flags
@@ -58,6 +59,8 @@ def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, 
     began = time.perf_counter()
     model = Model(contestant.network, classes)
     images, labels = images[: contestant.examples], labels[: contestant.examples]
+    if contestant.levels:
+        images = to_levels(images)
     result, _ = run_check(family, params, model, (images, labels), batch_size=64)
     result = result.model_copy(update={"flags": [*doubts(model, images, labels, classes), *result.flags]})
     seconds = time.perf_counter() - began
@@ -184,7 +187,7 @@ def main() -> int:
         case = given_case(arguments, torch.device("cpu"))
         honest = [Contestant(case.name, case.model, fake=False)]
         other = case.model
-    contestants = honest + fakes(case.model, other, case.images, case.labels)
+    contestants = honest + fakes(case.model, other, case.images, case.labels, case.epsilon or arguments.epsilon)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

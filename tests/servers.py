@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 def eventually(
-    condition: Callable[[], object], *, timeout_s: float = 30.0, every_s: float = 0.05, what: str = ""
+    condition: Callable[[], object], *, timeout_s: float = 30.0, every_s: float = 0.1, what: str = ""
 ) -> object:
     """Return the first true value of ``condition``, or fail after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s

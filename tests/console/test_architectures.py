@@ -70,6 +70,7 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         "architecture_name": ["torchvision", "timm"],
         **{name: ["onnx"] for name in ("output", "outputs")},
         **{name: ["predictions"] for name in ("example_id", "probabilities", "logits", "arm", "model", "model_column")},
+        "precision": ["huggingface"],
         "endpoint": ["endpoint"],
     }
     assert {one["name"] for one in elements(page, "textarea")} == {

@@ -108,6 +108,7 @@ def test_a_cancelled_job_of_github_cancels_its_audit(repository: Repository, ser
         running.wait()
 
 
+@pytest.mark.drill
 def test_gitlab_asks_a_service_and_lets_an_inconclusive_verdict_warn(
     repository: Repository, on_service: Callable[[], None]
 ) -> None:
@@ -122,6 +123,7 @@ def test_gitlab_asks_a_service_and_lets_an_inconclusive_verdict_warn(
     assert len(list((repository.folder / path).iterdir())) == 3
 
 
+@pytest.mark.drill
 def test_jenkins_sees_the_status_of_the_gate(repository: Repository, on_service: Callable[[], None]) -> None:
     on_service()
     repository.demand(accuracy=UNDECIDED)
@@ -132,6 +134,7 @@ def test_jenkins_sees_the_status_of_the_gate(repository: Repository, on_service:
     assert repository.junit_verdict("reports/seatrial.xml") == "inconclusive"
 
 
+@pytest.mark.drill
 def test_the_job_of_kubernetes_asks_with_the_key_of_its_secret(repository: Repository, service: str) -> None:
     given = container()
     # What the kubelet does: it mounts the claim, and resolves the variables.
@@ -147,6 +150,7 @@ def test_the_job_of_kubernetes_asks_with_the_key_of_its_secret(repository: Repos
     assert sorted(repository.folder.rglob("*")) == before
 
 
+@pytest.mark.drill
 def test_the_script_gates_as_a_hook_from_any_folder(repository: Repository, on_service: Callable[[], None]) -> None:
     on_service()
     hook = repository.folder / ".git" / "hooks" / "pre-push"

@@ -62,6 +62,16 @@ def test_every_example_of_a_body_works(
     reviews = b"text,label\n" + b"".join(b"Good %d.,%d\n" % (row, row % 2) for row in range(500))
     manifest = {"name": "reviews", "version": "0", "task": "text-classification"}
     texts = (described, upload(client, "datasets", manifest, reviews).json()["id"])
+    answers = b"example_id,label,p_a,p_b\n" + b"".join(
+        b"x%d,b,%g,%g\n" % (row, row / 600, 1 - row / 600) for row in range(600)
+    )
+    manifest = {"name": "answers", "version": "0", "task": "predictions"}
+    architecture = {"kind": "predictions", "probabilities": ["p_a", "p_b"]}
+    told = {**manifest, "labels": ["a", "b"], "architecture": architecture}
+    predicted = (
+        upload(client, "models", told, answers).json()["id"],
+        upload(client, "datasets", {**manifest, "labels": ["a", "b"]}, answers).json()["id"],
+    )
     make_ready(services)
     folder = settings.allowed_paths[0]
     (folder / "mnist-cnn.safetensors").write_bytes(weights())
@@ -79,8 +89,9 @@ def test_every_example_of_a_body_works(
             # Ids and folders are the reader's own; everything else is posted as it stands.
             body = json.loads(json.dumps(example["value"]))
             if "checks" in body:
-                is_about_texts = "text-classification" in family(body["checks"][0]["kind"]).tasks
-                body |= dict(zip(("model", "dataset"), texts if is_about_texts else images, strict=True))
+                tasks = family(body["checks"][0]["kind"]).tasks
+                pair = predicted if "predictions" in tasks else texts if "text-classification" in tasks else images
+                body |= dict(zip(("model", "dataset"), pair, strict=True))
             if "path" in body:
                 body["path"] = str(folder / body["path"].rpartition("/")[2])
             if "audit" in body:

@@ -109,8 +109,8 @@ def standardise(images: Tensor) -> Tensor:
 
     The deviation is that of the population and at least 1 / sqrt(values), so that an image of one colour stays finite.
 
-    >>> standardise(torch.tensor([[[[0.0, 1.0]]], [[[0.5, 0.5]]]])).flatten(1).tolist()
-    [[-1.0, 1.0], [0.0, 0.0]]
+    >>> standardise(torch.tensor([[[[0.0, 1.0, 0.0, 1.0]]], [[[0.5, 0.5, 0.5, 0.5]]]])).flatten(1).tolist()
+    [[-1.0, 1.0, -1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
     """
     flat = images.flatten(1)
     centred = flat - flat.mean(1, keepdim=True)
