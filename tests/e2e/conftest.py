@@ -55,9 +55,11 @@ def deployment(request: pytest.FixtureRequest) -> Deployment:
     return running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """An embedded deployment with one worker, for tests that neither stop a process nor change a setting.
+
+    Of one module: a worker that waits for work to the end of all tests takes a twentieth of a core from them.
 
     It may ask endpoints of this machine.
     """

@@ -97,7 +97,7 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run ``seatrial serve`` with a worker and return its address; it refuses who has no key."""
     home = tmp_path_factory.mktemp("service")

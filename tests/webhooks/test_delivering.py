@@ -286,7 +286,7 @@ def test_who_slept_through_the_lease_writes_nothing(db: Database) -> None:
     hanging = Holding()
     with serving(answering({}), hanging) as server:
         [message] = leave(db, add_webhook(db, server.url)[0])
-        sleeper, other = deliverer(db, lease_s=0.05), deliverer(db)
+        sleeper, other = deliverer(db, lease_s=0.5), deliverer(db)
         assert sleeper.begin() == 1
         assert hanging.arrived.acquire(timeout=10)
         eventually(lambda: other.begin() == 1)
