@@ -122,6 +122,10 @@ def test_a_commit_that_fails_leaves_nothing(
     commit = Session.commit
 
     def fail_for_models(session: Session) -> None:
+        if not any(isinstance(row, ModelRow) for row in (*session.new, *session.identity_map.values())):
+            # The service looks after itself in the background.
+            commit(session)
+            return
         # The first commit is that of the row; the next one is that of the cleaning up.
         monkeypatch.setattr(Session, "commit", commit)
         raise OperationalError("COMMIT", {}, Exception("gone"))
