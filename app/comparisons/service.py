@@ -1,17 +1,17 @@
 """Comparisons: audits of several models' training runs, refused where they did not run alike."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.comparisons import repository
 from app.comparisons.grouping import comparable, over_runs
-from app.gates.measured import Measured
+from app.gates.measured import Measured, is_named
 from app.gates.ranges import named
 from app.gates.stored import read_measured
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.comparisons import ComparedAudit, ComparisonGroup, ComparisonRead
+from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.policies import MetricName
 from seatrial.contracts.states import RunState
@@ -98,7 +98,11 @@ def _check_alike(rows: Sequence[AnyRow]) -> None:
             raise _refused("audit", f"Audit {row.audit} is {row.state}: only audits that succeeded are compared.")
     for row in rest:
         for what, ours, theirs in (
-            ("bytes of data", _data(row), _data(first)),
+            (
+                "bytes of data",
+                (row.dataset_digest, *read_as(row.dataset_manifest)),
+                (first.dataset_digest, *read_as(first.dataset_manifest)),
+            ),
             ("number of examples", row.samples, first.samples),
             ("seed", row.seed, first.seed),
         ):
@@ -108,15 +112,6 @@ def _check_alike(rows: Sequence[AnyRow]) -> None:
                     f"Audits {first.audit} and {row.audit} did not run alike: the {what} differs. Differences between "
                     "their numbers would not be the training's alone.",
                 )
-
-
-def _data(row: AnyRow) -> tuple[Any, ...]:
-    # Of one table, other columns are other examples.
-    manifest = row.dataset_manifest
-    return (
-        row.dataset_digest,
-        *(json.dumps(manifest.get(name), sort_keys=True) for name in ("task", "columns", "labels")),
-    )
 
 
 def _check_apart(rows: Sequence[AnyRow]) -> None:
@@ -148,16 +143,8 @@ def _chosen(metrics: Sequence[str], values: Mapping[str, Any], left: Mapping[str
 
 
 def _matches(wanted: MetricName, name: str) -> bool:
-    try:
-        other = named(name)
-    except ValueError:
-        # An earlier version published it, and this one does not know it.
-        return False
-    return (other.family, other.name, other.qualifiers.keys()) == (
-        wanted.family,
-        wanted.name,
-        wanted.qualifiers.keys(),
-    ) and all(value in ("*", other.qualifiers[key]) for key, value in wanted.qualifiers.items())
+    family, _, metric = name.partition(".")
+    return family == wanted.family and is_named(wanted, metric)
 
 
 def _told(row: AnyRow, measured: Measured) -> ComparedAudit:

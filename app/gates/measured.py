@@ -36,9 +36,7 @@ class MeasuredCheck:
         if self.result is None:
             return {}
         return {
-            f"{self.kind}.{name}": estimate
-            for name, estimate in self.result.estimates.items()
-            if _is_named(asked, *_parts(name))
+            f"{self.kind}.{name}": estimate for name, estimate in self.result.estimates.items() if is_named(asked, name)
         }
 
 
@@ -61,7 +59,9 @@ def _parts(name: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return base, tuple(qualifiers.items())
 
 
-def _is_named(asked: MetricName, base: str, qualifiers: tuple[tuple[str, str], ...]) -> bool:
+def is_named(asked: MetricName, name: str) -> bool:
+    """Tell whether a number (without its family) is one of those asked for, ``*`` being any value of a qualifier."""
+    base, qualifiers = _parts(name)
     if base != asked.name or len(qualifiers) != len(asked.qualifiers):
         return False
     return all(asked.qualifiers.get(key) in ("*", value) for key, value in qualifiers)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.gates import repository
 from app.gates.verdict import Measured, MeasuredCheck, Pairing
 from app.web.services import Services
+from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
@@ -54,8 +55,7 @@ def pair(services: Services, audit: AnyRow, baseline: AnyRow) -> Pairing:
 
 
 def _data(audit: AnyRow) -> tuple[Any, ...]:
-    """Return what an example and its label are told by: of one table, other columns are other examples."""
-    return (audit.dataset_digest, *(audit.dataset_manifest.get(name) for name in ("task", "columns", "labels")))
+    return (audit.dataset_digest, *read_as(audit.dataset_manifest))
 
 
 def read_records(services: Services, digests: list[str]) -> Any:

@@ -18,6 +18,7 @@ from app.leaderboards import repository
 from app.leaderboards.ranking import Entry, difference, places
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
+from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Estimate, Flag, Result, split_name
 from seatrial.contracts.leaderboards import LeaderboardGroup, LeaderboardRead, LeaderboardRow
 from seatrial.contracts.policies import better_of
@@ -27,7 +28,6 @@ from seatrial.families.shared.per_example import NoMeanError, Values
 from seatrial.families.shared.settling import settled
 from seatrial.reporting.words import enumerate_words
 from seatrial.store.database import AnyRow
-from seatrial.store.tables import DatasetRow
 
 MOST_MODELS = 50
 """Of one group; every two of them are compared."""
@@ -69,7 +69,9 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
         if dataset is None:
             raise NotFoundError(f"There is no dataset {asked.dataset} in this project.")
         found = repository.list_measured(session, project_id, dataset.digest, asked.check, limit=_MOST_CHECKS)
-        grouped = _grouped(asked.check, (row for row in found if _read_as(row.dataset_manifest) == _read_as(dataset)))
+        grouped = _grouped(
+            asked.check, (row for row in found if read_as(row.dataset_manifest) == read_as(dataset.manifest))
+        )
         groups = {name: _group(name, asked.check, rows) for name, rows in grouped.items()}
         chosen = _chosen(groups, asked.group)
         rows = [] if chosen is None else grouped[chosen.id][:MOST_MODELS]
@@ -96,12 +98,6 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
 
 def _unknown(parameter: str, detail: str) -> InvalidRequestError:
     return InvalidRequestError(detail, part="query", pointer=f"/{parameter}")
-
-
-def _read_as(of: DatasetRow | Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what an example and its label are told by: of one table, other columns are other examples."""
-    manifest = of.manifest if isinstance(of, DatasetRow) else of
-    return tuple(json.dumps(manifest.get(name), sort_keys=True) for name in ("task", "columns", "labels"))
 
 
 def _grouped(kind: str, found: Iterable[AnyRow]) -> dict[str, list[AnyRow]]:

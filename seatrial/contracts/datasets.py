@@ -1,5 +1,7 @@
 """What a dataset is: its manifest and the facts read off its bytes."""
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -155,3 +157,8 @@ class DatasetRead(_DatasetBase):
 
     facts: DatasetFacts = Field(description="What was read off the file.")
     manifest: dict[str, Any] = Field(description="The manifest as uploaded.")
+
+
+def read_as(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what an example and its label are told by, beside the bytes: of one table, other columns are others."""
+    return tuple(json.dumps(manifest.get(name), sort_keys=True) for name in ("task", "columns", "labels"))
