@@ -15,9 +15,8 @@ import pytest
 from app.access.service import create_key
 from app.main import create_app
 from app.web.services import Services
-from seatrial.store.database import connect
-from seatrial.store.migrations import upgrade
 from seatrial.store.settings import Settings
+from tests.databases import migrated_file
 
 with warnings.catch_warnings():
     # Starlette would rather have httpx2; we have httpx for our own client.
@@ -74,16 +73,6 @@ def _turn(item: pytest.Item) -> int:
     return 1 if any(mark.name == "slow" for mark in (marks if isinstance(marks, list) else [marks])) else 2
 
 
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy: migrating takes longer than most tests."""
-    folder = tmp_path_factory.mktemp("migrated")
-    database = connect(Settings(home=folder))
-    upgrade(database)
-    database.dispose()
-    return folder / "seatrial.db"
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Let no test leave torch with more threads: processes share the cores, and waiting threads take them away."""
@@ -93,11 +82,11 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, migrated_file: Path) -> Settings:
+def settings(tmp_path: Path) -> Settings:
     """Keyless, in a folder of its own, with low limits."""
     home = tmp_path / "home"
     home.mkdir()
-    shutil.copy(migrated_file, home / "seatrial.db")
+    shutil.copy(migrated_file(), home / "seatrial.db")
     allowed = tmp_path / "allowed"
     allowed.mkdir()
     return Settings(

@@ -123,11 +123,11 @@ class Postgres:
 
 
 @contextmanager
-def new_database(server_url: str) -> Iterator[str]:
-    """Yield the URL of a fresh database on a server, dropped at the end."""
+def new_database(server_url: str, *, template: str | None = None) -> Iterator[str]:
+    """Yield the URL of a fresh database on a server, empty or a copy of another's, dropped at the end."""
     name = f"seatrial_{uuid4().hex[:12]}"
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
     try:
         base, _, query = server_url.partition("?")
         yield base.rsplit("/", 1)[0] + f"/{name}" + (f"?{query}" if query else "")

@@ -98,11 +98,7 @@ def _check_alike(rows: Sequence[AnyRow]) -> None:
             raise _refused("audit", f"Audit {row.audit} is {row.state}: only audits that succeeded are compared.")
     for row in rest:
         for what, ours, theirs in (
-            (
-                "bytes of data",
-                (row.dataset_digest, *read_as(row.dataset_manifest)),
-                (first.dataset_digest, *read_as(first.dataset_manifest)),
-            ),
+            ("bytes of data", _data(row), _data(first)),
             ("number of examples", row.samples, first.samples),
             ("seed", row.seed, first.seed),
         ):
@@ -112,6 +108,10 @@ def _check_alike(rows: Sequence[AnyRow]) -> None:
                     f"Audits {first.audit} and {row.audit} did not run alike: the {what} differs. Differences between "
                     "their numbers would not be the training's alone.",
                 )
+
+
+def _data(row: AnyRow) -> tuple[str, ...]:
+    return (row.dataset_digest, *read_as(row.dataset_manifest))
 
 
 def _check_apart(rows: Sequence[AnyRow]) -> None:

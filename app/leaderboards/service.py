@@ -69,9 +69,8 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
         if dataset is None:
             raise NotFoundError(f"There is no dataset {asked.dataset} in this project.")
         found = repository.list_measured(session, project_id, dataset.digest, asked.check, limit=_MOST_CHECKS)
-        grouped = _grouped(
-            asked.check, (row for row in found if read_as(row.dataset_manifest) == read_as(dataset.manifest))
-        )
+        alike = (row for row in found if read_as(row.dataset_manifest) == read_as(dataset.manifest))
+        grouped = _grouped(asked.check, alike)
         groups = {name: _group(name, asked.check, rows) for name, rows in grouped.items()}
         chosen = _chosen(groups, asked.group)
         rows = [] if chosen is None else grouped[chosen.id][:MOST_MODELS]

@@ -13,15 +13,11 @@ import json
 import logging
 import os
 import socket
-import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any
-
-import httpx
 
 from app.web.allowances import Allowance
 from app.web.services import Services
@@ -166,13 +162,9 @@ class Deliverer:
             return Attempt(at, None, 0, "not sent: the webhook is disabled")
         body = json.dumps(claim.payload, ensure_ascii=False, separators=(",", ":")).encode()
         keys = [one["secret"] for one in in_force(claim.secrets, at)]
-        guarded = Outbound(self._networks, resolve=self._resolve, ssl_context=self._tls, cut_at=ANSWER_BYTES)
+        guarded = Outbound(self._networks, resolve=self._resolve, cut_at=ANSWER_BYTES)
         with guarded as outbound:
             return attempt(outbound, claim.url, keys, claim.id, body, at=at, timeout_s=self._timeout_s)
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return httpx.create_ssl_context()
 
     def _record(self, claim: Claim, made: Attempt, clock: Callable[[], datetime]) -> None:
         now = clock()

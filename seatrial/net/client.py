@@ -1,5 +1,6 @@
 """A client for servers that somebody else names."""
 
+import os
 import re
 import ssl
 import threading
@@ -7,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import TracebackType
 from typing import Self
 
@@ -42,6 +43,17 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+def trusted() -> ssl.SSLContext:
+    """Return what connections are verified by: the public authorities, or those SSL_CERT_FILE or SSL_CERT_DIR names."""
+    return _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    # Reading the authorities takes 25 ms: once for all clients of a process.
+    return httpx.create_ssl_context()
 
 
 class Outbound:
@@ -105,7 +117,7 @@ class Outbound:
     def _pool(self) -> httpcore.ConnectionPool:
         # The engine below httpx, without what httpx adds: environment, cookies, redirects, and a log line per URL.
         return httpcore.ConnectionPool(
-            ssl_context=self._ssl_context or httpx.create_ssl_context(),
+            ssl_context=self._ssl_context or trusted(),
             max_connections=4,
             keepalive_expiry=KEPT_ALIVE_S,
             network_backend=self._backend,

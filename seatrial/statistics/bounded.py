@@ -118,8 +118,13 @@ def _upper(above: Floats, below: Floats, unseen: Unseen, tail: float) -> float:
     value = float(above.sum() / below.sum())
     seen, sizes = np.append(above, unseen[0]), np.append(below, unseen[1])
 
+    # Where the saddlepoint of one ratio was is where that of the next is looked for.
+    last = 0.0
+
     def excess(ratio: float) -> float:
-        return chance_above_zero(seen - ratio * sizes) - tail
+        nonlocal last
+        chance, last = _chance_and_saddlepoint(seen - ratio * sizes, last)
+        return chance - tail
 
     if excess(value) <= 0:
         return value
@@ -152,36 +157,41 @@ def chance_above_zero(values: ArrayLike) -> float:
     >>> round(chance_above_zero([1.0, -1.0]), 3), chance_above_zero([-1.0, -2.0])
     (0.5, 0.0)
     """
-    terms = np.asarray(values, dtype=np.float64)
+    return _chance_and_saddlepoint(np.asarray(values, dtype=np.float64), 0.0)[0]
+
+
+def _chance_and_saddlepoint(terms: Floats, near: float) -> tuple[float, float]:
+    """Return :func:`chance_above_zero` and its saddlepoint, looked for from near one; 0 where there is none."""
     largest, smallest = (float(terms.max()), float(terms.min())) if len(terms) else (0.0, 0.0)
     if largest <= 0:
-        return 0.0
+        return 0.0, 0.0
     if smallest >= 0:
-        return 1.0
+        return 1.0, 0.0
     # Their scale does not matter, and next to 0 it would overflow.
     scale = max(largest, -smallest)
     terms, largest, smallest = terms / scale, largest / scale, smallest / scale
     if -smallest <= TINY or largest <= TINY:
-        return float(largest > TINY)
-    at = _saddlepoint(terms, 1 / smallest, 1 / largest)
+        return float(largest > TINY), 0.0
+    at = _saddlepoint(terms, 1 / smallest, 1 / largest, near * scale)
     shares: Floats = terms / (1 - at * terms)
     deviate = math.copysign(math.sqrt(max(0.0, 2 * float(np.log1p(-at * terms).sum()))), at)
-    scaled = at * math.sqrt(float((shares**2).sum()))
+    scaled = at * math.sqrt(float(shares @ shares))
     if abs(deviate) < NEAR_MEAN:
         skewness = float(2 * (terms**3).sum() / (terms**2).sum() ** 1.5)
-        return 0.5 - (deviate + skewness / 6) / math.sqrt(2 * math.pi)
+        return 0.5 - (deviate + skewness / 6) / math.sqrt(2 * math.pi), at / scale
     density = math.exp(-(deviate**2) / 2) / math.sqrt(2 * math.pi)
-    return min(1.0, max(0.0, normal_cdf(-deviate) + density * (1 / scaled - 1 / deviate)))
+    chance = normal_cdf(-deviate) + density * (1 / scaled - 1 / deviate)
+    return min(1.0, max(0.0, chance)), at / scale
 
 
-def _saddlepoint(terms: Floats, start: float, end: float) -> float:
+def _saddlepoint(terms: Floats, start: float, end: float, near: float) -> float:
     """Return where the sum of y / (1 - s y), which grows with s, is 0: by Newton's steps within a shrinking bracket."""
-    at = 0.0
+    at = near if start < near < end else 0.0
     for _ in range(100):
         shares: Floats = terms / (1 - at * terms)
         slope = float(shares.sum())
         start, end = (start, at) if slope > 0 else (at, end)
-        step = at - slope / float((shares**2).sum())
+        step = at - slope / float(shares @ shares)
         if not start < step < end:
             step = (start + end) / 2
         if abs(step - at) <= 1e-12 * abs(step):

@@ -11,9 +11,9 @@ import uvicorn
 
 from app.main import create_app
 from seatrial.client import Client
-from seatrial.store.database import Database, connect
-from seatrial.store.migrations import upgrade
+from seatrial.store.database import Database
 from seatrial.store.settings import Settings
+from tests.databases import migrated
 from tests.servers import eventually, free_port
 
 
@@ -30,8 +30,7 @@ class Server:
 def served(home: Path) -> Iterator[Server]:
     """Serve an empty database over HTTP."""
     settings = Settings(home=home, require_keys=False)
-    database = connect(settings)
-    upgrade(database)
+    database = migrated(settings)
     port = free_port()
     config = uvicorn.Config(create_app(settings), port=port, log_level="warning", access_log=False)
     running = uvicorn.Server(config)

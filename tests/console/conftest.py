@@ -17,6 +17,7 @@ from seatrial.store.settings import Settings
 from seatrial.store.tables import Base
 from tests.conftest import BASE_URL, TestClient
 from tests.console import seeding
+from tests.databases import migrated_file
 
 HERE = {"sec-fetch-site": "same-origin"}
 """What a browser says of a request that a page of this service makes."""
@@ -57,8 +58,8 @@ class Console:
         return secret
 
 
-def _opened(folder: Path, migrated_file: Path, *, require_keys: bool) -> Iterator[Console]:
-    shutil.copy(migrated_file, folder / "seatrial.db")
+def _opened(folder: Path, *, require_keys: bool) -> Iterator[Console]:
+    shutil.copy(migrated_file(), folder / "seatrial.db")
     settings = Settings(home=folder, require_keys=require_keys, max_model_bytes=200_000, max_dataset_bytes=400_000)
     app = create_app(settings)
     # Not entered: nobody judges in the background while a test looks.
@@ -67,15 +68,15 @@ def _opened(folder: Path, migrated_file: Path, *, require_keys: bool) -> Iterato
 
 
 @pytest.fixture(scope="session")
-def keyless_service(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Console]:
+def keyless_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """A service for all tests: making one takes longer than most of them."""
-    yield from _opened(tmp_path_factory.mktemp("keyless"), migrated_file, require_keys=False)
+    yield from _opened(tmp_path_factory.mktemp("keyless"), require_keys=False)
 
 
 @pytest.fixture(scope="session")
-def locked_service(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Console]:
+def locked_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """The same, with keys."""
-    yield from _opened(tmp_path_factory.mktemp("locked"), migrated_file, require_keys=True)
+    yield from _opened(tmp_path_factory.mktemp("locked"), require_keys=True)
 
 
 def _emptied(console: Console) -> Console:

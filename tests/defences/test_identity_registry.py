@@ -45,7 +45,7 @@ def test_identity_draws_no_random_number_and_keeps_no_state() -> None:
 
 
 @pytest.mark.parametrize("preset", ["mnist", "cifar10", "small"])
-@pytest.mark.parametrize("name", [point.name for point in registry.SHIPPED])
+@pytest.mark.parametrize("name", list(registry.SHIPPED))
 def test_every_shipped_defence_can_be_made_with_every_preset(name, preset) -> None:
     defence = make_defence(name, preset)
     assert defence.state() == {}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import postgres_url  # noqa: F401
+from tests.databases import new_migrated_database, postgres_url  # noqa: F401
 from tests.e2e.deployment import Deployment
-from tests.servers import Valkey, broker, new_database
+from tests.servers import Valkey, broker
 
 
 @pytest.fixture
@@ -30,14 +30,20 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def distributed(postgres_url: str, broker_url: str, tmp_path: Path) -> Iterator[Deployment]:  # noqa: F811
     """Postgres, a broker, a scheduler; workers are added by the test."""
-    with new_database(postgres_url) as url, Deployment(tmp_path, database_url=url, broker_url=broker_url) as running:
+    with (
+        new_migrated_database(postgres_url) as url,
+        Deployment(tmp_path, database_url=url, broker_url=broker_url) as running,
+    ):
         yield running
 
 
 @pytest.fixture
 def distributed_on_valkey(postgres_url: str, valkey: Valkey, tmp_path: Path) -> Iterator[Deployment]:  # noqa: F811
     """The same on the private broker."""
-    with new_database(postgres_url) as url, Deployment(tmp_path, database_url=url, broker_url=valkey.url) as running:
+    with (
+        new_migrated_database(postgres_url) as url,
+        Deployment(tmp_path, database_url=url, broker_url=valkey.url) as running,
+    ):
         yield running
 
 

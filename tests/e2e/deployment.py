@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from app.main import create_app
-from seatrial.store.database import Database, connect
-from seatrial.store.migrations import upgrade
+from seatrial.store.database import Database
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, EventRow, ShardRow, WorkerRow
 from tests import assets
+from tests.databases import migrated
 from tests.servers import Process, celery_worker, eventually, local_worker, stop_together
 
 LEASE_S = 3.0
@@ -57,8 +57,7 @@ class Deployment:
             heartbeat_s=0.5,
             torch_threads=1,
         )
-        self.database: Database = connect(self.settings)
-        upgrade(self.database)
+        self.database: Database = migrated(self.settings)
         self.processes: list[Process] = []
         self._made: dict[str, Any] = {}
         self.client = TestClient(create_app(self.settings), base_url="http://127.0.0.1")

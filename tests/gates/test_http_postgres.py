@@ -10,13 +10,12 @@ from sqlalchemy import func, select
 from app.gates.service import judge_ended
 from app.main import create_app
 from app.web.services import Services
-from seatrial.store.migrations import upgrade
 from seatrial.store.settings import Settings
 from seatrial.store.tables import EventRow, JudgementRow
 from tests.conftest import BASE_URL, TestClient
-from tests.databases import postgres_url
+from tests.databases import new_migrated_database, postgres_url
 from tests.gates.over_http import end, ended, policy, submitted
-from tests.servers import eventually, new_database
+from tests.servers import eventually
 from tests.uploads import upload_both
 from tests.web.test_postgres import at_once
 from tests.web.test_problems import assert_problem
@@ -27,9 +26,8 @@ __all__ = ["postgres_url"]
 @pytest.fixture
 def on_postgres(postgres_url: str, tmp_path: Path) -> Iterator[TestClient]:
     """A client of the keyless API on Postgres."""
-    with new_database(postgres_url) as url:
+    with new_migrated_database(postgres_url) as url:
         app = create_app(Settings(home=tmp_path, database_url=url, require_keys=False))
-        upgrade(app.state.services.database)
         with TestClient(app, base_url=BASE_URL, raise_server_exceptions=False) as client:
             yield client
 

@@ -14,10 +14,10 @@ from app.reports.service import compose_report
 from seatrial.reporting.outcomes import Judged
 from seatrial.reporting.schemas import ReportRead
 from seatrial.store.artifacts import ArtifactStore, open_store
-from seatrial.store.database import Database, connect
-from seatrial.store.migrations import upgrade
+from seatrial.store.database import Database
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, ProjectRow
+from tests.databases import migrated
 from tests.reports import fabricated, fabricated_judgements, fabricated_texts
 
 
@@ -62,8 +62,7 @@ class Reports:
 def serving(home: Path) -> Iterator[Reports]:
     """Run an API without keys over an empty database."""
     settings = Settings(home=home, require_keys=False)
-    database = connect(settings)
-    upgrade(database)
+    database = migrated(settings)
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         yield Reports(database, open_store(settings), client)
     database.dispose()

@@ -14,13 +14,13 @@ from seatrial.contracts.states import ModelState
 from seatrial.sandbox import confinement
 from seatrial.sandbox.channel import Message
 from seatrial.store.artifacts import LocalStore, digest_of_bytes
-from seatrial.store.database import Database, connect
+from seatrial.store.database import Database
 from seatrial.store.ids import new_id
-from seatrial.store.migrations import upgrade
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
 from seatrial.store.transitions import move
 from tests import assets
+from tests.databases import migrated
 from tests.nursery import zygotes_forked
 from tests.rows import add_project
 from tests.runtime.inline import InlineWorker
@@ -50,8 +50,7 @@ class Bench:
             # For the log of processes, which the models write.
             confine=False,
         )
-        self.db = connect(self.settings)
-        upgrade(self.db)
+        self.db = migrated(self.settings)
         self.store = LocalStore(home / "artifacts")
         self.executor = SandboxedExecutor(self.store, self.settings)
         self.worker = Worker(self.db, self.store, self.settings, executor=self.executor)
@@ -121,8 +120,7 @@ def test_a_child_measures_what_this_process_would(bench: Bench, tmp_path: Path) 
     model_id = bench.add("honest")
     bench.worker.drain()
     settings = bench.settings.model_copy(update={"home": tmp_path})
-    db = connect(settings)
-    upgrade(db)
+    db = migrated(settings)
     inline = InlineWorker(db, LocalStore(tmp_path / "artifacts"), settings)
     same = add_model(db, inline.store, add_project(db), "honest")
     inline.drain()
@@ -220,8 +218,7 @@ def test_a_child_knows_no_address_and_no_secret(monkeypatch: pytest.MonkeyPatch,
         endpoint_secrets={"TOKEN": {"host": "models.example.com", "value": "ssssssss"}},  # type: ignore[dict-item]
     )
     store = LocalStore(tmp_path / "artifacts")
-    local = connect(Settings(home=tmp_path))
-    upgrade(local)
+    local = migrated(Settings(home=tmp_path))
     with local.read() as session:
         row = session.get_one(ModelRow, add_model(local, store, add_project(local), "tells"))
     local.dispose()

@@ -13,14 +13,12 @@ from sqlalchemy import select
 
 from app.main import create_app
 from app.web.services import Services
-from seatrial.store.migrations import upgrade
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, ModelRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.conftest import BASE_URL, TestClient
 from tests.console.conftest import HERE
-from tests.databases import postgres_url
-from tests.servers import new_database
+from tests.databases import new_migrated_database, postgres_url
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
 from tests.web.test_hostile import walk
 from tests.web.test_problems import assert_problem
@@ -31,9 +29,8 @@ __all__ = ["postgres_url"]
 @pytest.fixture
 def on_postgres(postgres_url: str, tmp_path: Path) -> Iterator[TestClient]:
     """A client of the keyless API on Postgres."""
-    with new_database(postgres_url) as url:
+    with new_migrated_database(postgres_url) as url:
         app = create_app(Settings(home=tmp_path, database_url=url, require_keys=False))
-        upgrade(app.state.services.database)
         with TestClient(app, base_url=BASE_URL, raise_server_exceptions=False) as client:
             yield client
 

@@ -9,10 +9,9 @@ from pydantic import SecretStr
 
 from seatrial.contracts.endpoints import EndpointSecret
 from seatrial.store.artifacts import LocalStore
-from seatrial.store.database import connect
 from seatrial.store.ids import new_id
-from seatrial.store.migrations import upgrade
 from seatrial.store.tables import ModelRow, ProjectRow
+from tests.databases import migrated
 from tests.models.endpoint.asked import manifest, settings
 from tests.rows import add_project
 from tests.scripted import Scripted
@@ -24,8 +23,7 @@ from workers.runtime.resources import Resources
 def test_the_same_manifest_has_a_secret_in_the_project_it_is_for_only(server: Scripted, tmp_path: Path) -> None:
     said = manifest(server.url, headers={"Authorization": "{{secret:MODELS}}"}).model_dump(mode="json")
     entry: dict[str, Any] = {"host": "127.0.0.1", "scheme": "http", "port": server.port, "value": SecretStr("hush")}
-    database = connect(settings(home=tmp_path))
-    upgrade(database)
+    database = migrated(settings(home=tmp_path))
     mine, other = (_add_model(database, add_project(database), said) for _ in range(2))
     assert mine.project_name != other.project_name
     known = {"MODELS": EndpointSecret(**entry, projects=[mine.project_name])}
