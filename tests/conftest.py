@@ -16,6 +16,7 @@ from app.access.service import create_key
 from app.main import create_app
 from app.web.services import Services
 from seatrial.store.settings import Settings
+from tests import shared
 from tests.databases import migrated_file
 
 with warnings.catch_warnings():
@@ -71,6 +72,13 @@ def _turn(item: pytest.Item) -> int:
         return 0
     marks = getattr(getattr(item, "module", None), "pytestmark", [])
     return 1 if any(mark.name == "slow" for mark in (marks if isinstance(marks, list) else [marks])) else 2
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Share what takes seconds to make with the other processes of the run."""
+    own = tmp_path_factory.getbasetemp()
+    shared.use(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 A worker and the process its models run in import for 5 s of computing; that was most of what a test with real workers
 took. ``python -m tests.nursery DESCRIPTOR`` imports once, for all test processes, and forks a worker when asked: it
-runs the module's ``main`` with the environment, the log and the signals a new interpreter would have, and its first
-zygote is a fork as well. Commands that start interpreters are given the variables of :func:`forking`: their workers
+runs the module's ``main`` with the environment, the log and the signals a new interpreter would have, and its zygotes
+are forks as well. Commands that start interpreters are given the variables of :func:`forking`: their workers
 are interpreters, their zygotes forks (`tests/interpreter/sitecustomize.py`). Everything from there on is the
 product's. ``SEATRIAL_TEST_INTERPRETERS=1`` starts interpreters everywhere.
 """
@@ -203,12 +203,12 @@ def main(descriptor: int) -> None:
     gc.freeze()
     gc.enable()
     listener = socket.socket(fileno=descriptor)
-    folder = Path(listener.getsockname()).parent
+    path = Path(listener.getsockname())
     request, descriptors = _Server(listener).run()
     if request is None:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(path.parent, ignore_errors=True)
     else:
-        _become(request, descriptors)
+        _become(request, descriptors, path)
 
 
 class _Server:
@@ -273,7 +273,7 @@ class _Server:
         self._ready.close()
 
 
-def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+def _become(request: dict[str, Any], descriptors: list[int], path: Path) -> None:
     if "zygote" in request:
         _be_a_zygote(descriptors[0], request["zygote"])
     die_with_parent()
@@ -284,7 +284,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.close(output)
     _have(request["environment"])
     random.seed()
-    _have_a_zygote()
+    fork_zygotes_of(path)
     sys.argv = [request["module"], *request["arguments"]]
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
@@ -306,30 +306,6 @@ def _be_a_zygote(descriptor: int, environment: dict[str, str]) -> None:
         os._exit(0)
 
 
-def _have_a_zygote() -> None:
-    """Let the first zygote this process starts be a fork of now, before it has connections, threads and secrets."""
-    ours, theirs = socket.socketpair()
-    if not (pid := os.fork()):
-        ours.close()
-        kept = launcher().minimal_environment()
-        _, descriptors, _, _ = socket.recv_fds(theirs, 1, 1)
-        theirs.close()
-        if descriptors:
-            _be_a_zygote(descriptors[0], kept)
-        os._exit(0)
-    theirs.close()
-    spare = [_Zygote(pid)]
-
-    def start(command: list[str], *, pass_fds: list[int], **options: Any) -> Any:
-        if not spare:
-            return subprocess.Popen(command, pass_fds=pass_fds, **options)
-        with ours:
-            socket.send_fds(ours, [b"\n"], pass_fds)
-        return spare.pop()
-
-    _start_zygotes_by(start)
-
-
 def fork_zygotes_of(path: Path) -> None:
     """Let the zygotes of this interpreter be forks of the nursery that listens there."""
     _fork_zygotes_of(cache(lambda: Nursery(path)))
@@ -344,30 +320,6 @@ def _fork_zygotes_of(nursery: Callable[[], Nursery]) -> None:
 
 def _start_zygotes_by(start: Any) -> None:
     launcher().subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": start})
-
-
-class _Zygote:
-    """The part of ``subprocess.Popen`` that the launcher uses, of a child."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid, self._status = pid, None
-
-    def poll(self) -> int | None:
-        if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._status = os.waitstatus_to_exitcode(status) if pid else None
-        return self._status
-
-    def wait(self, timeout: float | None = None) -> int:
-        deadline = time.monotonic() + (timeout or float("inf"))
-        while (status := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(f"zygote {self.pid}", timeout or 0)
-            time.sleep(0.01)
-        return status
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from tests.shared import once
+
 
 def _words(text: str) -> list[str]:
     return text.split()
@@ -200,6 +202,10 @@ def review_tokenizer(**more: Any) -> BertTokenizerFast:
 @cache
 def trained() -> dict[str, torch.Tensor]:
     """Return the weights of a sentiment model, about 90 % right; trained in seconds."""
+    return once("sentiment", _trained)
+
+
+def _trained() -> dict[str, torch.Tensor]:
     model = _seeded(LABELS)
     texts, labels = zip(*sentences(1500, seed=1), strict=True)
     # A fifth of the pieces is hidden, so that the model learns to live with words in pieces.
@@ -209,6 +215,10 @@ def trained() -> dict[str, torch.Tensor]:
 @cache
 def trained_on_pairs() -> dict[str, torch.Tensor]:
     """Return the weights of a model of pairs."""
+    return once("pairs", _trained_on_pairs)
+
+
+def _trained_on_pairs() -> dict[str, torch.Tensor]:
     model = _seeded(PAIR_LABELS)
     # Who knows praise from blame learns in seconds whether two texts agree; from random weights it takes minutes.
     model.bert.load_state_dict({key.removeprefix("bert."): value for key, value in trained().items() if "bert." in key})

@@ -44,7 +44,7 @@ def test_the_client_needs_neither_floor(repository: Path) -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-@pytest.mark.parametrize("arguments", [["gate", "--help"], ["policies", "--help"], ["migrate"]])
+@pytest.mark.parametrize("arguments", [["gate", "--help"], pytest.param(["migrate"], marks=pytest.mark.drill)])
 def test_the_command_finds_its_own_floors(repository: Path, arguments: list[str]) -> None:
     done = _python(repository, "-m", "seatrial", *arguments)
     assert done.returncode == 0, done.stderr

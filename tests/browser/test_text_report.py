@@ -74,6 +74,7 @@ def test_changed_letters_are_marked_and_nothing_in_a_text_acts(browser: Browser,
         assert (shown == colour).all(axis=2).sum() > 500
 
 
+@pytest.mark.drill
 def test_the_texts_fit_a_phone(browser: Browser, url: str, tmp_path: Path) -> None:
     page = framed(url, tmp_path, width=390, height=9000)
     shown = pixels(browser.screenshot(page, "phone", width=500, height=9000))

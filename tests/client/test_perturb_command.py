@@ -57,6 +57,7 @@ def expected(**body: Any) -> list[Any]:
     return [one.perturbed for one in perturb(PerturbRequest(**body), Lexicons(None))]
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_a_pipe_goes_through(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -271,6 +272,7 @@ def test_a_row_that_is_none_is_told_with_its_line_and_leaves_the_earlier_file(ru
     assert len(list(Path().iterdir())) == 2
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_standard_output_by_name_is_not_replaced(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"

@@ -136,6 +136,7 @@ def test_other_bytes_inside_are_refused_too(recorded: Recorded) -> None:
     assert "inputs/model.safetensors is not /model (digits-cnn 1)" in ended.stderr
 
 
+@pytest.mark.drill
 def test_a_bundle_without_model_and_data_takes_them_as_options(recorded: Recorded) -> None:
     data = ("--data", recorded.folder / "d.npz")
     lacking = replay(recorded.bare, *data, url=recorded.url)
@@ -145,6 +146,7 @@ def test_a_bundle_without_model_and_data_takes_them_as_options(recorded: Recorde
     assert ended.exit_code == 0, ended.output
 
 
+@pytest.mark.drill
 def test_a_name_that_another_model_holds_is_no_obstacle(recorded: Recorded, tmp_path: Path) -> None:
     other = tmp_path / "other.safetensors"
     other.write_bytes(assets.weights(3.0))

@@ -115,6 +115,7 @@ def test_no_key_on_loopback_and_a_taken_port_is_said(serving: Serving) -> None:
     )
 
 
+@pytest.mark.drill
 def test_endless_headers_are_refused_and_the_file_limit_is_raised(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
@@ -150,6 +151,7 @@ def _status(url: str) -> int | None:
         return None
 
 
+@pytest.mark.drill
 def test_without_the_worker_packages_serve_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import importlib.util as u\n"

@@ -154,6 +154,7 @@ def test_the_answer_holds_what_was_promised(shared: Deployment) -> None:
         assert drawn.status_code == 200
 
 
+@pytest.mark.drill
 def test_what_cannot_be_certified_is_said_at_once(shared: Deployment) -> None:
     model, dataset = upload(shared)
     check = {"kind": "certified_calibration", "n": 20, "alpha": 1e-9}
@@ -191,6 +192,7 @@ def test_cancel_stops_a_solver_and_frees_the_worker(shared: Deployment) -> None:
     assert shared.wait(following, timeout_s=60)["state"] == "succeeded"
 
 
+@pytest.mark.drill
 def test_non_finite_outputs_are_errored_and_never_certified(shared: Deployment) -> None:
     """The last layer's weights overflow on some images, and on more of them with noise."""
     manifest = {**assets.model_manifest("overflowing"), "architecture": {"kind": "layers", "layers": LAYERS}}

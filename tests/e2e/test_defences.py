@@ -60,6 +60,7 @@ def all_records(deployment: Deployment, audit_id: str, stages: list[str]) -> lis
     return found
 
 
+@pytest.mark.drill
 def test_a_killed_worker_costs_no_round_that_was_saved_and_no_number(embedded: Deployment) -> None:
     deployment = embedded
     model, dataset, training = upload(deployment)
@@ -100,6 +101,7 @@ def test_an_attack_that_knows_the_defence_sees_through_it(shared: Deployment) ->
     assert "Test-time defences" in report.text
 
 
+@pytest.mark.drill
 def test_what_cannot_be_is_said_at_once(shared: Deployment) -> None:
     model, dataset, _ = upload(shared)
     check: dict[str, Any] = {"kind": "transductive_attack", "defences": [{"name": "rmc"}]}

@@ -28,12 +28,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @on_both("embedded")
 def test_a_killed_worker_costs_one_shard_and_no_number(deployment: Deployment, undisturbed: bytes) -> None:
     model, dataset = deployment.upload()
-    worker = deployment.add_worker()
+    worker = deployment.add_unhurried_worker()
     audit_id = deployment.submit(model, dataset)
     deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards[1:]))
     worker.signal(signal.SIGKILL)
     worker.wait()
-    deployment.add_worker()
+    deployment.add_unhurried_worker()
     assert deployment.wait(audit_id)["state"] == "succeeded"
     # Exactly the shard in hand was begun twice.
     assert sorted(shard.attempts for shard in deployment.shards(audit_id)) == [1] * 4 + [2]
@@ -43,8 +43,8 @@ def test_a_killed_worker_costs_one_shard_and_no_number(deployment: Deployment, u
 @on_both("embedded")
 def test_neither_shards_nor_workers_change_a_record(deployment: Deployment, undisturbed: bytes) -> None:
     model, dataset = deployment.upload()
-    deployment.add_worker()
-    deployment.add_worker()
+    deployment.add_unhurried_worker()
+    deployment.add_unhurried_worker()
     pair = deployment.submit(model, dataset, shards=5)
     assert deployment.wait(pair)["state"] == "succeeded"
     assert len({shard.worker for shard in deployment.shards(pair)}) == 2
@@ -72,11 +72,11 @@ def test_neither_shards_nor_kills_change_a_record_of_the_further_attacks(deploym
 @on_both("distributed")
 def test_a_frozen_worker_wakes_up_and_writes_nothing(deployment: Deployment, undisturbed: bytes) -> None:
     model, dataset = deployment.upload()
-    frozen = deployment.add_worker()
+    frozen = deployment.add_unhurried_worker()
     audit_id = deployment.submit(model, dataset)
     deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards[1:]))
     frozen.signal(signal.SIGSTOP)
-    deployment.add_worker()
+    deployment.add_unhurried_worker()
     time.sleep(LEASE_S)
     assert deployment.wait(audit_id)["state"] == "succeeded"
     before = [(s.id, s.token, s.records_digest, s.finished_at, s.worker) for s in deployment.shards(audit_id)]
@@ -92,7 +92,7 @@ def test_a_frozen_worker_wakes_up_and_writes_nothing(deployment: Deployment, und
 @on_both("embedded")
 def test_a_worker_asked_to_stop_gives_its_shard_back(deployment: Deployment) -> None:
     model, dataset = deployment.upload()
-    worker = deployment.add_worker()
+    worker = deployment.add_unhurried_worker()
     audit_id = deployment.submit(model, dataset, params={"steps": 2000})
     deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards))
     worker.signal(signal.SIGTERM)
@@ -105,7 +105,7 @@ def test_a_worker_asked_to_stop_gives_its_shard_back(deployment: Deployment) -> 
 @on_both("distributed")
 def test_cancel_stops_within_a_batch(deployment: Deployment) -> None:
     model, dataset = deployment.upload()
-    deployment.add_worker()
+    deployment.add_unhurried_worker()
     # One shard of five batches of several seconds each.
     audit_id = deployment.submit(model, dataset, shards=1, params={"steps": 3000})
     deployment.until_shard(audit_id, lambda shards: shards[0].state == "running")
@@ -122,13 +122,13 @@ def test_what_kills_its_worker_three_times_fails_with_its_reason(embedded: Deplo
     model, dataset = embedded.upload()
     audit_id = embedded.submit(model, dataset, shards=1, params={"steps": 3000})
     for attempt in (1, 2, 3):
-        worker = embedded.add_worker()
+        worker = embedded.add_unhurried_worker()
         embedded.until_shard(
             audit_id, lambda shards, n=attempt: shards[0].state == "running" and shards[0].attempts == n
         )
         worker.signal(signal.SIGKILL)
         worker.wait()
-    embedded.add_worker()
+    embedded.add_unhurried_worker()
     ended = embedded.wait(audit_id)
     assert ended["state"] == "failed"
     assert ended["checks"][0]["error"]["code"] == "worker-died"
@@ -164,8 +164,8 @@ def test_one_failing_check_does_not_lose_the_other(embedded: Deployment) -> None
 
 def test_a_message_delivered_twice_does_the_work_once(distributed: Deployment, undisturbed: bytes) -> None:
     model, dataset = distributed.upload()
-    distributed.add_worker()
-    distributed.add_worker()
+    distributed.add_unhurried_worker()
+    distributed.add_unhurried_worker()
     audit_id = distributed.submit(model, dataset)
     notifier = WakeupNotifier(distributed.settings)
     for _ in range(10):
@@ -180,7 +180,7 @@ def test_a_message_delivered_twice_does_the_work_once(distributed: Deployment, u
 def test_a_broker_killed_and_restarted_loses_nothing(distributed_on_valkey: Deployment, valkey: Valkey) -> None:
     distributed = distributed_on_valkey
     model, dataset = distributed.upload()
-    distributed.add_worker()
+    distributed.add_unhurried_worker()
     busy = distributed.submit(model, dataset)
     distributed.until_shard(busy, lambda shards: any(s.state == "running" for s in shards))
     valkey.stop()
@@ -209,7 +209,7 @@ def test_a_database_that_goes_away_for_a_while_costs_nothing(
         home.mkdir()
         with Deployment(home, database_url=server.url("postgres"), broker_url=valkey.url) as deployment:
             model, dataset = deployment.upload()
-            deployment.add_worker()
+            deployment.add_unhurried_worker()
             audit_id = deployment.submit(model, dataset)
             deployment.until_shard(audit_id, lambda shards: any(s.state == "running" for s in shards[1:]))
             server.stop()

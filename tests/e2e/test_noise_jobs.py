@@ -96,6 +96,7 @@ def tagging(handler: BaseHTTPRequestHandler, asked: Asked) -> None:
     answering([[scores(word) for word in sentence] for sentence in asked.json["sentences"]])(handler, asked)
 
 
+@pytest.mark.drill
 def test_a_tagger_behind_an_endpoint_is_audited_and_its_noise_is_that_of_perturb(
     shared: Deployment, tmp_path: Path
 ) -> None:

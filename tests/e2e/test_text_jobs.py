@@ -61,6 +61,7 @@ def all_records(deployment: Deployment, audit_id: str, stages: list[str]) -> dic
     return {stage: deployment.records(audit_id, stage) for stage in stages}
 
 
+@pytest.mark.drill
 def test_an_over_confident_model_is_seen_through(shared: Deployment, tmp_path: Path) -> None:
     model, dataset = upload(shared, tmp_path)
     params = {"design_temperature": 0.01, "arms": ["calibrated", "optimized"], "temperature_evaluations": 8}
@@ -141,6 +142,7 @@ def test_what_a_text_audit_cannot_be_is_said_at_once(shared: Deployment, tmp_pat
     refused("/dataset", dataset=images)
 
 
+@pytest.mark.drill
 def test_further_models_and_data_must_number_the_classes_alike(shared: Deployment, tmp_path: Path) -> None:
     model, dataset = upload(shared, tmp_path)
     folder = texts.tiny_sentiment(tmp_path / "reversed")

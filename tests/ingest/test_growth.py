@@ -63,6 +63,7 @@ def test_deep_paths_are_refused(tmp_path: Path, pack) -> None:
         check_archive(_store(tmp_path, pack({"a/" * 32 + "x": b""})), LIMITS)
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_names_may_take_so_many_bytes_in_all(tmp_path: Path) -> None:
     buffer = io.BytesIO()

@@ -134,6 +134,7 @@ def test_repeated_prefixes_are_counted(tmp_path: Path) -> None:
     assert isinstance(_inspect(tmp_path, data, task=TEXTS), DatasetFacts)
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_large_plain_pages_are_read_one_by_one(tmp_path: Path) -> None:
     encoded = [png((8, 8), seed=seed) + np.random.default_rng(seed).bytes(24 * MIB) for seed in range(5)]

@@ -169,6 +169,7 @@ class _Holder:
         store.delete(digest)
 
 
+@pytest.mark.drill
 def test_a_check_without_an_end_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     hurried = bench.settings.model_copy(update={"check_deadline_s": 5.0})
     monkeypatch.setattr(bench.executor, "_settings", hurried)

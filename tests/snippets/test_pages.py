@@ -142,6 +142,7 @@ def test_the_audit_of_the_readme_runs(desk: Desk) -> None:
     assert "uncertainty_span" in (desk.folder / "report.html").read_text()
 
 
+@pytest.mark.drill
 def test_the_walk_through_over_rest_runs(desk: Desk) -> None:
     done = desk.run("\n".join(blocks("docs/rest.md", "sh")) + '\necho "$A" > audit')
     assert done.returncode == 0, done.stdout + done.stderr

@@ -72,11 +72,13 @@ def test_github_asks_a_service_and_tells_a_failed_verdict(repository: Repository
     assert_uploads(repository, "server", "failed")
 
 
+@pytest.mark.drill
 def test_github_without_its_secret_is_red_and_tells_no_second_error(repository: Repository, service: str) -> None:
     ended = github(repository, "server", SEATRIAL_URL=service, SEATRIAL_KEY="")
     assert ended == {"pip install -r ci/requirements.txt": 0, "Gate": 2}
 
 
+@pytest.mark.drill
 def test_a_cancelled_job_of_github_cancels_its_audit(repository: Repository, service: str) -> None:
     repository.demand(steps=3000)
     (step,) = (step["run"] for step in github_steps("server") if "seatrial gate" in step.get("run", ""))
@@ -169,6 +171,7 @@ def test_the_script_lets_nothing_but_the_inconclusive_through(repository: Reposi
     assert ("let through" in done.stderr) is (status == 3 and allows == "allowed")
 
 
+@pytest.mark.drill
 def test_what_the_page_says_of_kubernetes_and_mlflow_runs(
     repository: Repository, on_service: Callable[[], None]
 ) -> None:

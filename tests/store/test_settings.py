@@ -70,8 +70,8 @@ def test_what_does_not_fit_is_named_and_its_value_is_not(
     "command",
     [
         ["seatrial", "serve", "--port", "0"],
-        ["seatrial", "worker"],
-        ["seatrial", "doctor"],
+        pytest.param(["seatrial", "worker"], marks=pytest.mark.drill),
+        pytest.param(["seatrial", "doctor"], marks=pytest.mark.drill),
         ["workers.local"],
         ["celery", "-A", "workers.celery_app", "report"],
     ],

@@ -348,6 +348,7 @@ def test_silent_connections_never_take_the_service_away(crowded: Echoing) -> Non
         assert b" 200 OK" in answer_on(newest)
 
 
+@pytest.mark.drill
 def test_who_takes_nothing_of_an_answer_makes_room(crowded: Echoing) -> None:
     with ExitStack() as stack:
         for one in [stack.enter_context(crowded.open()) for _ in range(8)]:

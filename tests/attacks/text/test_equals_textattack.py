@@ -94,7 +94,7 @@ def test_every_outcome_is_textattacks(name, temperature, recipes) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["deepwordbug", "pwws"])
+@pytest.mark.parametrize("name", [pytest.param("deepwordbug", marks=pytest.mark.drill), "pwws"])
 def test_textattacks_own_wrapper_finds_the_same(name, recipes) -> None:
     """Its scores differ by rounding: every text is padded to the longest the model takes."""
     from textattack.models.wrappers import HuggingFaceModelWrapper

@@ -164,7 +164,7 @@ def test_a_query_budget_is_kept(library: Library) -> None:
     assert queries == len(model.asked) == 6
 
 
-@pytest.mark.parametrize("name", ["pwws", "pruthi", "input_reduction", "iga"])
+@pytest.mark.parametrize("name", ["pwws", "pruthi", "input_reduction", pytest.param("iga", marks=pytest.mark.drill)])
 def test_the_smallest_budget_ends_an_attack_without_an_error(library: Library, name: str) -> None:
     _, _, queries = run(load_recipe(name, library).attack(Counts(), query_budget=2), TEXTS[0], 0)
     assert queries == 2
@@ -307,6 +307,7 @@ def test_downloads_are_refused_with_the_command_that_helps() -> None:
             download("anything")
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_preparing_leaves_no_trace_and_redirects_nobody(tmp_path: Path) -> None:
     script = """

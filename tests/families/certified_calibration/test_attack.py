@@ -93,6 +93,7 @@ def test_calibration_under_attack_is_below_the_certificate(attacked: Any) -> Non
         assert estimates[f"brier[attack={name},radius=0.1]"].value <= estimates["cbs[radius=0.1]"].value
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_many_draws_and_many_steps_do_not_beat_the_certificate() -> None:
     """A direct attack, without the family: 256 draws a step, judged on 20,000 fresh draws."""

@@ -170,6 +170,7 @@ def test_a_transfer_model_with_other_classes_is_refused() -> None:
         audit(parameters(transfer_model="mdl_1"), NETWORK, DATA, models={"transfer_model": network(1, classes=5)})
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_reduce_takes_twenty_thousand_examples() -> None:
     _, done = audit(parameters(steps=2), NETWORK, DATA)

@@ -22,6 +22,7 @@ def off_the_grid(images: Tensor) -> Tensor:
     return torch.where(off[:, None], rote + 0.01 * NETWORK.logits(images), NETWORK.logits(images))
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_a_model_that_answers_other_images_by_rote_is_seen_through() -> None:
     params = parameters(epsilon=0.1, steps=60, effort="standard")
