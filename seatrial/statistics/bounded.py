@@ -11,6 +11,7 @@ and Thomas 2019, arXiv:1905.06208). ``benchmarks/coverage.py`` simulates it. No 
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +29,9 @@ NEAR_MEAN = 1e-4
 
 TINY = 1e-100
 """Next to the largest of some values, as good as 0."""
+
+CLEAR_OF_POLES = 0.9
+"""How far towards a pole of the cumulants' derivative, as a share of the way from 0, the search may begin."""
 
 MOST_DOUBLINGS = 200
 
@@ -121,6 +125,7 @@ def _upper(above: Floats, below: Floats, unseen: Unseen, tail: float) -> float:
     # Where the saddlepoint of one ratio was is where that of the next is looked for.
     last = 0.0
 
+    @cache  # A ratio asked about again has the same sign, whatever was asked between.
     def excess(ratio: float) -> float:
         nonlocal last
         chance, last = _chance_and_saddlepoint(seen - ratio * sizes, last)
@@ -186,7 +191,8 @@ def _chance_and_saddlepoint(terms: Floats, near: float) -> tuple[float, float]:
 
 def _saddlepoint(terms: Floats, start: float, end: float, near: float) -> float:
     """Return where the sum of y / (1 - s y), which grows with s, is 0: by Newton's steps within a shrinking bracket."""
-    at = near if start < near < end else 0.0
+    # Next to a pole a step is as short as the way to it, and would pass for the last one.
+    at = near if CLEAR_OF_POLES * start < near < CLEAR_OF_POLES * end else 0.0
     for _ in range(100):
         shares: Floats = terms / (1 - at * terms)
         slope = float(shares.sum())

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
@@ -147,3 +147,21 @@ def test_its_ends_are_wrong_no_more_often_than_they_may_be(population: str) -> N
 
 def test_a_range_of_next_to_nothing_is_the_interval() -> None:
     assert mean_interval([0.0, 5e-324], 0.0, 1e-323) == (0.0, 1e-323)
+
+
+@example([(1, 1), (1, 1), (1, 0), (0, 1), (0, 0), (1, 1), (1, 1), (1, 1)], 0.0, 1)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=20),
+    st.sampled_from([0.0, 1.0, 4.0]),
+    st.integers(1, 4),
+)
+def test_the_chance_at_the_end_of_a_ratio_is_the_asked_one(
+    pairs: list[tuple[int, int]], weight: float, size: int
+) -> None:
+    # By a search that begins anew at each ratio, where that for an end begins next to the last one.
+    above, below = np.array(pairs, dtype=float).T
+    found = ratio_interval(above, below, (0, size), (size, weight))
+    assume(found is not None)
+    high = found[1]
+    assume(high > above.sum() / below.sum() + 1e-9 and (not weight or high < size / weight - 1e-9))
+    assert chance_above_zero(np.append(above - high * below, size - high * weight)) == pytest.approx(0.025, abs=1e-6)

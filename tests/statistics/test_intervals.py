@@ -93,6 +93,13 @@ def test_rounding_does_not_decide_which_resamples_are_ties(n) -> None:
         assert bias_corrected(values.mean(), drawn * factor) == pytest.approx(expected, abs=1e-12)
 
 
+def test_an_interval_needs_half_the_resamples_defined() -> None:
+    drawn = np.concatenate([np.linspace(0, 1, 50), np.full(50, np.nan)])
+    assert bias_corrected(0.5, drawn) == bias_corrected(0.5, drawn[:50])
+    assert bias_corrected(0.5, drawn[1:]) is None
+    assert bias_corrected(np.nan, drawn[:50]) is None
+
+
 def test_pairing_removes_what_the_arms_share() -> None:
     rng = np.random.default_rng(8)
     shared = rng.normal(0, 10, 100)
