@@ -125,6 +125,7 @@ SIMULATED: dict[str, dict[str, str]] = {
         "predictions.aurc": "aurc",
         "classwise": "ece_classwise",
         "slices": "worst_group_accuracy",
+        "slices of confidence": "worst_group_ece",
         "temperature": "temperature",
         "ranking.auroc": "failure_auroc ood_auroc",
         "ranking.fpr95": "ood_fpr95",

@@ -22,11 +22,14 @@ from benchmarks.populations import (
 from benchmarks.simulated_predictions import (
     CLASSES,
     GROUPED,
+    GROUPED_CONFIDENCE,
     classes_truth,
     confidence_truth,
+    group_errors_truth,
     groups_truth,
     of_classes,
     of_confidence,
+    of_group_errors,
     of_groups,
 )
 from seatrial.contracts.estimates import Estimate
@@ -375,6 +378,7 @@ GROUPS: dict[str, Group] = {
     "predictions": Group(CONFIDENCES, of_confidence, confidence_truth),
     "classwise": Group(CLASSES, of_classes, classes_truth),
     "slices": Group(GROUPED, of_groups, groups_truth),
+    "slices of confidence": Group(GROUPED_CONFIDENCE, of_group_errors, group_errors_truth),
     "temperature": Group(
         {"16% wrong": _served(1.8), "3% wrong": _served(4.6), "1% wrong": _served(6.6)},
         _temperature,

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.populations import MANY, Draw
 from seatrial.statistics.binned import classwise_ece, equal_mass_bin, equal_mass_ece, ks_error
 from seatrial.statistics.calibration import bin_of
-from seatrial.statistics.groups import by_group, worst_interval
+from seatrial.statistics.groups import by_group, calibration_by_group, largest_interval, worst_interval
 from seatrial.statistics.selective import aurc
 
 BINS = 15
@@ -103,3 +103,44 @@ def groups_truth(draw: Draw, rng: np.random.Generator) -> Mapping[str, Any]:
     """Return the lowest rate."""
     members, correct = draw(rng, MANY)
     return {"": (np.bincount(members, correct) / np.bincount(members)).min()}
+
+
+EXCESSES = {
+    "calibrated": (1.0,) * 4,
+    "one over-confident": (1.0, 1.0, 1.0, 2.0),
+    "opposite": (0.6, 1.0, 1.6),
+}
+"""What the log-odds of each group's true confidences are multiplied by."""
+
+
+def grouped_confidence(excesses: tuple[float, ...]) -> Draw:
+    """Return a draw of groups, of the confidences of their members, and of whether these are right."""
+
+    def draw(rng: np.random.Generator, n: int) -> Any:
+        members = rng.integers(0, len(excesses), n)
+        odds = np.abs(rng.normal(1.5, 1.0, n))
+        told = 1 / (1 + np.exp(-odds * np.asarray(excesses)[members]))
+        return members, told, rng.random(n) < 1 / (1 + np.exp(-odds))
+
+    return draw
+
+
+GROUPED_CONFIDENCE: dict[str, Draw] = {name: grouped_confidence(excesses) for name, excesses in EXCESSES.items()}
+
+
+def of_group_errors(sample: Any, seed: int) -> dict[str, Any]:
+    """Return the interval of the largest calibration error of any group."""
+    members, confidence, correct = sample
+    names = [str(one) for one in members]
+    return {"": largest_interval(calibration_by_group(names, confidence, correct, BINS, seed=[seed]))}
+
+
+def group_errors_truth(draw: Draw, rng: np.random.Generator) -> Mapping[str, Any]:
+    """Return the largest calibration error of the population's groups; that of a calibrated one is 0 but for MANY."""
+    members, confidence, correct = draw(rng, MANY)
+    errors = []
+    for group in range(members.max() + 1):
+        of = members == group
+        gap = np.bincount(bin_of(confidence[of], BINS), correct[of] - confidence[of], BINS)
+        errors.append(np.abs(gap).sum() / of.sum())
+    return {"": max(errors)}

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
+from seatrial.statistics.binned import ks_p
+from seatrial.statistics.calibration import calibrate
 from seatrial.statistics.exact import clopper_pearson, fisher
-from seatrial.statistics.groups import by_group, holm, worst_interval
+from seatrial.statistics.groups import by_group, calibration_by_group, holm, largest_interval, worst_interval
 from seatrial.statistics.selective import aurc, conformal_threshold, risk_coverage
 
 
@@ -70,3 +72,26 @@ def test_groups_are_held_against_the_rest_and_corrected_for_their_number() -> No
     assert worst_interval(found) == (clopper_pearson(60, 100)[0], clopper_pearson(60, 100, alpha=0.05 / 3)[1])
     (alone,) = by_group(["x"] * 9, np.ones(9, bool)).values()
     assert (alone.rest, alone.p) == (None, 1.0)
+
+
+def test_the_error_of_the_worst_group_is_bounded_and_tested_for_all_of_them() -> None:
+    sure = np.tile([0.6, 0.7, 0.8, 0.9], 100)
+    right = np.r_[np.ones(200, bool), np.arange(200) % 2 == 0]
+    groups = ["a"] * 200 + ["b"] * 200 + ["c"] * 9
+    sure, right = np.r_[sure, [0.99] * 9], np.r_[right, [True] * 9]
+    found = calibration_by_group(groups, sure, right, 10, seed=[3], fewest=30)
+    assert list(found) == ["a", "b"]
+    assert (found["a"].ece, found["b"].ece) == (pytest.approx(0.25), pytest.approx(0.55))
+    raw = [ks_p(sure[part], right[part]) for part in (slice(0, 200), slice(200, 400))]
+    assert [one.p for one in found.values()] == pytest.approx(holm([one or 0.0 for one in raw]))
+    assert max(one.p for one in found.values()) < 1e-6
+    own = calibrate(sure[:200], right[:200], 10, seed=[3, 0], alpha=0.025).intervals["ece"]
+    assert found["a"].shared == own
+    low, high = largest_interval(found) or (0.0, 0.0)
+    assert (low, high) == (
+        max(one.shared[0] for one in found.values() if one.shared),
+        max(one.interval[1] for one in found.values() if one.interval),
+    )
+    assert 0.25 < low < 0.55 < high
+    (sole,) = calibration_by_group(["x"], [0.5], [True], 10, seed=[1]).values()
+    assert (sole.interval, largest_interval({"x": sole})) == (None, None)

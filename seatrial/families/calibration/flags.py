@@ -69,9 +69,17 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Judge worst_group_accuracy; look at the group's examples and its share of the training data.",
     ),
     FlagSpec(
+        code="group_miscalibrated",
+        severities=("info",),
+        speaks_of=("ece", "worst_group_ece"),
+        meaning="The confidences of a group are shown not to be true, by a Kolmogorov-Smirnov test with Holm's "
+        "correction for the number of groups. Errors of two groups in opposite directions cancel in the ECE of all.",
+        remedy="Judge worst_group_ece; fit a temperature for the group, or look at what sets it apart.",
+    ),
+    FlagSpec(
         code="small_groups",
         severities=("info",),
-        speaks_of=("worst_group_accuracy",),
+        speaks_of=("worst_group_accuracy", "worst_group_ece"),
         meaning="Groups of fewer than smallest_group examples are not judged by themselves.",
         remedy="Collect more examples of them, or lower smallest_group and expect wide intervals.",
     ),

@@ -161,6 +161,14 @@ METRICS = (
         depends_on=only("smallest_group"),
     ),
     Metric(
+        name="worst_group_ece",
+        unit="1",
+        better="lower",
+        description="Largest expected calibration error, in bins of equal width, of any group of at least "
+        "smallest_group clean examples.",
+        depends_on=only("bins", "smallest_group"),
+    ),
+    Metric(
         name="ood_auroc",
         unit="1",
         better="higher",

@@ -82,6 +82,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
         ("failure_auroc", "A wrong answer has a lower confidence than a right one with probability"),
         ("temperature", "The temperature that fits best"),
         ("worst_group_accuracy", "Accuracy of the worst group"),
+        ("worst_group_ece", "Calibration error of the worst group"),
         ("ood_auroc", "An outlier has a lower confidence than a clean example with probability"),
     ):
         estimate = defined(result, name)

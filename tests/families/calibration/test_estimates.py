@@ -60,6 +60,15 @@ def test_the_numbers_of_a_table_are_those_of_others() -> None:
     assert value(result, "ood_fpr95") == pytest.approx(np.mean(1 - sure >= threshold))
     of_groups = [right[np.array(groups)[arms == 0] == name].mean() for name in set(groups)]
     assert value(result, "worst_group_accuracy") == pytest.approx(min(of_groups))
+    errors = []
+    for name in set(groups):
+        part = np.array(groups)[arms == 0] == name
+        gaps = [
+            abs((right[part] - sure[part])[(sure[part] >= low) & ((sure[part] < high) | (high == 1))].sum())
+            for low, high in itertools.pairwise(edges)
+        ]
+        errors.append(sum(gaps) / part.sum())
+    assert value(result, "worst_group_ece") == pytest.approx(max(errors))
     assert result.counts == {
         **{"n": 600, "errored": 0, "clean_correct": int(right.sum())},
         **{f"{name}_n": int((arms == at).sum()) for at, name in enumerate(("clean", "attacked", "ood"))},

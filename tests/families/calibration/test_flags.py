@@ -70,6 +70,10 @@ def test_a_group_below_the_rest_and_groups_too_small_are_told() -> None:
     worst = result.estimates["worst_group_accuracy"]
     assert worst.value == result.series["groups"]["north"]["accuracy"]
     assert worst.n == 200
+    assert "group_miscalibrated" in codes(result)
+    error = result.estimates["worst_group_ece"]
+    assert (error.value, error.n) == (result.series["groups"]["north"]["ece"], 200)
+    assert result.series["groups"]["north"]["ece_p_holm"] < 0.05 < result.series["groups"]["south"]["ece_p_holm"]
 
 
 def test_a_confidence_that_is_wrong_by_much_is_said_to_be_not_real() -> None:

@@ -1,6 +1,7 @@
 """Records to estimates: each number with its interval."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,18 @@ from seatrial.families.calibration.records import ATTACKED
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.binned import Found, classwise_ece, equal_mass_ece, ks_error, ks_p
 from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
-from seatrial.statistics.groups import GroupAccuracy, by_group, worst_interval
+from seatrial.statistics.groups import (
+    GroupAccuracy,
+    GroupCalibration,
+    by_group,
+    calibration_by_group,
+    largest_interval,
+    worst_interval,
+)
 from seatrial.statistics.ranking import rank
 from seatrial.statistics.selective import aurc, conformal_threshold
 from workers.calibration.scaling import FittedTemperature, fit_temperature, temperature_interval
-from workers.families.calibration.sample import LEAST, ArmSample
+from workers.families.calibration.sample import ArmSample
 
 Estimates = dict[str, Estimate]
 
@@ -39,18 +47,35 @@ class Audit:
     ood: ArmSample
     seed: int
 
+    @cached_property
     def groups(self) -> dict[str, GroupAccuracy]:
-        """Return the accuracy of each group that is judged by itself."""
+        """The accuracy of each group that is judged by itself."""
         if self.clean.groups is None:
             return {}
         return by_group(self.clean.groups, self.clean.correct, fewest=self.params.smallest_group)
 
+    @cached_property
+    def group_errors(self) -> dict[str, GroupCalibration]:
+        """The calibration error of each of these groups."""
+        if self.clean.groups is None:
+            return {}
+        return calibration_by_group(
+            self.clean.groups,
+            self.clean.confidence,
+            self.clean.correct,
+            self.params.bins,
+            seed=seed_of(self.seed, "ece of groups"),
+            fewest=self.params.smallest_group,
+        )
+
+    @cached_property
     def temperature(self) -> FittedTemperature:
-        """Return the temperature that fits the clean examples best."""
+        """The temperature that fits the clean examples best."""
         return fit_temperature(self.clean.logarithms, self.clean.labels)
 
+    @cached_property
     def halves(self) -> tuple[NDArray[np.bool_], float]:
-        """Return which clean examples the conformal threshold is taken from, and the threshold."""
+        """Which clean examples (n,) the conformal threshold is taken from, and the threshold."""
         # Drawn in the order of their ids, which no cut into shards changes.
         order = np.random.default_rng(seed_of(self.seed, "conformal halves")).permutation(len(self.clean))
         is_for_threshold = np.zeros(len(self.clean), dtype=bool)
@@ -64,7 +89,7 @@ def estimate_all(audit: Audit) -> Estimates:
     clean = audit.clean
     found = _arm(audit, clean) | {
         "confidence": mean(clean.confidence, SHARE),
-        "brier": mean(_brier(clean), (0.0, 2.0)),
+        "brier": mean(clean.brier, (0.0, 2.0)),
         "ks_p": estimate(ks_p(clean.confidence, clean.correct), None, len(clean)),
         "ks": _normed(ks_error(clean.confidence, clean.correct, seed=seed_of(audit.seed, "ks")), len(clean)),
         "ece_equal_mass": _normed(
@@ -83,7 +108,8 @@ def estimate_all(audit: Audit) -> Estimates:
     }
     found |= conformal(audit)
     if audit.clean.groups is not None:
-        found["worst_group_accuracy"] = worst_group(audit.groups())
+        found["worst_group_accuracy"] = worst_group(audit.groups)
+        found["worst_group_ece"] = worst_group_error(audit.group_errors)
     if len(audit.attacked):
         found |= _arm(audit, audit.attacked, ATTACKED)
     if len(audit.ood):
@@ -94,7 +120,7 @@ def estimate_all(audit: Audit) -> Estimates:
 
 def conformal(audit: Audit) -> Estimates:
     """Return coverage and size of the prediction sets of the half that the threshold was not taken from."""
-    is_for_threshold, threshold = audit.halves()
+    is_for_threshold, threshold = audit.halves
     probabilities, of_label = audit.clean.probabilities[~is_for_threshold], audit.clean.of_label[~is_for_threshold]
     sizes = (1 - probabilities <= threshold).sum(axis=1).astype(np.float64)
     return {
@@ -111,33 +137,31 @@ def worst_group(groups: dict[str, GroupAccuracy]) -> Estimate:
     return estimate(lowest.accuracy, worst_interval(groups), lowest.n, "clopper-pearson")
 
 
+def worst_group_error(groups: dict[str, GroupCalibration]) -> Estimate:
+    """Return the largest calibration error of any group."""
+    if not groups:
+        return estimate(None, None, 0)
+    largest = max(groups.values(), key=lambda one: one.ece)
+    return estimate(largest.ece, largest_interval(groups), largest.n)
+
+
 def _arm(audit: Audit, sample: ArmSample, arm: str | None = None) -> Estimates:
     qualifiers = {} if arm is None else {"arm": arm}
     measured = calibration(
         sample.confidence, sample.correct, audit.params.bins, seed=seed_of(audit.seed, f"ece {arm or 'clean'}")
     )
-    likelihood = -np.log(np.maximum(sample.of_label, LEAST)) if not sample.is_logits else _nll_of_logits(sample)
     found = {
         "accuracy": proportion(sample.correct),
         "ece": measured["ece"],
-        "nll": mean(likelihood, FROM_ZERO),
+        "nll": mean(sample.nll, FROM_ZERO),
     }
     if arm is None:
         found["s_ece"] = measured["s_ece"]
     return {metric_name(name, **qualifiers): one for name, one in found.items()}
 
 
-def _nll_of_logits(sample: ArmSample) -> Floats:
-    return 0.0 - np.take_along_axis(sample.logarithms, sample.labels[:, None], axis=1)[:, 0]
-
-
-def _brier(sample: ArmSample) -> Floats:
-    found: Floats = np.maximum((sample.probabilities**2).sum(axis=1) - 2 * sample.of_label + 1, 0.0)
-    return found
-
-
 def _temperature(audit: Audit) -> Estimate:
-    fitted, clean = audit.temperature(), audit.clean
+    fitted, clean = audit.temperature, audit.clean
     if fitted.degenerate is not None:
         return estimate(None, None, len(clean))
     interval = temperature_interval(clean.logarithms, clean.labels, fitted.temperature)

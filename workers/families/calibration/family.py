@@ -78,8 +78,11 @@ def _series(audit: Audit, bins: int) -> dict[str, Any]:
                 "n": one.n,
                 "rest": one.rest,
                 "p_holm": one.p,
+                "ece": audit.group_errors[name].ece,
+                "ece_interval": list(audit.group_errors[name].interval or ()) or None,
+                "ece_p_holm": audit.group_errors[name].p,
             }
-            for name, one in audit.groups().items()
+            for name, one in audit.groups.items()
         }
     return found
 

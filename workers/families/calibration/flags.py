@@ -37,6 +37,7 @@ def doubt(audit: Audit, estimates: dict[str, Estimate]) -> list[Flag]:
         *uninformative_scores(audit.clean, estimates["failure_auroc"]),
         *impossible_labels(audit.clean),
         *group_below_rest(audit),
+        *group_miscalibrated(audit),
         *no_temperature(audit),
         *vacuous_sets(audit),
     ]
@@ -150,7 +151,7 @@ def impossible_labels(clean: ArmSample) -> list[Flag]:
 def group_below_rest(audit: Audit) -> list[Flag]:
     """Flag groups that are answered worse than the rest, and tell of groups that are too small to be judged."""
     flags = []
-    groups = audit.groups()
+    groups = audit.groups
     below = {
         name: one
         for name, one in groups.items()
@@ -182,9 +183,29 @@ def group_below_rest(audit: Audit) -> list[Flag]:
     return flags
 
 
+def group_miscalibrated(audit: Audit) -> list[Flag]:
+    """Tell of groups whose confidences are shown not to be true."""
+    wrong = {name: one for name, one in audit.group_errors.items() if one.p < SIGNIFICANT}
+    if not wrong:
+        return []
+    told = ", ".join(
+        f"{name} {one.ece:.3f} (n = {one.n}, p = {one.p:.2g})"
+        for name, one in sorted(wrong.items(), key=lambda pair: -pair[1].ece)[:5]
+    )
+    return [
+        Flag(
+            code="group_miscalibrated",
+            severity="info",
+            message=f"The confidences of {len(wrong)} of {len(audit.group_errors)} groups are shown not to be true, by "
+            f"a Kolmogorov-Smirnov test with Holm's correction; their calibration errors: {told}. Judge "
+            "worst_group_ece.",
+        )
+    ]
+
+
 def no_temperature(audit: Audit) -> list[Flag]:
     """Tell why there is no temperature."""
-    why = audit.temperature().degenerate
+    why = audit.temperature.degenerate
     if why is None:
         return []
     return [
@@ -199,7 +220,7 @@ def no_temperature(audit: Audit) -> list[Flag]:
 
 def vacuous_sets(audit: Audit) -> list[Flag]:
     """Flag prediction sets of all classes."""
-    is_for_threshold, threshold = audit.halves()
+    is_for_threshold, threshold = audit.halves
     if np.isfinite(threshold):
         return []
     return [

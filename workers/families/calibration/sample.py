@@ -66,6 +66,8 @@ class ArmSample:
         labels: (n,) class numbers, -1 of outliers.
         predictions: (n,) likeliest classes.
         confidence: (n,) of these.
+        nll: (n,) negative log-likelihoods of the labels; NaN of outliers.
+        brier: (n,) Brier scores over all classes; NaN of outliers.
         scores: (n, classes) as the file has them.
         is_logits: Whether they are logits.
         groups: (n,) names; None where there are none.
@@ -75,6 +77,8 @@ class ArmSample:
     labels: Ints
     predictions: Ints
     confidence: Floats
+    nll: Floats
+    brier: Floats
     scores: Floats
     is_logits: bool
     groups: list[str] | None
@@ -120,7 +124,15 @@ def read_arm(records: Records, arm: str) -> ArmSample:
         labels=rows["label"].to_numpy(),
         predictions=rows["prediction"].to_numpy(),
         confidence=rows["confidence"].to_numpy(),
+        nll=_numbers(rows["nll"]),
+        brier=_numbers(rows["brier"]),
         scores=scores,
         is_logits=bool(records["is_logits"][0].as_py()),
         groups=rows["group"].to_pylist() if "group" in rows.column_names else None,
     )
+
+
+def _numbers(column: pa.ChunkedArray) -> Floats:
+    """Return a column that may hold nulls as float64 (n,), NaN where it does."""
+    found: Floats = column.to_numpy().astype(np.float64)
+    return found
