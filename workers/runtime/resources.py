@@ -2,6 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
@@ -111,12 +113,7 @@ class Resources:
         Raises:
             DataError: It cannot be read.
         """
-        manifest = parse_manifest(DatasetManifest, row.manifest)
-        facts = DatasetFacts.model_validate(row.facts)
-        return self._tables.get(
-            (row.digest, manifest.model_dump_json()),
-            lambda: load_table_dataset(manifest, facts, self.store.local_path(row.digest), limits=self.settings),
-        )
+        return self._data(self._tables, row, partial(load_table_dataset, limits=self.settings))
 
     def scoring(self, row: ModelRow) -> ScoringService:
         """Return the scoring service of a text model; what it has answered once it answers from memory.
@@ -138,12 +135,7 @@ class Resources:
         Raises:
             DataError: It cannot be read.
         """
-        manifest = parse_manifest(DatasetManifest, row.manifest)
-        facts = DatasetFacts.model_validate(row.facts)
-        return self._texts.get(
-            (row.digest, manifest.model_dump_json()),
-            lambda: load_text_dataset(manifest, facts, self.store.local_path(row.digest)),
-        )
+        return self._data(self._texts, row, load_text_dataset)
 
     def sentences(self, row: DatasetRow) -> TaggedDataset:
         """Return the dataset of tagged sentences of a row.
@@ -151,12 +143,7 @@ class Resources:
         Raises:
             DataError: It cannot be read.
         """
-        manifest = parse_manifest(DatasetManifest, row.manifest)
-        facts = DatasetFacts.model_validate(row.facts)
-        return self._sentences.get(
-            (row.digest, manifest.model_dump_json()),
-            lambda: load_tagged_dataset(manifest, facts, self.store.local_path(row.digest)),
-        )
+        return self._data(self._sentences, row, load_tagged_dataset)
 
     def truths(self, row: DatasetRow) -> Truths:
         """Return what is true of the examples of a table of predictions.
@@ -164,10 +151,8 @@ class Resources:
         Raises:
             DataError: It cannot be read.
         """
-        manifest = parse_manifest(DatasetManifest, row.manifest)
-        return self._truths.get(
-            (row.digest, manifest.model_dump_json()),
-            lambda: load_truths(manifest, self.store.local_path(row.digest), limits=self.settings),
+        return self._data(
+            self._truths, row, lambda manifest, _, path: load_truths(manifest, path, limits=self.settings)
         )
 
     def answers(self, row: ModelRow) -> Answers:
@@ -178,14 +163,24 @@ class Resources:
         """
         manifest = parse_manifest(ModelManifest, row.manifest)
         return self._answers.get(
-            (row.digest, manifest.model_dump_json()),
+            _key(row, manifest),
             lambda: load_answers(manifest, self.store.local_path(row.digest), limits=self.settings),
         )
+
+    def _data(self, kept: _Recent[T], row: DatasetRow, load: Callable[[DatasetManifest, DatasetFacts, Path], T]) -> T:
+        """Return a dataset of a row: the one that is kept, or what ``load`` makes of its file."""
+        manifest = parse_manifest(DatasetManifest, row.manifest)
+        facts = DatasetFacts.model_validate(row.facts)
+        return kept.get(_key(row, manifest), lambda: load(manifest, facts, self.store.local_path(row.digest)))
 
     def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:
         if isinstance(manifest.architecture, EndpointArchitecture):
             return EndpointClassifier(manifest, self.settings, row.project_name)
         return load_text_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
+
+
+def _key(row: DatasetRow | ModelRow, manifest: DatasetManifest | ModelManifest) -> tuple[str, str]:
+    return row.digest, manifest.model_dump_json()
 
 
 def _disconnect(service: ScoringService) -> None:
