@@ -2,6 +2,8 @@
 
 import re
 
+from seatrial.noise.unspaced import is_unspaced, pieces
+
 _ALONE = r"""\[\](){}<>;@#$%&?!*"«»`\u2018\u201c-\u201e\u2026\u2012-\u2015"""
 """Characters that are in no word, as a class of a regular expression has them: brackets, signs, quotes, dashes.
 
@@ -40,12 +42,23 @@ def between_tokens(text: str) -> list[str]:
 
     Rules are those of the Penn Treebank: punctuation stands apart, as do ``n't``, ``'s`` and the like, and the full
     stop of a sentence; hyphens, slashes, the commas of numbers and the full stops of abbreviations stay in their words.
-    Where a sentence ends inside a text is told by the capital after it; NLTK asks a model it downloads.
+    Where a sentence ends inside a text is told by the capital after it; NLTK asks a model it downloads. Scripts that
+    put no space between words are cut as :func:`seatrial.noise.unspaced.pieces` says.
 
     >>> between_tokens("We can't, Mr. Li.")
     ['', 'We', ' ', 'ca', '', "n't", '', ',', ' ', 'Mr.', ' ', 'Li', '', '.', '']
+    >>> between_tokens("非常好看。")
+    ['', '非常', '', '好看', '', '。', '']
     """
-    return _TOKEN.split(text)
+    parts: list[str] = _TOKEN.split(text)
+    if not is_unspaced(text):
+        return parts
+    cut = parts[:1]
+    for token, space in zip(parts[1::2], parts[2::2], strict=True):
+        for piece in pieces(token):
+            cut += [piece, ""]
+        cut[-1] = space
+    return cut
 
 
 def tokens(text: str) -> list[str]:

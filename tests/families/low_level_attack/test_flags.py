@@ -69,11 +69,19 @@ def test_an_attacker_that_changes_little_is_named() -> None:
 
 ENGLISH = ["the long quiet film shows a wonderful actor in the end", "it keeps a clumsy story from the village ."]
 CHINESE = ["这部电影的故事非常感人值得再看一遍", "演员的表演既单调又做作令人失望"]
+# Words of this script are not told apart.
+TIBETAN = ["གློག་བརྙན་འདི་ཧ་ཅང་ཡག་པོ་འདུག", "གློག་བརྙན་འདི་ཡག་པོ་མི་འདུག"]
 
 
 @pytest.mark.parametrize(
     ("texts", "severity"),
-    [(CHINESE, "warning"), (ENGLISH, None), (ENGLISH * 4 + CHINESE[:1], "info"), (["fine"], "warning")],
+    [
+        (TIBETAN, "warning"),
+        (CHINESE, None),
+        (ENGLISH, None),
+        (ENGLISH * 4 + TIBETAN[:1], "info"),
+        (["fine"], "warning"),
+    ],
 )
 def test_a_level_that_texts_cannot_honour_is_told(texts, severity) -> None:
     perturber = Perturber("full_shuffle", Noise(), Lexicons(None))

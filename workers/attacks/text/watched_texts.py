@@ -3,7 +3,6 @@
 A text of 5,000 words has 5,000 candidates of 5,000 words before the first question is asked.
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -13,7 +12,8 @@ from typing import Any
 import torch
 from rapidfuzz.distance import Levenshtein
 
-from seatrial.noise.graphemes import graphemes
+from seatrial.noise.unspaced import is_unspaced
+from workers.attacks.text.unspaced_words import first_words, whole_words
 from workers.data import Text
 
 LONG_WORDS = 500
@@ -24,12 +24,6 @@ KNOWN_WORDS = 2**16
 
 WORD_CHARACTERS = 40
 """Longer strings are no words."""
-
-IDEOGRAPH = re.compile("[\u4e00-\u9fff]")
-"""What TextAttack takes for Chinese."""
-
-STAND_IN = "\ua66e"
-"""A letter no language uses: it stands for a letter of several code points while words are told apart."""
 
 SEPARATOR = "<SPLIT>"
 """What TextAttack puts between the parts of a text, and cuts a text at wherever it finds it."""
@@ -55,7 +49,7 @@ def watched(text: Text, check: Callable[[], None]) -> Any:
             raise UnattackableTextError("the text contains half a character (a lone surrogate)")
     columns = ("text",) if isinstance(text, str) else ("premise", "hypothesis")
     attacked = _watched_text()(OrderedDict(zip(columns, parts, strict=True)))
-    attacked.check = check
+    attacked.check, attacked._keeps_words = check, any(map(is_unspaced, parts))
     return attacked
 
 
@@ -85,26 +79,26 @@ def _watched_text() -> type[Any]:
     from textattack.shared import AttackedText, attacked_text
     from textattack.shared.utils import words_from_text
 
-    @lru_cache(maxsize=KNOWN_WORDS)
-    def known_words(text: str) -> tuple[str, ...]:
-        return tuple(_of_whole_characters(text, words_from_text))
+    def words_inside(text: str) -> list[str]:
+        return whole_words(text, words_from_text)
+
+    known_words = lru_cache(maxsize=KNOWN_WORDS)(lambda text: tuple(words_inside(text)))
 
     def words_of(text: str) -> list[str]:
         # For every candidate TextAttack cuts every one of its words into words again: four fifths of an attack's own
         # time. It cuts at white space first, except a text with Chinese characters, which it has segmented as a whole.
-        if IDEOGRAPH.search(text):
-            found: list[str] = words_from_text(text)
-            return found
+        if is_unspaced(text):
+            return first_words(text, words_from_text)
         return [
             word
             for chunk in text.split()
-            for word in (
-                known_words(chunk) if len(chunk) <= WORD_CHARACTERS else _of_whole_characters(chunk, words_from_text)
-            )
+            for word in (known_words(chunk) if len(chunk) <= WORD_CHARACTERS else words_inside(chunk))
         ]
 
     own = AttackedText.generate_new_attacked_text
-    made_from_words = FunctionType(own.__code__, {**vars(attacked_text), "words_from_text": words_of})
+    known = vars(attacked_text)
+    made_from_words = FunctionType(own.__code__, {**known, "words_from_text": words_of})
+    made_from_pieces = FunctionType(own.__code__, {**known, "words_from_text": words_inside})
 
     class WatchedText(AttackedText):  # type: ignore[misc]
         """A text that can be interrupted while its descendants are made."""
@@ -112,21 +106,37 @@ def _watched_text() -> type[Any]:
         check: Callable[[], None]
         _places: list[int] | None = None
         _words: list[str] | None
+        _words_per_input: list[list[str]] | None
+        _keeps_words = False
+
+        def __init__(self, *of: Any, words: list[str] | None = None, **options: Any) -> None:
+            self._kept = words
+            super().__init__(*of, **options)
 
         @property
         def words(self) -> list[str]:
             if not self._words:
-                self._words = words_of(self.text)
+                self._words = self._kept or words_of(self.text)
             return self._words
+
+        @property
+        def words_per_input(self) -> list[list[str]]:
+            if not self._words_per_input:
+                self._words_per_input = _parted(self.words, list(self._text_input.values()))
+            return self._words_per_input
 
         def generate_new_attacked_text(self, new_words: Sequence[str]) -> Any:
             self.check()
             made = self._with_words_swapped(new_words)
             if made is None:
-                made = made_from_words(self, new_words)
+                made = (made_from_pieces if self._keeps_words else made_from_words)(self, new_words)
                 made.__class__ = type(self)
-            made.check = self.check
-            if len(made.words) > LONG_WORDS:
+                # Made by TextAttack, it may have cut itself into words.
+                made._words, made._kept = None, None
+                if self._keeps_words:
+                    made._kept = [word for new in new_words for word in words_inside(new)]
+            made.check, made._keeps_words = self.check, self._keeps_words
+            if not self._keeps_words and len(made.words) > LONG_WORDS:
                 # Read again from the text when asked for.
                 made._words = None
             return made
@@ -141,10 +151,11 @@ def _watched_text() -> type[Any]:
                 return None
             swapped = [place for place, (old, new) in enumerate(zip(words, new_words, strict=True)) if old != new]
             # A word that is none, or several, moves all that stand behind it.
-            if any(len(words_of(new_words[place])) != 1 for place in swapped):
+            one = words_inside if self._keeps_words else words_of
+            if any(len(one(new_words[place])) != 1 for place in swapped):
                 return None
             if self._places is None:
-                self._places = _places(self.text, words, words_of)
+                self._places = _places(self.text, words, one)
             if len(self._places) != len(words):
                 return None
             pieces, end = [], 0
@@ -160,7 +171,8 @@ def _watched_text() -> type[Any]:
                 "original_index_map": of["original_index_map"].copy(),
             }
             [column] = self._text_input
-            return type(self)(OrderedDict([(column, "".join([*pieces, self.text[end:]]))]), attack_attrs=attributes)
+            made = OrderedDict([(column, "".join([*pieces, self.text[end:]]))])
+            return type(self)(made, attack_attrs=attributes, words=list(new_words) if self._keeps_words else None)
 
         def free_memory(self) -> None:
             # TextAttack's own calls itself along the chain of ancestors and dies after a thousand words.
@@ -175,21 +187,18 @@ def _watched_text() -> type[Any]:
     return WatchedText
 
 
-def _of_whole_characters(text: str, words_from_text: Callable[[str], list[str]]) -> list[str]:
-    """Return the words of a text, a letter with its combining marks one letter: TextAttack's words end before a mark.
-
-    Of a text without such letters they are TextAttack's.
-    """
-    clusters = graphemes(text)
-    if len(clusters) == len(text):
-        return words_from_text(text)
-    stands = "".join(STAND_IN if len(each) > 1 and each[0].isalnum() else each[0] for each in clusters)
-    words, end = [], 0
-    for word in words_from_text(stands):
-        start = stands.index(word, end)
-        end = start + len(word)
-        words.append("".join(clusters[start:end]))
-    return words
+def _parted(words: Sequence[str], parts: Sequence[str]) -> list[list[str]]:
+    """Return the words of each part of a text, given those of the whole in order."""
+    found: list[list[str]] = []
+    at = 0
+    for part in parts:
+        end, mine = 0, []
+        while at < len(words) and (place := part.find(words[at], end)) >= 0:
+            end = place + len(words[at])
+            mine.append(words[at])
+            at += 1
+        found.append(mine)
+    return found
 
 
 def _places(text: str, words: Sequence[str], words_of: Callable[[str], list[str]]) -> list[int]:

@@ -220,8 +220,8 @@ def level_not_reached(audit: Audit) -> list[Flag]:
             severity="warning" if share >= MOST_TEXTS else "info",
             message=f"Under {listed([attacker])} at level {level:g}, {share:.0%} of the texts had at least "
             f"{EXCESS:g} times that share of their characters changed ({changed:.0%} on average). They have few words, "
-            "or none that spaces part: the level cannot be reached from below, and the scores are those of harder "
-            "noise. Compare them with those of such texts only.",
+            "or are of a script whose words are not told apart: the level cannot be reached from below, and the scores "
+            "are those of harder noise. Compare them with those of such texts only.",
         )
     ]
 

@@ -22,6 +22,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
+from seatrial.noise.unspaced import is_unspaced
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
@@ -39,6 +40,8 @@ FEWEST = 30
 """Texts, or pairs of them, from which a share or a mean is worth something."""
 
 _WORD = re.compile(r"(\w{3,})")
+# Where no spaces part words, a sentence is one: what stands for its words are some letters after another.
+_WINDOW = re.compile(r"(\w{3,4})")
 _TABLE = pa.schema(
     [
         ("example_id", pa.int64()),
@@ -63,7 +66,7 @@ def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS) -> list[Text]:
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     parts = [text] if isinstance(text, str) else list(text)
-    pieces = [_WORD.split(part) for part in parts]
+    pieces = [(_WINDOW if is_unspaced(part) else _WORD).split(part) for part in parts]
     places = [(part, at) for part, cut in enumerate(pieces) for at in range(1, len(cut), 2)]
     path = [text]
     for part, at in rng.sample(places, min(steps, len(places))):

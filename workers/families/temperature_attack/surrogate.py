@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
+from seatrial.noise.tokens import tokens
+from seatrial.noise.unspaced import is_unspaced
 from seatrial.statistics.arrays import Floats
 
 Z = 1.96
@@ -70,7 +72,9 @@ def words_of(text: str) -> set[str]:
     >>> sorted(words_of("Fine, not fine."))
     ['fine', 'not']
     """
-    return {word for word in (piece.strip(".,;:!?\"'()") for piece in text.lower().split()) if word}
+    lower = text.lower()
+    cut = tokens(lower) if is_unspaced(lower) else lower.split()
+    return {word for word in (piece.strip(".,;:!?\"'()") for piece in cut) if word}
 
 
 def surrogate_agreement(
