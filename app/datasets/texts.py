@@ -16,6 +16,7 @@ from seatrial.ingest.inspection.magic import ARCHIVES, Kind, is_safetensors, loo
 from seatrial.ingest.inspection.pickles import HEAD_BYTES
 from seatrial.ingest.texts.examples import MULTI_LABEL, TAGGED, Example, columns_of, read_examples
 from seatrial.ingest.texts.parquet_rows import names_in_parquet
+from seatrial.noise.unspaced import count_words
 from seatrial.store.settings import Settings
 
 MAX_MULTI_LABEL_VALUES = 2**28
@@ -135,7 +136,7 @@ class _TextStatistics:
     def add(self, example: Example) -> None:
         self.examples += 1
         self._parts[len(example.parts)] += 1
-        self._words[sum(len(part.split()) for part in example.parts)] += 1
+        self._words[sum(count_words(part) for part in example.parts)] += 1
         self._labels.update(example.labels)
 
     @property

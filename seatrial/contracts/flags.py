@@ -76,8 +76,8 @@ SHARED: tuple[FlagSpec, ...] = (
         code="texts_truncated",
         severities=("warning", "info"),
         speaks_of=("*",),
-        meaning="Texts are longer than the model takes: it does not see their end, and words changed there change "
-        "nothing.",
+        meaning="Texts are longer than the model takes: it does not see their end. Searches leave that alone; noise "
+        "there changes nothing.",
         remedy="Split long texts, or raise the model's maximum length if it was trained for more.",
     ),
     FlagSpec(

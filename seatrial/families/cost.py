@@ -54,7 +54,8 @@ def cost_of(
             twice as many tokens, so a mean alone prices texts of different lengths too low.
     """
     lengths: Sequence[float | None] = word_means or [mean_words]
-    each = [check.passes(samples, sizes, mean_words=words) for words in lengths]
+    # What a model does not see of a text is not attacked.
+    each = [check.passes(samples, sizes, mean_words=_seen(words, facts)) for words in lengths]
     forward, backward, queries = (
         round(fmean(getattr(passes, name) for passes in each)) for name in ("forward", "backward", "queries")
     )
@@ -78,6 +79,13 @@ def _longer(words: float | None, facts: dict[str, Any]) -> float:
     if facts.get("longest"):
         tokens = min(tokens, float(facts["longest"]))
     return max(1.0, tokens / float(facts["tokens"]))
+
+
+def _seen(words: float | None, facts: dict[str, Any] | None) -> float | None:
+    """Return how many words of a text a model takes."""
+    if not words or not facts or not facts.get("longest"):
+        return words
+    return min(words, float(facts["longest"]) / TOKENS_PER_WORD)
 
 
 def total_seconds(costs: list[Cost]) -> float | None:

@@ -42,6 +42,16 @@ def is_unspaced(text: str) -> bool:
     return not text.isascii() and _UNSPACED.search(text) is not None
 
 
+def count_words(text: str) -> int:
+    """Return how many words a text has, between white space and, in scripts without spaces, as they are cut.
+
+    >>> count_words("It's a film."), count_words("这部电影 ok")
+    (3, 3)
+    """
+    chunks = text.split()
+    return sum(len(pieces(chunk)) for chunk in chunks) if is_unspaced(text) else len(chunks)
+
+
 def is_japanese(text: str) -> bool:
     """Return whether a text holds kana.
 

@@ -58,6 +58,8 @@ def test_what_a_model_cuts_off_takes_no_time() -> None:
     cut = cost_of(params, 10, {}, FACTS, word_means=[5000.0])
     assert whole.seconds is not None
     assert cut.seconds is not None
-    shorter = 512 / (TOKENS_PER_WORD * 5000)
+    # Words behind the end are neither computed nor attacked.
+    assert cut == cost_of(params, 10, {}, FACTS, word_means=[512 / TOKENS_PER_WORD])
+    assert cut.forward < 0.1 * whole.forward
+    shorter = 512 / (TOKENS_PER_WORD * 5000) * cut.forward / whole.forward
     assert cut.seconds - OVERHEAD_S == pytest.approx(shorter * (whole.seconds - OVERHEAD_S), rel=0.01)
-    assert cut.forward == whole.forward

@@ -111,6 +111,31 @@ class HuggingFaceTextClassifier(FrozenModel):
             readings.append(Reading(others + count, count, len(ids) > self.longest))
         return readings
 
+    def seen(self, text: Text) -> tuple[int, ...] | None:
+        """Return how many characters of each part reach the model; None where the whole text does.
+
+        What stands behind them can be replaced or left out, as long as they stay, and the model is given the same.
+        """
+        given = self._encode([text], truncation=True, max_length=self.longest)["input_ids"][0]
+        if len(self._encode([text])["input_ids"][0]) <= self.longest:
+            return None
+        parts = [text] if isinstance(text, str) else list(text)
+        for place, part in enumerate(parts):
+            # One after the other: which part of a pair loses how much depends on how long both are.
+            parts[place] = part[: self._reach(parts, place, given)]
+        return tuple(map(len, parts))
+
+    def _reach(self, parts: list[str], place: int, given: list[int]) -> int:
+        """Return the least number of characters of a part with which the model is given the same tokens."""
+        too_few, enough = 0, len(parts[place])
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            shorter = [part[:middle] if number == place else part for number, part in enumerate(parts)]
+            one: Text = shorter[0] if len(shorter) == 1 else tuple(shorter)
+            encoded = self._encode([one], truncation=True, max_length=self.longest)["input_ids"][0]
+            too_few, enough = (too_few, middle) if encoded == given else (middle, enough)
+        return enough
+
     def padded_length(self, text: Text) -> int:
         """Return the tokens a text is padded to, itself included."""
         return self._batches.length(len(self._encode([text])["input_ids"][0]))

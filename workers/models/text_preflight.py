@@ -236,8 +236,8 @@ def _reading_flags(classifier: TextClassifier, texts: Sequence[Text], called: st
                 code="texts_truncated",
                 severity="warning" if cut / len(readings) >= DOUBTFUL_SHARE else "info",
                 message=f"{cut} of {len(readings)} {called} ({cut / len(readings):.1%}) are longer than the "
-                f"{classifier.longest} tokens the model takes: it does not see their end, and words changed there "
-                "change nothing.",
+                f"{classifier.longest} tokens the model takes: it does not see their end. Searches leave that "
+                "alone; noise there changes nothing.",
             )
         )
     return flags

@@ -162,6 +162,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         "where a limit of edits held it back.",
     ),
     FlagSpec(
+        code="one_part_edited",
+        severities=("warning", "info"),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="Of pairs of texts one part was left as it is, by a recipe that was published so (textfooler) or by "
+        "`pair_parts`: what edits of it do is not known. A note where another recipe edited both.",
+        remedy="Set pair_parts to both where an attacker may write both, or add a recipe that edits both.",
+    ),
+    FlagSpec(
         code="resources_differ",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate"),

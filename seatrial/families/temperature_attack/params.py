@@ -16,6 +16,9 @@ Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "prut
 Arm = Literal["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix", "transfer"]
 """Ways to look at the model beside as served: what an attacker could do to get its search signal back."""
 
+PairParts = Literal["published", "both", "premise", "hypothesis"]
+"""Which parts of a pair of texts an attack may edit."""
+
 AS_SERVED = "as_served"
 
 LABEL_ONLY = "label_only"
@@ -101,6 +104,11 @@ class TemperatureAttackParams(FamilyParams):
         ge=2,
         le=10**7,
         description="Most queries of one attack on one example, the text as it is included; null for no limit.",
+    )
+    pair_parts: PairParts = Field(
+        default="published",
+        description="Which parts of a pair are edited. `published`: what each recipe was published with, which is the "
+        "hypothesis alone for textfooler and both for the others.",
     )
     edit_share: Real | None = Field(
         default=None,

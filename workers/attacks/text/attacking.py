@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from seatrial.families.temperature_attack.params import PairParts
 from workers.attacks.text.in_flight import Coroutine, ScoringClient, TimeBudgetError, run_in_flight, seed_generators
+from workers.attacks.text.places import edit_parts, leave_unseen
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.strength import Strength, measure_strength
 from workers.attacks.text.watched_texts import UnattackableTextError, changed_share, watched
@@ -62,6 +64,8 @@ class Job:
         edit_share: Share of the text's characters that may be edited, in place of a recipe's limit where it has one;
             None for the recipe as published.
         measures_strength: Count, once it is over, what the attack could write.
+        seen: Characters of each part that the model sees: words behind them are left alone. None where it sees all.
+        pair_parts: Which parts of a pair are edited.
     """
 
     example_id: int
@@ -73,6 +77,8 @@ class Job:
     common_random_numbers: bool = False
     edit_share: float | None = None
     measures_strength: bool = False
+    seen: tuple[int, ...] | None = None
+    pair_parts: PairParts = "published"
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,9 @@ def _attack(job: Job, client: ScoringClient, *, query_budget: int | None) -> Out
             limit = math.ceil(job.edit_share * len(original.text))
             attack.constraints = [_limited(constraint, limit) for constraint in attack.constraints]
         keep_characters_whole(attack, original.text)
+        edit_parts(attack, job.pair_parts)
+        if job.seen is not None:
+            leave_unseen(attack, original, job.seen)
         if job.common_random_numbers:
             attack.transformation = _reseeding(attack.transformation, job.seed)
         result = attack.attack(original, int(job.label))

@@ -1,6 +1,6 @@
 """Which words matter to a model, as two attacks see it in their first iteration (Raina et al., appendix E.7)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from workers.attacks.text.attacking import View
+from workers.attacks.text.places import seen_rule, seen_words
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.textattack_environment import prepare
 from workers.attacks.text.watched_texts import UnattackableTextError, watched
@@ -29,6 +30,7 @@ class Example:
 
     text: Text
     label: int
+    seen: tuple[int, ...] | None = None
 
 
 def word_importances(
@@ -110,8 +112,10 @@ def agreement(served: NDArray[Any], calibrated: NDArray[Any]) -> Agreement:
     return Agreement(rank_correlation(served, calibrated))
 
 
-def leave_one_out(text: Text, how: How, *, check: Callable[[], None] = lambda: None) -> list[Text]:
-    """Return the text once for every word of it, that word replaced or left out.
+def leave_one_out(
+    text: Text, how: How, *, seen: tuple[int, ...] | None = None, check: Callable[[], None] = lambda: None
+) -> list[Text]:
+    """Return the text once for every word of it that the model sees, that word replaced or left out.
 
     Raises:
         UnattackableTextError: TextAttack cannot cut this text into words.
@@ -119,7 +123,10 @@ def leave_one_out(text: Text, how: How, *, check: Callable[[], None] = lambda: N
     original = watched(text, check)
     # GreedyWordSwapWIR's own default, whatever the model's tokenizer calls its unknown token.
     without = "[UNK]" if how == "saliency" else ""
-    return [original.replace_word_at_index(place, without).tokenizer_input for place in range(original.num_words)]
+    places: Iterable[int] = range(original.num_words)
+    if seen is not None:
+        places = sorted(seen_rule()(seen_words(original, seen))(original, None))
+    return [original.replace_word_at_index(place, without).tokenizer_input for place in places]
 
 
 def _chunks(
@@ -131,7 +138,7 @@ def _chunks(
     for example in examples:
         check_cancelled()
         try:
-            texts = leave_one_out(example.text, how, check=check_cancelled)
+            texts = leave_one_out(example.text, how, seen=example.seen, check=check_cancelled)
         except UnattackableTextError:
             chunk.append((example, None))
             continue

@@ -108,6 +108,12 @@ class ScoringService:
         answers = self.ask(list(dict.fromkeys(texts)))
         return [answers[text] for text in texts]
 
+    def seen(self, text: Text) -> tuple[int, ...] | None:
+        """Return how many characters of each part of a text reach the model; None where all do, or nobody knows."""
+        seen = getattr(self.classifier, "seen", None)
+        found: tuple[int, ...] | None = None if seen is None else seen(text)
+        return found
+
     def begin_session(self) -> None:
         """Let whoever answers see another caller from now on, where it sees callers at all."""
         begin = getattr(self.classifier, "begin_session", None)

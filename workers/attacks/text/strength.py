@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from workers.attacks.text.places import seen_rule
+
 MOST_WORDS = 50
 """Words of a text whose candidates are counted, evenly spread: long texts have thousands."""
 
@@ -34,9 +36,13 @@ def measure_strength(attack: Any, original: Any, final: Any, *, has_failed: bool
         final: The text it ended with.
         has_failed: Whether it found nothing.
     """
-    count = original.num_words
-    step = max(1, -(-count // MOST_WORDS))
-    places = list(range(0, count, step))
+    open_places = list(range(original.num_words))
+    for rule in attack.pre_transformation_constraints:
+        # A stop word may not be edited by the recipe; what the model does not see is none of its words.
+        if isinstance(rule, seen_rule()):
+            open_places = sorted(rule(original, attack.transformation))
+    step = max(1, -(-len(open_places) // MOST_WORDS))
+    places = open_places[::step]
     written = attack.get_transformations(original, original_text=original, indices_to_modify=places)
     changed = Counter(place for text in written for place in text.attack_attrs["newly_modified_indices"])
     left = [place for place in places if place in changed and place not in final.attack_attrs["modified_indices"]]

@@ -147,9 +147,10 @@ def _search(
     # The same luck at every temperature: what differs between two is the temperature's doing.
     jobs = [
         replace(
-            _job(params, example, context.seed(SEARCH, example.example_id), view, recipe), common_random_numbers=True
+            _job(params, example, context.seed(SEARCH, example.example_id), view, recipe, seen),
+            common_random_numbers=True,
         )
-        for example in examples
+        for example, seen in zip(examples, [service.seen(example.text) for example in examples], strict=True)
         for view in views
     ]
     outcomes = _run(params, context, jobs, service, _progress(context, len(views)))
@@ -181,14 +182,20 @@ def _attack(
     outcomes: dict[str, list[Outcome]] = {arm: [] for arm in (AS_SERVED, *others)}
     done = _progress(context, len(outcomes))
 
+    # Of the model under audit in every arm: what it does not see cannot change what it says.
+    extents = [service.seen(example.text) for example in examples]
+
+    def view(arm: str) -> View:
+        return arms[arm].scaling.probabilities
+
     def attack(of: Sequence[str], attacked: ScoringService) -> None:
         # One seed for all arms, so that what differs between two is what they see.
         jobs = [
             replace(
-                _job(params, example, context.seed(name, example.example_id), arms[arm].scaling.probabilities, recipe),
+                _job(params, example, context.seed(name, example.example_id), view(arm), recipe, seen),
                 measures_strength=arm == AS_SERVED and name != UNCOUNTED,
             )
-            for example in examples
+            for example, seen in zip(examples, extents, strict=True)
             for arm in of
         ]
         ended = _run(params, context, jobs, attacked, done)
@@ -218,17 +225,42 @@ def _search_labels(
 ) -> list[Outcome]:
     """Attack with labels alone, under the recipe's constraints."""
     searching = searching_labels(recipe)
-    purpose = f"{name} {LABEL_ONLY}"
+    purpose, service = f"{name} {LABEL_ONLY}", context.scoring()
     jobs = [
-        _job(params, example, context.seed(purpose, example.example_id), decisions, searching) for example in examples
+        _job(
+            params,
+            example,
+            context.seed(purpose, example.example_id),
+            decisions,
+            searching,
+            service.seen(example.text),
+        )
+        for example in examples
     ]
-    outcomes = _run(params, context, jobs, context.scoring(), on_done, query_budget=params.most_label_queries)
+    outcomes = _run(params, context, jobs, service, on_done, query_budget=params.most_label_queries)
     # It has no end of its own: that it spent its queries is no sign that it was cut short.
     return [replace(ended, status="failed") if ended.status == "unfinished" else ended for ended in outcomes]
 
 
-def _job(params: TemperatureAttackParams, example: TextExample, seed: int, view: View, recipe: Recipe) -> Job:
-    return Job(example.example_id, example.text, example.label, seed, view, recipe, edit_share=params.edit_share)
+def _job(
+    params: TemperatureAttackParams,
+    example: TextExample,
+    seed: int,
+    view: View,
+    recipe: Recipe,
+    seen: tuple[int, ...] | None,
+) -> Job:
+    return Job(
+        example.example_id,
+        example.text,
+        example.label,
+        seed,
+        view,
+        recipe,
+        edit_share=params.edit_share,
+        seen=seen,
+        pair_parts=params.pair_parts,
+    )
 
 
 def _run(
@@ -277,7 +309,7 @@ def _importance_correlations(
 ) -> list[Agreement]:
     """Return per text Spearman's correlation of word importances as served and calibrated."""
     views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
-    weighed = [Example(example.text, example.label) for example in examples]
+    weighed = [Example(example.text, example.label, service.seen(example.text)) for example in examples]
     importances = word_importances(service, views, weighed, how, check_cancelled=context.check_cancelled)
     return [Agreement(float("nan")) if pair is None else agreement(pair[0], pair[1]) for pair in importances]
 

@@ -43,6 +43,9 @@ ERRORED_FRACTION = 0.05
 UNFINISHED_FRACTION = 0.1
 """Share of attacks that the query budget may end before what is left standing is in doubt."""
 
+ONE_PART = {"textfooler": "hypothesis"}
+"""Recipes that were published to edit one part of a pair."""
+
 _REASONS = {
     "no_examples": "no validation example answered, so nothing was fitted and the served scores were used",
     "constant_logits": "all logits of every validation example are equal, so every temperature is the same",
@@ -70,6 +73,7 @@ def doubt(audit: Audit) -> list[Flag]:
         *calibration_did_not_help(audit),
         *few_validation_examples(audit),
         *search_disagreement(audit),
+        *one_part_edited(audit),
         *doubt_scores(audit),
     ]
 
@@ -343,6 +347,30 @@ def search_disagreement(audit: Audit) -> list[Flag]:
             message=f"In {named} an attack counts successes the unmodified model does not share, or misses some: the "
             "scores it saw tie or are reordered by rounding or by Platt scaling. Adversarial accuracy is the "
             "unmodified model's and stands; such an attack may have stopped too early, so it is an upper bound there.",
+        )
+    ]
+
+
+def one_part_edited(audit: Audit) -> list[Flag]:
+    """Flag pairs of which an attack left one part alone: a model may rest its decision on that one."""
+    parts = audit.params.pair_parts
+    by_recipe = ONE_PART if parts == "published" else dict.fromkeys(audit.counted, parts)
+    edited = {
+        recipe: by_recipe[recipe]
+        for recipe in audit.counted
+        if recipe in by_recipe and any(len(text) > 1 for text in audit.attacks[recipe].texts)
+    }
+    if not edited or parts == "both":
+        return []
+    others = [recipe for recipe in audit.counted if recipe not in edited]
+    told = ", ".join(f"{recipe} edited the {part} alone" for recipe, part in edited.items())
+    rest = f"; {', '.join(others)} edited both parts" if others else " and no recipe the other part"
+    return [
+        Flag(
+            code="one_part_edited",
+            severity="info" if others else "warning",
+            message=f"Of each pair of texts {told}{rest}. What withstands may rest on what was left alone: set "
+            "pair_parts to both where an attacker may write both.",
         )
     ]
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,14 @@ _TABLE = pa.schema(
 )
 
 
-def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS) -> list[Text]:
+def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS, seen: tuple[int, ...] | None = None) -> list[Text]:
     """Return a text and what becomes of it when one letter after another is taken out, each of another word.
+
+    Args:
+        text: A text or a pair.
+        seed: Of the draws.
+        steps: Letters at most.
+        seen: Characters of each part that the model sees; no word is touched that goes on behind them.
 
     >>> edit_path("a fine day", 1)
     ['a fine day', 'a fie day', 'a fie dy']
@@ -67,7 +74,13 @@ def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS) -> list[Text]:
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     parts = [text] if isinstance(text, str) else list(text)
     pieces = [(_WINDOW if is_unspaced(part) else _WORD).split(part) for part in parts]
-    places = [(part, at) for part, cut in enumerate(pieces) for at in range(1, len(cut), 2)]
+    ends = [list(accumulate(map(len, cut))) for cut in pieces]
+    places = [
+        (part, at)
+        for part, cut in enumerate(pieces)
+        for at in range(1, len(cut), 2)
+        if seen is None or ends[part][at] <= seen[part]
+    ]
     path = [text]
     for part, at in rng.sample(places, min(steps, len(places))):
         word = pieces[part][at]
@@ -87,17 +100,21 @@ def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: st
         purpose: Of the edits: another one makes others of them.
     """
     seeds = [context.seed(purpose, example.example_id) for example in examples]
-    paths = [edit_path(example.text, seed) for example, seed in zip(examples, seeds, strict=True)]
+    service = context.scoring()
+    extents = [service.seen(example.text) for example in examples]
+    paths = [
+        edit_path(example.text, seed, seen=seen) for example, seed, seen in zip(examples, seeds, extents, strict=True)
+    ]
     outward = [seed % 2 == 0 for seed in seeds]
     orders = [
         list(range(len(path))) if is_outward else list(reversed(range(len(path))))
         for path, is_outward in zip(paths, outward, strict=True)
     ]
-    service = context.scoring()
     found = _ask(context, service, paths, orders)
     again = _ask(context, service, paths, [_asked_again(len(path)) for path in paths])
     crossing = [
-        edit_path(example.text, seed + 1, CROSSING_STEPS) for example, seed in zip(examples, seeds, strict=True)
+        edit_path(example.text, seed + 1, CROSSING_STEPS, seen)
+        for example, seed, seen in zip(examples, seeds, extents, strict=True)
     ]
     starts = [seed // 2 % 2 == 0 for seed in seeds]
     walked = [crossing_order(len(path), from_start=start) for path, start in zip(crossing, starts, strict=True)]
