@@ -9,9 +9,13 @@ from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.family import FamilySpec, HeldOut, Situation
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.models import ARRAYS, IMAGES, MULTI_LABEL, TABLES, TAGGING
-from seatrial.contracts.registry import family
+from seatrial.contracts.registry import families, family
+from seatrial.families.cost import Cost
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
 from seatrial.store.tables import DatasetRow, ModelRow
+
+ENDPOINT = "endpoint"
+"""Format of a model that is asked over HTTP."""
 
 
 class TaskMismatchError(InvalidRequestError):
@@ -55,12 +59,38 @@ def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, sampl
             f"{f': {reason}' if reason else ''}.",
             pointer=f"{pointer}/kind",
         )
-    if spec.needs.gradients and model.format == "endpoint":
+    if spec.needs.gradients and model.format == ENDPOINT:
         raise TaskMismatchError(
-            f"{check.kind} needs gradients, and so the model's weights; {model.id} is an endpoint.",
+            f"{check.kind} needs gradients, and so the model's weights; {model.id} is an endpoint. Upload the weights, "
+            f"or an exported program{_others(model.task)}.",
             pointer=f"{pointer}/kind",
         )
     _check_held_out(spec, check.held_out(), dataset, samples, pointer)
+
+
+def _others(task: str) -> str:
+    """Return which families audit an endpoint of a task, to be named after what else may be done."""
+    kinds = [kind for kind, spec in families().items() if task in spec.tasks and not spec.needs.gradients]
+    return f"; of endpoints {' and '.join(kinds)} can be asked for" if kinds else ""
+
+
+def check_budget(model: ModelRow, costs: Sequence[Cost]) -> None:
+    """Refuse a check of an image endpoint that may ask more than the manifest's budget of queries.
+
+    Raises:
+        InvalidRequestError: What is asked beyond it would be errored, and the check fail when all is spent.
+    """
+    budget = (model.manifest.get("architecture") or {}).get("query_budget")
+    if model.task != IMAGES or model.format != ENDPOINT or budget is None:
+        return
+    for position, cost in enumerate(costs):
+        if cost.queries > budget:
+            raise InvalidRequestError(
+                f"{cost.kind} asks {model.id} up to {cost.queries:,} times; the query_budget of its manifest is "
+                f"{budget:,} for one check. Ask for fewer samples, draws, steps or queries, or add the model with a "
+                "larger budget.",
+                pointer=f"/checks/{position}",
+            )
 
 
 def _check_held_out(spec: FamilySpec, wanted: int, dataset: DatasetRow, samples: int, pointer: str) -> None:

@@ -9,7 +9,6 @@ from sqlalchemy import BindParameter, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
-from seatrial.contracts.models import TEXTS
 from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, RunState
 from seatrial.store.database import AnyRow
@@ -150,7 +149,8 @@ def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts |
         stages.setdefault(check_id, []).append(name)
     asked = {}
     specs = [find_family(check.kind) for check in checks]
-    if any(spec is not None and not set(TEXTS).isdisjoint(spec.tasks) for spec in specs):
+    # What is counted are texts, and what an endpoint is sent.
+    if any(spec is not None and not spec.needs.gradients for spec in specs):
         asked = {row[0]: (int(row[1] or 0), int(row[2] or 0)) for row in session.execute(_SUM_ASKED, of_audit)}
     return AuditParts(audit, checks, stages, _work(session, of_audit), asked)
 

@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits.compatibility import (
+    ENDPOINT,
+    check_budget,
     check_data,
     check_family,
     check_further_data,
@@ -26,7 +28,7 @@ from seatrial.contracts.family import Situation
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
-from seatrial.families.cost import Cost, cost_of, total_seconds
+from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
 from seatrial.store.events import record_event
 from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
@@ -103,11 +105,15 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
                 sizes[parameter] = int(row.facts["examples"])
             further[pointer] = row
         situation = Situation(
-            model.id, model.task, dataset.facts.get("shape"), samples, sizes, most_bytes=limits.max_batch_bytes
+            *(model.id, model.task, dataset.facts.get("shape"), samples, sizes),
+            most_bytes=limits.max_batch_bytes,
+            has_gradients=model.format != ENDPOINT,
         )
         check_misfits(check, situation, f"/checks/{position}")
         lengths = {name: dataset.facts.get(name) for name in ("mean_words", "word_means")}
-        costs.append(cost_of(check, samples, sizes, model.facts, **lengths))
+        by_gradients = gives_gradients(model.format, model.task)
+        costs.append(cost_of(check, samples, sizes, model.facts, has_gradients=by_gradients, **lengths))
+    check_budget(model, costs)
     return Plan(request, model, dataset, further, costs, policy)
 
 

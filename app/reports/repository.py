@@ -60,7 +60,7 @@ def workers_of(session: Session, audit_id: str) -> list[str]:
 
 
 def asked_of(session: Session, check_id: str) -> tuple[int, int] | None:
-    """Return the queries and forward passes of a check's shards; None where no text model was asked."""
+    """Return the queries and forward passes of a check's shards; None where none are counted."""
     queries, passes = session.execute(
         select(func.sum(ShardRow.queries), func.sum(ShardRow.forward_passes)).where(ShardRow.check_id == check_id)
     ).one()

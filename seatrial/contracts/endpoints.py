@@ -3,13 +3,15 @@
 import ipaddress
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, JsonValue, SecretStr, ValidationInfo, field_validator
 
 from seatrial.contracts.base import Real, Request
+
+IMAGE = "{{image}}"
 
 EACH = "$each"
 """Key of a template object that stands for a list, an object per text: ``{"$each": {"text": "{{text}}"}}``."""
@@ -19,22 +21,32 @@ PARTS: dict[str, tuple[str, ...]] = {
     "text-pair-classification": ("{{premise}}", "{{hypothesis}}"),
     "multi-label-classification": ("{{text}}",),
     "token-classification": ("{{tokens}}",),
+    "image-classification": (IMAGE,),
 }
 """Placeholders of what one example of a task is made of; ``{{tokens}}`` is the list of the tokens of a sentence."""
+
+THINGS = {"token-classification": "sentence", "image-classification": "image"}
+"""What one example of a task is called; of the others it is a text."""
 
 PLURALS = {
     "{{text}}": "{{texts}}",
     "{{premise}}": "{{premises}}",
     "{{hypothesis}}": "{{hypotheses}}",
     "{{tokens}}": "{{sentences}}",
+    IMAGE: "{{images}}",
 }
 """Placeholder of the list of all examples of a request, by that of one."""
 
 SINGLE = tuple(PLURALS)
-"""Placeholders of one text or sentence; inside ``$each`` of every one in turn."""
+"""Placeholders of one example; inside ``$each`` of every one in turn."""
 
 PLURAL = tuple(PLURALS.values())
-"""Placeholders of the list of all texts or sentences of a request."""
+"""Placeholders of the list of all examples of a request."""
+
+WITHIN = ("{{text}}", "{{premise}}", "{{hypothesis}}", IMAGE)
+"""Placeholders of strings, which may stand inside of longer ones: ``"Review: {{text}}"``; an image only as PNG."""
+
+_PLACE = re.compile("|".join(map(re.escape, (*SINGLE, *PLURAL))))
 
 SECRET = re.compile(r"\{\{secret:([A-Za-z0-9_-]{1,64})\}\}")
 """In a header: a value the operator keeps in ``SEATRIAL_ENDPOINT_SECRETS``; it is never stored nor shown."""
@@ -52,7 +64,7 @@ DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 class EndpointArchitecture(Request):
-    """A model of texts asked over HTTP (POST, JSON); only for families that need no gradients."""
+    """A model of texts or images asked over HTTP (POST, JSON); only for families that need no gradients."""
 
     kind: Literal["endpoint"] = Field(title="HTTP endpoint, no file", description="An HTTP endpoint.")
     url: str = Field(
@@ -72,17 +84,24 @@ class EndpointArchitecture(Request):
     request: JsonValue = Field(
         description="Template of the JSON body. The string `{{texts}}` becomes the list of texts (for pairs "
         "`{{premises}}` and `{{hypotheses}}`; for token-classification `{{sentences}}`, a list of tokens for each "
-        "sentence). `{{text}}` becomes a single one (`{{premise}}`, `{{hypothesis}}`; `{{tokens}}`, the list of the "
-        "tokens of one sentence): then batch_size is 1, or it stands in an object "
-        '`{"$each": {...}}`, which becomes a list with one object per text or sentence.',
+        "sentence; for images `{{images}}`). `{{text}}` becomes a single one (`{{premise}}`, `{{hypothesis}}`; "
+        "`{{tokens}}`, the list of the tokens of one sentence; `{{image}}`): then batch_size is 1, or it stands in an "
+        'object `{"$each": {...}}`, which becomes a list with one object per example. What is a string may stand '
+        "inside of one: `Review: {{text}}`, `data:image/png;base64,{{image}}`.",
         examples=[{"inputs": "{{texts}}"}, {"sentences": {"$each": {"words": "{{tokens}}"}}}],
+    )
+    image_format: Literal["png", "floats"] = Field(
+        default="png",
+        description="How an image is written. `png`: base64 of an 8-bit PNG, grey (1 channel) or RGB (3); every image "
+        "is rounded to its 256 levels before it is sent, and attacked on them. `floats`: nested lists, channels of "
+        "rows of numbers, in [0, 1] but for the noise of certificates.",
     )
     scores: str = Field(
         default="$",
         min_length=1,
         max_length=500,
         description="JSONPath (RFC 9535; names, indices, slices, wildcards, plain comparisons) to the scores in the "
-        "answer: one node per text or sentence, or one list of them. A text's "
+        "answer: one node per text, sentence or image, or one list of them. A text's or an image's "
         "scores are a list of numbers in the order of the labels, an object from label to number, or a list of objects "
         "with `label` and `score`. A sentence's are a list with such scores for each of its tokens, in order; `null` "
         "in it says that the model gives that token no tag.",
@@ -90,16 +109,16 @@ class EndpointArchitecture(Request):
     )
     outputs: Literal["probabilities", "logits"] = Field(
         default="probabilities",
-        description="What the scores are. Probabilities of a text's classes, or of a token's tags, sum to 1; those of "
-        "multi-label-classification are each for themselves (a sigmoid's). From probabilities logits are recovered, as "
+        description="What the scores are. Probabilities of an example's classes, or of a token's tags, sum to 1; of "
+        "multi-label-classification each is for itself (a sigmoid's). From probabilities logits are recovered, as "
         "log p, or for multi-label-classification as log(p / (1 - p)); what is exactly 0 or 1 is lost, and said so.",
     )
-    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts, or sentences, per request.")
+    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts, sentences or images per request.")
     query_budget: int | None = Field(
         default=None,
         ge=1,
         le=10**9,
-        description="Most texts, or sentences, sent for one check; examples beyond it are errored.",
+        description="Most texts, sentences or images sent for one check; examples beyond it are errored.",
     )
     requests_per_second: Real | None = Field(
         default=None,
@@ -151,8 +170,7 @@ class EndpointArchitecture(Request):
             raise ValueError(f"the template has more than {MAX_TEMPLATE_BYTES:,} bytes")
         named = set(placeholders(request))
         if not named & {*SINGLE, *PLURAL}:
-            known = ", ".join((*PLURAL, *SINGLE))
-            raise ValueError(f"the template holds no text: put one of {known} where it goes")
+            raise ValueError("the template has no place for an example: put the placeholder of the task where it goes")
         return request
 
     @field_validator("batch_size")
@@ -161,19 +179,18 @@ class EndpointArchitecture(Request):
         request = info.data.get("request")
         outside = set(placeholders(request, inside=False)) if request is not None else set()
         if batch_size > 1 and outside & set(SINGLE) and not outside & set(PLURAL):
-            raise ValueError("the template takes a single text or sentence outside of $each: batch_size must be 1")
+            raise ValueError("the template takes a single example outside of $each: batch_size must be 1")
         return batch_size
 
 
 def placeholders(template: Any, *, inside: bool = True) -> Iterator[str]:
-    """Yield the strings of a template that are placeholders; without those inside ``$each`` if told so.
+    """Yield the placeholders of a template, also inside of strings; without those inside ``$each`` if told so.
 
-    >>> sorted(placeholders({"inputs": "{{texts}}", "n": 1}))
-    ['{{texts}}']
+    >>> list(placeholders({"inputs": "{{texts}}", "n": "a {{text}}"}))
+    ['{{texts}}', '{{text}}']
     """
     if isinstance(template, str):
-        if template in SINGLE or template in PLURAL:
-            yield template
+        yield from _PLACE.findall(template)
     elif isinstance(template, dict):
         for key, value in template.items():
             if key != EACH or inside:
@@ -181,6 +198,26 @@ def placeholders(template: Any, *, inside: bool = True) -> Iterator[str]:
     elif isinstance(template, list):
         for value in template:
             yield from placeholders(value, inside=inside)
+
+
+def fill_string(template: str, values: Mapping[str, Any]) -> Any:
+    """Return what a string of a template becomes, every placeholder with a value once; values are not looked into.
+
+    >>> fill_string("{{texts}}", {"{{texts}}": ["a"]}), fill_string("Say {{text}}!", {"{{text}}": "{{premise}}"})
+    (['a'], 'Say {{premise}}!')
+    """
+    if template in values:
+        return values[template]
+    return _PLACE.sub(lambda match: str(values.get(match[0], match[0])), template)
+
+
+def embedded(template: Any) -> Iterator[str]:
+    """Yield the placeholders that stand inside of longer strings."""
+    if isinstance(template, str) and template not in SINGLE and template not in PLURAL:
+        yield from _PLACE.findall(template)
+    elif isinstance(template, dict | list):
+        for value in template.values() if isinstance(template, dict) else template:
+            yield from embedded(value)
 
 
 class EndpointSecret(Request):

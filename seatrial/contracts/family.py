@@ -45,6 +45,15 @@ class FamilyParams(Request):
         """Return how many examples of the audit's dataset are needed beside its sample."""
         return 0
 
+    def questions(self, samples: int, sizes: dict[str, int]) -> Passes:
+        """Return the same where the model gives no gradients, by default what it takes with them.
+
+        Args:
+            samples: Examples audited.
+            sizes: Examples of each further dataset.
+        """
+        return self.passes(samples, sizes)
+
     @abstractmethod
     def passes(self, samples: int, sizes: dict[str, int], *, mean_words: float | None = None) -> Passes:
         """Return what the check takes at most.
@@ -265,6 +274,7 @@ class Situation:
         samples: Examples audited.
         sizes: Examples of each further dataset, by the parameter that names it.
         most_bytes: Bytes of images that a worker holds at once.
+        has_gradients: Whether the model can be differentiated: an endpoint cannot.
     """
 
     model: str
@@ -273,6 +283,7 @@ class Situation:
     samples: int
     sizes: Mapping[str, int]
     most_bytes: int
+    has_gradients: bool = True
 
 
 class Misfit(NamedTuple):

@@ -97,6 +97,22 @@ SHARED: tuple[FlagSpec, ...] = (
         remedy="See the reason in the message: the endpoint's limits, its request template, or the texts themselves.",
     ),
     FlagSpec(
+        code="unanswered_images",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="An endpoint gave some images no scores. They count as wrong without an attack, as errored under one, "
+        "never as robust.",
+        remedy="See the reason in the message: the endpoint's limits, its request template, or the images themselves.",
+    ),
+    FlagSpec(
+        code="sent_as_png",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="An endpoint was sent images as PNG: whatever it was asked about is on the 256 levels of 8 bits, and "
+        "so are distances and radii. A certificate is of the model behind that rounding.",
+        remedy="Where the model takes floats, say image_format floats.",
+    ),
+    FlagSpec(
         code="tokens_untagged",
         severities=("warning", "info"),
         speaks_of=("*",),

@@ -1,4 +1,4 @@
-"""What a check has asked of a text model."""
+"""What a check has asked of a text model, or of an endpoint."""
 
 from pydantic import Field
 
@@ -6,10 +6,12 @@ from seatrial.contracts.base import Read
 
 
 class Meters(Read):
-    """What a check has asked of the text model under audit so far."""
+    """What a check has asked of the text model, or of the endpoint, under audit so far."""
 
     queries: int = Field(description="Scores its attacks asked for.")
-    forward_passes: int = Field(description="Texts the model computed or the endpoint was sent; the rest was known.")
+    forward_passes: int = Field(
+        description="Texts the model computed, or texts or images the endpoint was sent; the rest was known."
+    )
     hit_rate: float | None = Field(description="Share of queries answered from the cache of logits; null at 0 queries.")
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Read, Real, Request
-from seatrial.contracts.endpoints import PARTS, PLURALS, EndpointArchitecture, placeholders
+from seatrial.contracts.endpoints import IMAGE, PARTS, PLURALS, EndpointArchitecture, embedded, placeholders
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.problems import StoredProblem
@@ -129,15 +129,21 @@ class ModelManifest(Request):
 
     @field_validator("architecture", mode="before")
     @classmethod
-    def _endpoints_take_texts(cls, architecture: Any, info: ValidationInfo) -> Any:
-        # Before the template is looked at, whose placeholders are of texts.
-        is_endpoint = isinstance(architecture, dict) and architecture.get("kind") == "endpoint"
-        if is_endpoint and info.data.get("task") == IMAGES:
-            raise ValueError(
-                "an endpoint is asked about texts; a model of images is uploaded: as weights of a known architecture, "
-                'as a Hugging Face folder, or as an exported program ({"kind": "exported"})'
-            )
+    def _place_is_of_the_task(cls, architecture: Any, info: ValidationInfo) -> Any:
+        # Before the template is looked at by itself, which does not know what the placeholder would be.
+        if isinstance(architecture, dict) and architecture.get("kind") == "endpoint" and info.data.get("task") in PARTS:
+            template = architecture.get("request")
+            if any(True for _ in placeholders(template)):
+                _check_places(info.data["task"], template)
         return architecture
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _servers_normalise(cls, given: Any, info: ValidationInfo) -> Any:
+        # Of an endpoint the shape is all there is to say.
+        if isinstance(given, dict) and isinstance(info.data.get("architecture"), EndpointArchitecture):
+            return {"mean": [0.0], "std": [1.0]} | given
+        return given
 
     @field_validator("labels")
     @classmethod
@@ -201,15 +207,33 @@ class ModelManifest(Request):
             raise ValueError(f"an endpoint is audited for one of {', '.join(PARTS)}, not for {self.task}")
         if self.labels is None:
             raise ValueError("labels is required: the class names in the order of the endpoint's scores")
-        named = set(placeholders(endpoint.request))
-        # In place of a part of one text the same part of all of them may stand.
-        wanted = {part: (PLURALS[part], part) for part in PARTS[self.task]}
-        if not named <= {name for names in wanted.values() for name in names}:
-            known = ", ".join(name for names in wanted.values() for name in names)
-            raise ValueError(f"the request template of {self.task} may hold {known}")
-        for names in wanted.values():
-            if named.isdisjoint(names):
-                raise ValueError(f"the request template of {self.task} holds no {' or '.join(names)}")
+        if self.task == IMAGES:
+            self._check_images(endpoint)
+
+    def _check_images(self, endpoint: EndpointArchitecture) -> None:
+        if self.input is None:
+            raise ValueError('input is required: {"shape": [channels, height, width]} of the images')
+        if any(self.input.mean) or set(self.input.std) != {1.0} or self.input.standardise != "none":
+            raise ValueError("an endpoint is sent images in [0, 1] and normalises them itself: leave out mean and std")
+        if endpoint.image_format == "png" and self.input.shape[0] not in (1, 3):
+            raise ValueError(
+                f"a PNG has 1 channel (grey) or 3 (RGB), the shape says {self.input.shape[0]}: say image_format floats"
+            )
+        if endpoint.image_format == "floats" and IMAGE in set(embedded(endpoint.request)):
+            raise ValueError("an image of image_format floats is a list, which cannot stand inside of a string")
+
+
+def _check_places(task: str, template: Any) -> None:
+    """Raise ``ValueError`` where a template holds placeholders of another task, or lacks those of its own."""
+    named = set(placeholders(template))
+    # In place of a part of one example the same part of all of them may stand.
+    wanted = {part: (PLURALS[part], part) for part in PARTS[task]}
+    if not named <= {name for names in wanted.values() for name in names}:
+        known = ", ".join(name for names in wanted.values() for name in names)
+        raise ValueError(f"the request template of {task} may hold {known}")
+    for names in wanted.values():
+        if named.isdisjoint(names):
+            raise ValueError(f"the request template of {task} holds no {' or '.join(names)}")
 
 
 class ModelReference(Request):
@@ -240,13 +264,13 @@ class ModelFactsSummary(Read):
     classes: int = Field(description="Logits per example.")
     device: str = Field(description="Where it was measured.", examples=["cpu", "NVIDIA H200"])
     forward_s: float = Field(
-        description="Seconds per example of a forward pass, in a batch; of a text of `tokens` tokens, or of one text "
-        "sent to an endpoint."
+        description="Seconds per example of a forward pass, in a batch; of a text of `tokens` tokens, or of one "
+        "example sent to an endpoint."
     )
     backward_s: float | None = Field(
         default=None,
-        description="Seconds per example of a forward and a backward pass, in a batch; null for text models, which are "
-        "attacked without gradients.",
+        description="Seconds per example of a forward and a backward pass, in a batch; null for text models and "
+        "endpoints, which are attacked without gradients.",
     )
     tokens: int | None = Field(default=None, description="Tokens of the texts a text model was timed on.")
     longest: int | None = Field(

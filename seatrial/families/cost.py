@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.models import ARRAYS
 
 TOKENS_PER_WORD = 1.3
 """Of English."""
@@ -33,6 +35,17 @@ class Cost:
     seconds: float | None
 
 
+def gives_gradients(model_format: str, task: str) -> bool:
+    """Tell whether the cost of a check is that of a model whose weights are there, by how it is stored.
+
+    Families of texts need no gradients, so that theirs is the same either way.
+
+    >>> gives_gradients("endpoint", "image-classification"), gives_gradients("safetensors", "image-classification")
+    (False, True)
+    """
+    return model_format != "endpoint" or task not in ARRAYS
+
+
 def cost_of(
     check: FamilyParams,
     samples: int,
@@ -41,12 +54,14 @@ def cost_of(
     *,
     mean_words: float | None = None,
     word_means: Sequence[float] | None = None,
+    has_gradients: bool = True,
 ) -> Cost:
     """Return what a check costs at most.
 
     Args:
         check: Its parameters.
         samples: Examples audited.
+        has_gradients: Whether the model can be differentiated; of one that is asked over HTTP every pass is a query.
         sizes: Examples of each further dataset, by the parameter that names it.
         facts: Seconds per pass, as measured when the model was checked.
         mean_words: Mean words of a text, where there are texts.
@@ -55,7 +70,11 @@ def cost_of(
     """
     lengths: Sequence[float | None] = word_means or [mean_words]
     # What a model does not see of a text is not attacked.
-    each = [check.passes(samples, sizes, mean_words=_seen(words, facts)) for words in lengths]
+    each = (
+        [check.passes(samples, sizes, mean_words=_seen(words, facts)) for words in lengths]
+        if has_gradients
+        else [_with_preflight(check.questions(samples, sizes), samples)] * len(lengths)
+    )
     forward, backward, queries = (
         round(fmean(getattr(passes, name) for passes in each)) for name in ("forward", "backward", "queries")
     )
@@ -69,6 +88,11 @@ def cost_of(
         ]
         seconds = OVERHEAD_S + fmean(of_lengths)
     return Cost(check.kind, forward, backward, queries, seconds)
+
+
+def _with_preflight(questions: Passes, samples: int) -> Passes:
+    """Return the queries of a check with those of its preflight: every image once, those of the first batch twice."""
+    return questions._replace(forward=questions.forward + 2 * samples, queries=questions.queries + 2 * samples)
 
 
 def _longer(words: float | None, facts: dict[str, Any]) -> float:

@@ -19,7 +19,16 @@ from jsonpath.filter import (
 from jsonpath.segments import JSONPathRecursiveDescentSegment
 from jsonpath.selectors import Filter
 
-from seatrial.contracts.endpoints import EACH, SECRET, SINGLE, EndpointArchitecture, EndpointSecret, placeholders
+from seatrial.contracts.endpoints import (
+    EACH,
+    SECRET,
+    SINGLE,
+    WITHIN,
+    EndpointArchitecture,
+    EndpointSecret,
+    embedded,
+    placeholders,
+)
 from seatrial.net import AddressRefusedError, RequestRefusedError, check_host, host_of, origin_of
 from seatrial.net.addresses import Network
 
@@ -104,7 +113,7 @@ def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network
     if architecture.requests_per_second is not None and architecture.requests_per_second < SLOWEST_PER_S:
         raise EndpointRuleError(
             "requests_per_second",
-            f"requests_per_second {architecture.requests_per_second:g} is less than {SLOWEST_PER_S:g}: send more texts "
+            f"requests_per_second {architecture.requests_per_second:g} is less than {SLOWEST_PER_S:g}: send more "
             "per request (batch_size) in place of fewer requests",
         )
     for name, value in architecture.headers.items():
@@ -174,8 +183,8 @@ def check_template(request: Any, batch_size: int) -> None:
     """Raise for a request template that cannot be filled in one way only.
 
     Raises:
-        EndpointRuleError: ``$each`` has neighbours or stands inside another, a single text is wanted of several, or a
-            number is none.
+        EndpointRuleError: ``$each`` has neighbours or stands inside another, a single example is wanted of several, a
+            list stands inside of a string, or a number is none.
 
     >>> check_template({"a": {"$each": {"t": "{{text}}"}, "b": 1}}, 16)
     Traceback (most recent call last):
@@ -186,6 +195,8 @@ def check_template(request: Any, batch_size: int) -> None:
     except ValueError as error:
         raise EndpointRuleError("request", "the template holds NaN or Infinity, which JSON does not know") from error
     _check_each(request, is_inside=False)
+    if lists := sorted(set(embedded(request)) - set(WITHIN)):
+        raise EndpointRuleError("request", f"{lists[0]} becomes a list, which cannot stand inside of a longer string")
     outside = set(placeholders(request, inside=False))
     if batch_size > 1 and (single := sorted(outside & set(SINGLE))):
         raise EndpointRuleError(

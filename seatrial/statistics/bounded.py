@@ -55,6 +55,9 @@ def mean_interval(values: ArrayLike, lowest: float, highest: float, *, alpha: fl
     [0.554, 0.998]
     """
     seen = np.asarray(values, dtype=np.float64)
+    # Subnormal numbers have too few digits for the search for an end to come to one: entropies of scores that are
+    # exactly 0 and 1 are some.
+    seen = np.where(np.abs(seen) < np.finfo(np.float64).tiny, 0.0, seen)
     if len(seen) == 0:
         raise ValueError("there must be a value")
     least, most = min(lowest, float(seen.min())), max(highest, float(seen.max()))

@@ -75,7 +75,7 @@ def test_only_families_that_fit_are_offered(console: Console, ready: dict[str, s
     page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
     offered = {one["value"] for one in elements(page, "input") if one.get("name") == "checks"}
     assert offered == {kind for kind, spec in families().items() if "image-classification" in spec.tasks}
-    assert families_for("image-classification", "endpoint") == []
+    assert families_for("image-classification", "endpoint") == ["uncertainty_span", "certified_calibration"]
     assert families_for("token-classification", "archive") == ["low_level_attack"]
     assert families_for("multi-label-classification", "endpoint") == ["low_level_attack"]
     assert families_for("text-pair-classification", "archive") == ["temperature_attack", "low_level_attack"]

@@ -162,7 +162,7 @@ def test_every_task_of_texts_is_taken(client: httpx.Client, task: str, template:
         ("text-pair-classification", "{{sentences}}", "{{premises}}, {{premise}}, {{hypotheses}}, {{hypothesis}}"),
         ("text-pair-classification", "{{premises}}", "holds no {{hypotheses}} or {{hypothesis}}"),
         ("text-pair-classification", "{{hypotheses}}", "holds no {{premises}} or {{premise}}"),
-        ("image-classification", "{{texts}}", "an endpoint is asked about texts"),
+        ("image-classification", "{{texts}}", "may hold {{images}}, {{image}}"),
     ],
     ids=["texts", "texts too", "sentences", "tokens", "of pairs", "half", "other half", "images"],
 )

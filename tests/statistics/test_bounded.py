@@ -165,3 +165,8 @@ def test_the_chance_at_the_end_of_a_ratio_is_the_asked_one(
     high = found[1]
     assume(high > above.sum() / below.sum() + 1e-9 and (not weight or high < size / weight - 1e-9))
     assert chance_above_zero(np.append(above - high * below, size - high * weight)) == pytest.approx(0.025, abs=1e-6)
+
+
+def test_numbers_without_digits_count_as_none() -> None:
+    """Subnormal values sent the search for the lower end round for ever."""
+    assert mean_interval([1.1e-320] * 40, 0.0, 1.0) == mean_interval([0.0] * 40, 0.0, 1.0)

@@ -7,14 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.families.certified_calibration.params import PROBES
 from seatrial.statistics.arrays import Floats, Ints
 from workers.certification.anytime import ConfidenceSequence, Schedule
 from workers.certification.noise import Noise
 from workers.certification.smoothing import Smoother
-
-PROBES = 32
-"""Copies of an image that are asked for once more, apart from each other. Of a model that gives one copy in ten another
-class when it sees them together, two images in three show it."""
 
 
 @dataclass(frozen=True)

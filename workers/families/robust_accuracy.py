@@ -16,34 +16,58 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name
-from seatrial.families.shared.robust_accuracy import ATTACKS, DRAWS, LOOKS, TARGETS, AttackName, RobustAccuracyParams
+from seatrial.families.shared.robust_accuracy import (
+    ATTACKS,
+    DRAWS,
+    LOOKS,
+    TARGETS,
+    WITHOUT_GRADIENTS,
+    AttackName,
+    RobustAccuracyParams,
+)
 from seatrial.families.shared.robust_accuracy_records import holds
 from seatrial.statistics.estimating import proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
-from workers.models import VALID_PIXELS, Box, box_of
+from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
 
 NAME: Literal["robust_accuracy"] = "robust_accuracy"
 """Of the stage."""
+
+GRADIENT_FREE = "gradient_free"
+"""Column of the records of a model that gave no gradients; not there otherwise."""
 
 RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
 """Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
 
 
-def make_ensemble(params: RobustAccuracyParams, box: Box = VALID_PIXELS) -> AutoAttack:
-    """Return the AutoAttack that was asked for, within the box of a model's inputs."""
+def make_ensemble(
+    params: RobustAccuracyParams,
+    box: Box = VALID_PIXELS,
+    *,
+    by_gradients: bool = True,
+    levels: int | None = None,
+) -> AutoAttack:
+    """Return the AutoAttack that was asked for, within the box of a model's inputs; or what runs without gradients."""
+    attacks = tuple(name for name in ATTACKS[params.version] if name != "square" or params.queries)
     return AutoAttack(
         params.norm,
         params.radius,
-        tuple(name for name in ATTACKS[params.version] if name != "square" or params.queries),
+        attacks if by_gradients else WITHOUT_GRADIENTS,
         steps=params.steps,
         targets=TARGETS,
         queries=max(1, params.queries),
         draws=DRAWS if params.version == "rand" else 1,
         box=box,
+        levels=levels,
     )
+
+
+def made_with(params: RobustAccuracyParams, records: Records) -> AutoAttack:
+    """Return the ensemble that records were made with."""
+    return make_ensemble(params, by_gradients=GRADIENT_FREE not in records.column_names)
 
 
 def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records:
@@ -51,7 +75,8 @@ def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records
 
     It goes on from the last batch that was saved.
     """
-    saved, ensemble = context.checkpoint(), make_ensemble(params, box_of(context.classifier))
+    saved, model = context.checkpoint(), context.classifier
+    ensemble = make_ensemble(params, box_of(model), by_gradients=gives_gradients(model), levels=levels_of(model))
     done: Columns = {} if saved is None else dict(saved)
     begin = len(done["errored"]) if done else 0
     for batch in context.batches():
@@ -82,7 +107,8 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
     """
     model = context.classifier.logits
     right, apart = checks.look_again(model, batch.images, batch.labels, check_cancelled=context.check_cancelled)
-    adapts = checks.runs_backward(model, batch.images)
+    by_gradients = gives_gradients(context.classifier)
+    adapts = by_gradients and checks.runs_backward(model, batch.images)
     generators = context.generators(purpose, batch.example_ids)
     evaluation = ensemble.run(
         model, batch.images, batch.labels, generators=generators, check_cancelled=context.check_cancelled
@@ -96,6 +122,8 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
         "zero_gradient": torch.stack([torch.zeros_like(evaluation.correct), *without_gradient]).any(0),
         "classes": torch.full_like(batch.labels, context.classifier.classes),
     }
+    if not by_gradients:
+        signs[GRADIENT_FREE] = torch.ones_like(evaluation.correct)
     return evaluation, {name: values.cpu() for name, values in signs.items()}
 
 
@@ -123,12 +151,12 @@ def add_to(result: Result, params: RobustAccuracyParams, records: Records) -> No
     """Put the estimates, counts and flags of the records beside those a result has."""
     result.estimates |= estimate(params, records)
     result.counts |= count(params, records)
-    result.flags += doubt(records, make_ensemble(params))
+    result.flags += doubt(records, made_with(params, records))
 
 
 def estimate(params: RobustAccuracyParams, records: Records) -> dict[str, Estimate]:
     """Return the robust accuracy, and what it was after each attack, with Clopper-Pearson intervals."""
-    held = holding(records, make_ensemble(params))
+    held = holding(records, made_with(params, records))
     estimates = {"robust_accuracy": proportion(list(held.values())[-1])}
     return estimates | {
         metric_name("robust_accuracy", attack=name): proportion(robust) for name, robust in held.items()
@@ -137,7 +165,7 @@ def estimate(params: RobustAccuracyParams, records: Records) -> dict[str, Estima
 
 def count(params: RobustAccuracyParams, records: Records) -> dict[str, int]:
     """Return how many examples there were, errored, were right, held, and were broken by each attack."""
-    ensemble = make_ensemble(params)
+    ensemble = made_with(params, records)
     correct = _flags(records, "correct")
     counts = {
         "robust_accuracy_n": records.num_rows,
@@ -180,6 +208,7 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
     wavering = int(((right > 0) & (right < LOOKS)).sum())
     flags = [
         None if ensemble.draws > 1 else checks.randomized_forward(apart, wavering),
+        checks.gradient_free(ensemble.queries) if GRADIENT_FREE in sound.column_names else None,
         checks.softmax_output(int(_flags(sound, "is_probability").sum()), sound.num_rows),
         checks.zero_gradients(without_gradient, started),
         _square(held, ensemble, records.num_rows),

@@ -24,6 +24,21 @@ def box_of(model: object) -> Box:
     return box
 
 
+def gives_gradients(model: object) -> bool:
+    """Tell whether logits can be differentiated: those of an endpoint cannot.
+
+    >>> gives_gradients(None)
+    True
+    """
+    return bool(getattr(model, "has_gradients", True))
+
+
+def levels_of(model: object) -> int | None:
+    """Return into how many steps a model's inputs are rounded between 0 and 1 before it sees them; None: not at all."""
+    levels: int | None = getattr(model, "levels", None)
+    return levels
+
+
 class Classifier(Protocol):
     """A frozen model in eval mode that turns inputs into logits.
 

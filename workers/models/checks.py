@@ -1,5 +1,6 @@
 """What only running the model can show: at upload (:func:`check_target`) and before an audit (:func:`preflight`)."""
 
+import time
 from collections.abc import Callable, Sequence
 from math import prod
 
@@ -8,11 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seatrial.contracts.estimates import Flag
 from seatrial.contracts.models import ModelFacts, ModelManifest
 from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
 from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
+from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
 from workers.models.table_classifier import TableClassifier
 from workers.models.timing import measure
@@ -54,20 +57,35 @@ TABLE_WORDS = Wording(
     claim="The columns, mean, std",
 )
 
+ENDPOINT_WORDS = Wording(
+    thing="image",
+    probes="made-up images",
+    weights="the path to the scores",
+    input="the request template, image_format and the path to the scores",
+    guessing="the request template, image_format, the path to the scores",
+    claim="Request template, image_format, path to the scores",
+    blamed="/manifest/architecture",
+)
+
 PROBE_EXAMPLES = 8
+REPEATED = 2
+"""Images an endpoint is asked about twice: enough to see a model that draws random numbers, and few where each is paid
+for."""
 PROBE_VALUES = {"cuda": 2**30, "cpu": 2**28}
 """Values the probe may compute (4 and 1 GiB of float32): larger models are probed with fewer images, at least two."""
 RANGE_TOLERANCE = 1e-6
 
 
 def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> TargetReport:
-    """Run the model on synthetic images and return what was measured.
+    """Run the model on synthetic images and return what was measured; an endpoint is sent ten of them.
 
     Raises:
-        TargetError: The outputs are not one finite logit per label and example, or do not depend on the image; or the
-            worker's memory does not suffice.
+        TargetError: The outputs are not one finite logit per label and example, or do not depend on the image; the
+            worker's memory does not suffice; or an endpoint does not answer in the time a check has.
     """
     words = _words(classifier)
+    if isinstance(classifier, ImageEndpoint):
+        return _check_endpoint(classifier, words)
     fitting = _fitting_examples(classifier)
     count = min(PROBE_EXAMPLES, fitting)
     try:
@@ -89,6 +107,24 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         memory_bytes_per_example=memory,
     )
     return TargetReport(facts, flags)
+
+
+def _check_endpoint(classifier: ImageEndpoint, words: Wording) -> TargetReport:
+    images = _probe_images(classifier.input_shape, PROBE_EXAMPLES)
+    with classifier.endpoint.checked():
+        started = time.perf_counter()
+        first = classifier.check(images)
+        seconds = (time.perf_counter() - started) / len(images)
+        check_logits(first, classifier.classes, len(images), words)
+        second = classifier.check(images[:REPEATED])
+    facts = ModelFacts(
+        parameters=0,
+        classes=classifier.classes,
+        input_shape=list(classifier.input_shape),
+        device="endpoint",
+        forward_s=seconds,
+    )
+    return TargetReport(facts, [*repeat_flags(first[:REPEATED], second), *probability_flags(first)])
 
 
 def preflight(
@@ -139,6 +175,8 @@ def preflight(
                 flags += probability_flags(logits[finite])
         variety.see(images[finite], logits[finite])
         predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()
+    if isinstance(classifier, ImageEndpoint):
+        flags += _endpoint_flags(classifier, predictions)
     if (predictions == ERRORED).all():
         raise PreflightError(
             "outputs-not-finite",
@@ -155,6 +193,42 @@ def preflight(
     return PreflightReport(predictions, accuracy, flags)
 
 
+def _endpoint_flags(classifier: ImageEndpoint, predictions: NDArray[np.int64]) -> list[Flag]:
+    """Say how images were sent, and doubt a sample of which some have no scores.
+
+    Raises:
+        PreflightError: None has.
+    """
+    unanswered, flags = int((predictions == ERRORED).sum()), []
+    if unanswered == len(predictions):
+        raise PreflightError(
+            "images-unanswered",
+            "The model answers none of the images",
+            f"none of {unanswered} images has scores: {classifier.failure}",
+            field="/model",
+        )
+    if unanswered:
+        flags.append(
+            Flag(
+                code="unanswered_images",
+                severity="warning",
+                message=f"{unanswered} of {len(predictions)} images have no scores, the last because: "
+                f"{classifier.failure}. They are wrong here and errored where they are attacked, never robust.",
+            )
+        )
+    if classifier.levels is not None:
+        flags.append(
+            Flag(
+                code="sent_as_png",
+                severity="info",
+                message="Images are sent as PNG, 8 bits a value: the audited ones are rounded to its 256 levels first, "
+                "attacks keep to images on them within their radius, and noise is rounded and clipped. All numbers "
+                "are of what was sent.",
+            )
+        )
+    return flags
+
+
 def _fitting_examples(classifier: ImageClassifier) -> int:
     per_image = max(classifier.values_per_image or 0, prod(classifier.input_shape))
     most = PROBE_VALUES["cuda" if classifier.device.type == "cuda" else "cpu"]
@@ -162,6 +236,8 @@ def _fitting_examples(classifier: ImageClassifier) -> int:
 
 
 def _words(classifier: ImageClassifier) -> Wording:
+    if isinstance(classifier, ImageEndpoint):
+        return ENDPOINT_WORDS
     return TABLE_WORDS if isinstance(classifier, TableClassifier) else IMAGE_WORDS
 
 

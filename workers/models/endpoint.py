@@ -1,4 +1,4 @@
-"""A classifier of texts, or of the tokens of sentences, behind somebody's HTTP endpoint."""
+"""A classifier of texts, images, or the tokens of sentences, behind somebody's HTTP endpoint."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
+from seatrial.contracts.endpoints import THINGS, EndpointArchitecture, parse_network
 from seatrial.contracts.models import TAGGING, ModelManifest
 from seatrial.net import (
     AddressRefusedError,
@@ -25,10 +25,9 @@ from seatrial.net import (
 from seatrial.net.addresses import Resolve, system_addresses
 from seatrial.net.endpoint_rules import EndpointRuleError, check_endpoint, compiled_path, filled_headers
 from seatrial.store.settings import Settings
-from workers.data import Text
 from workers.errors import TargetError
 from workers.models import UnansweredError
-from workers.models.endpoint_messages import fill, read_scores
+from workers.models.endpoint_messages import Example, fill, read_scores
 from workers.models.endpoint_pace import BackOff, Pace, asked_pause_s
 from workers.models.endpoint_scores import LABELS, LOG_ZERO, SCORES, MisfitError
 
@@ -71,7 +70,7 @@ class NoScoresError(UnansweredError):
 
 
 class EndpointClassifier:
-    """Asks an endpoint for the scores of texts, batch by batch, no faster than it may be asked.
+    """Asks an endpoint for the scores of texts or images, batch by batch, no faster than it may be asked.
 
     Logits are float64: as answered, or of probabilities their logarithms (``LOG_ZERO`` for exactly 0; of multi-label
     texts the log-odds, ``-LOG_ZERO`` for exactly 1). What fails for a batch is asked again in halves where a single
@@ -79,7 +78,8 @@ class EndpointClassifier:
     they are asked for.
 
     Args:
-        manifest: Manifest of an endpoint; its task says what a text is: one, a pair, or the tokens of a sentence.
+        manifest: Manifest of an endpoint; its task says what a text is: one, a pair, the tokens of a sentence, or an
+            image, encoded.
         settings: Allowed networks and secrets.
         project: Name of the project whose model it is: secrets are for some projects only.
         spent: Texts sent for the same check by others.
@@ -194,18 +194,19 @@ class EndpointClassifier:
     def _look(self) -> None:
         self.check_cancelled()
         if self._check_ends is not None and self._clock() > self._check_ends:
+            things = THINGS.get(self._task, "text") + "s"
             raise TargetError(
                 "endpoint-too-slow",
                 "The endpoint is too slow",
-                f"ten texts have no answers after {self._check_s:g} s: it answers slowly, or is asked slowly "
+                f"ten {things} have no answers after {self._check_s:g} s: it answers slowly, or is asked slowly "
                 f"(timeout_s {self._endpoint.timeout_s:g}, retries {self._endpoint.retries}, requests_per_second "
                 f"{self._endpoint.requests_per_second or 'null'}); the operator may allow more time "
                 "(SEATRIAL_CHECK_DEADLINE_S)",
                 field=f"{_ARCHITECTURE}/url",
             )
 
-    def logits(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
-        """Return logits (classes,) float64 for each text, in order, or why there are none.
+    def logits(self, texts: Sequence[Example]) -> list[Tensor | UnansweredError]:
+        """Return logits (classes,) float64 for each text or image, in order, or why there are none.
 
         Of a sentence they are (tokens, tags), NaN where the endpoint gives a token no tag; one without tokens is not
         sent.
@@ -219,7 +220,7 @@ class EndpointClassifier:
         nothing = torch.empty(0, self.classes, dtype=torch.float64)
         return [nothing if self._is_empty(text) else next(answers) for text in texts]
 
-    def check(self, texts: Sequence[Text]) -> list[Tensor]:
+    def check(self, texts: Sequence[Example]) -> list[Tensor]:
         """Return logits float64 for each text, in order.
 
         Raises:
@@ -233,10 +234,10 @@ class EndpointClassifier:
                 answers.append(answer)
         return answers
 
-    def _is_empty(self, text: Text) -> bool:
+    def _is_empty(self, text: Example) -> bool:
         return self._task == TAGGING and not text
 
-    def _ask(self, texts: Sequence[Text]) -> list[Tensor | UnansweredError]:
+    def _ask(self, texts: Sequence[Example]) -> list[Tensor | UnansweredError]:
         if self._gone is not None:
             return [self._gone for _ in texts]
         affordable = self._affordable(len(texts))
@@ -279,7 +280,7 @@ class EndpointClassifier:
                 field=failure.field,
             )
 
-    def _exchange(self, texts: Sequence[Text]) -> Answer:
+    def _exchange(self, texts: Sequence[Example]) -> Answer:
         """Send texts, again where that may help, and return an answer with a status of success."""
         body = json.dumps(fill(self._endpoint.request, texts, self._task), allow_nan=False).encode()
         failure = None

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from torch import Tensor
 
-from seatrial.contracts.endpoints import EACH, PARTS, PLURALS
-from seatrial.contracts.models import TAGGING
+from seatrial.contracts.endpoints import EACH, PARTS, PLURALS, THINGS, fill_string
+from seatrial.contracts.models import IMAGES, TAGGING
 from seatrial.net.endpoint_rules import ScorePath
 from workers.data import Text
+from workers.models.endpoint_images import EncodedImage
 from workers.models.endpoint_scores import (
     LABELS,
     LOG_ZERO,
@@ -22,18 +23,22 @@ from workers.models.endpoint_scores import (
     text_logits,
 )
 
-__all__ = ["LABELS", "LOG_ZERO", "SCORES", "MisfitError", "fill", "read_scores"]
+__all__ = ["LABELS", "LOG_ZERO", "SCORES", "Example", "MisfitError", "fill", "read_scores"]
+
+Example: TypeAlias = Text | EncodedImage
+"""What an endpoint is asked about."""
 
 MOST_VALUES = 500_000
 """Most values in an answer. Python takes up to 400 bytes and 10 µs for each, to read it and to walk a path through it:
 16 MiB of empty lists, 16 KiB when compressed, took 2.3 GB and 86 s."""
 
 
-def fill(template: Any, texts: Sequence[Text], task: str) -> Any:
-    """Return the body of a request for some texts.
+def fill(template: Any, texts: Sequence[Example], task: str) -> Any:
+    """Return the body of a request for some texts, or images.
 
     Raises:
-        TypeError: A text is not one of the task: not a single one, no pair, or not the tokens of a sentence.
+        TypeError: A text is not one of the task: not a single one, no pair, or not the tokens of a sentence; or an
+            image is not encoded.
 
     >>> fill({"inputs": "{{texts}}", "n": 1}, ["a", "b"], "text-classification")
     {'inputs': ['a', 'b'], 'n': 1}
@@ -47,23 +52,26 @@ def fill(template: Any, texts: Sequence[Text], task: str) -> Any:
     return _filled(template, parts, {**parts[0], **lists})
 
 
-def _parts(text: Text, task: str) -> dict[str, str | list[str]]:
+def _parts(text: Example, task: str) -> dict[str, Any]:
     names = PARTS[task]
-    values: list[str | list[str]]
-    if isinstance(text, str):
+    values: list[Any]
+    if isinstance(text, EncodedImage) or task == IMAGES:
+        is_fitting = isinstance(text, EncodedImage) and task == IMAGES
+        values = [text.value] if isinstance(text, EncodedImage) else []
+    elif isinstance(text, str):
         values, is_fitting = [text], len(names) == 1 and task != TAGGING
     elif task == TAGGING:
         values, is_fitting = [list(text)], True
     else:
         values, is_fitting = list(text), len(text) == len(names) > 1
     if not is_fitting:
-        raise TypeError(f"an endpoint that does {task} was asked about texts of another form")
+        raise TypeError(f"an endpoint that does {task} was asked about inputs of another form")
     return dict(zip(names, values, strict=True))
 
 
 def _filled(template: Any, parts: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> Any:
     if isinstance(template, str):
-        return values.get(template, template)
+        return fill_string(template, values)
     if isinstance(template, list):
         return [_filled(value, parts, values) for value in template]
     if not isinstance(template, dict):
@@ -74,20 +82,20 @@ def _filled(template: Any, parts: Sequence[Mapping[str, Any]], values: Mapping[s
 
 
 def read_scores(
-    body: bytes, path: ScorePath, texts: Sequence[Text], task: str, labels: Sequence[str], outputs: Outputs
+    body: bytes, path: ScorePath, texts: Sequence[Example], task: str, labels: Sequence[str], outputs: Outputs
 ) -> list[Tensor | MisfitError]:
-    """Return logits float64 of each text, (classes,) or (tokens, tags), or what is wrong with its scores.
+    """Return logits float64 of each example, (classes,) or (tokens, tags), or what is wrong with its scores.
 
     Args:
         body: The answer.
         path: Where its scores stand.
-        texts: As they were sent.
+        texts: As they were sent, or images.
         task: What the endpoint does.
         labels: Class names in the order of the logits.
         outputs: What the scores are; what logits of probabilities are ``text_logits`` says.
 
     Raises:
-        MisfitError: The answer as a whole is no JSON, or does not hold one item per text.
+        MisfitError: The answer as a whole is no JSON, or does not hold one item per example.
     """
     answer = _parse(body)
     is_one = is_sentence if task == TAGGING else is_row
@@ -96,14 +104,14 @@ def read_scores(
         raise MisfitError("the path finds nothing in the answer", answer)
     if len(nodes) == 1 and isinstance(nodes[0], list) and (len(texts) > 1 or not is_one(nodes[0])):
         nodes = nodes[0]
-    _check_count(nodes, len(texts), answer, "sentence" if task == TAGGING else "text")
+    _check_count(nodes, len(texts), answer, THINGS.get(task, "text"))
     answers: list[Tensor | MisfitError] = []
     for item, text in zip(nodes, texts, strict=True):
         # Services that take one text answer with a list of one list.
         if isinstance(item, list) and len(item) == 1 and isinstance(item[0], list) and not is_one(item):
             item = item[0]
         try:
-            if task == TAGGING:
+            if task == TAGGING and isinstance(text, tuple):
                 answers.append(sentence_logits(item, len(text), labels, outputs))
             else:
                 answers.append(text_logits(item, labels, outputs, task))
@@ -116,7 +124,8 @@ def _parse(body: bytes) -> Any:
     # Each has one of these before it, but the first; those inside of strings are counted too.
     if sum(body.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise MisfitError(
-            f"the answer holds more than {MOST_VALUES:,} values; send fewer texts per request", f"{len(body):,} bytes"
+            f"the answer holds more than {MOST_VALUES:,} values; send fewer examples per request",
+            f"{len(body):,} bytes",
         )
 
     def refuse(name: str) -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from seatrial.contracts.endpoints import THINGS
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
 from seatrial.ingest.sums import is_in_range, sum_tolerance
 
@@ -41,7 +42,7 @@ class MisfitError(Exception):
 
 
 def text_logits(item: Any, labels: Sequence[str], outputs: Outputs, task: str) -> Tensor:
-    """Return logits (classes,) float64 of a text, or of a token.
+    """Return logits (classes,) float64 of a text, an image or a token.
 
     Args:
         item: A list of numbers in the order of the labels, an object from label to number, or a list of objects with
@@ -54,9 +55,10 @@ def text_logits(item: Any, labels: Sequence[str], outputs: Outputs, task: str) -
     Raises:
         MisfitError: The item is none of these, or its numbers are no probabilities.
     """
-    row = _in_order(item, labels, "token" if task == TAGGING else "text")
+    whose = "token" if task == TAGGING else THINGS.get(task, "text")
+    row = _in_order(item, labels, whose)
     if outputs == "probabilities":
-        row = _log_odds(row) if task == MULTI_LABEL else _logarithms(row, "token" if task == TAGGING else "text")
+        row = _log_odds(row) if task == MULTI_LABEL else _logarithms(row, whose)
     return torch.tensor(row, dtype=torch.float64)
 
 
@@ -108,6 +110,10 @@ def is_sentence(value: list[Any]) -> bool:
     return not any(isinstance(one, list) and not is_row(one) for one in value)
 
 
+def _a(thing: str) -> str:
+    return f"an {thing}" if thing[0] in "aeiou" else f"a {thing}"
+
+
 def _is_pair(value: dict[str, Any]) -> bool:
     return isinstance(value.get("label"), str) and "score" in value
 
@@ -117,11 +123,11 @@ def _in_order(item: Any, labels: Sequence[str], whose: str) -> list[float]:
         item = [item] if _is_pair(item) else [{"label": label, "score": score} for label, score in item.items()]
     if not isinstance(item, list):
         raise MisfitError(
-            f"a {whose}'s scores must be a list of numbers, an object, or a list of label and score", item
+            f"{_a(whose)}'s scores must be a list of numbers, an object, or a list of label and score", item
         )
     if not any(isinstance(one, dict) for one in item):
         if len(item) != len(labels):
-            raise MisfitError(f"a {whose} has {len(item)} scores for {len(labels)} labels", item, field=LABELS)
+            raise MisfitError(f"{_a(whose)} has {len(item)} scores for {len(labels)} labels", item, field=LABELS)
         return [_number(score, item) for score in item]
     by_label = _by_label(item, whose)
     known = set(labels)
@@ -129,7 +135,7 @@ def _in_order(item: Any, labels: Sequence[str], whose: str) -> list[float]:
         raise MisfitError("the answer names a label the manifest does not", unknown[0], field=LABELS)
     if missing := [label for label in labels if label not in by_label]:
         hint = " (ask for the scores of all labels, `top_k` null)" if len(by_label) == 1 else ""
-        raise MisfitError(f"a {whose} has no score for the label {missing[0]!r}{hint}", item, field=LABELS)
+        raise MisfitError(f"{_a(whose)} has no score for the label {missing[0]!r}{hint}", item, field=LABELS)
     return [by_label[label] for label in labels]
 
 
@@ -137,7 +143,7 @@ def _by_label(item: list[Any], whose: str) -> dict[str, float]:
     scores: dict[str, float] = {}
     for one in item:
         if not isinstance(one, dict) or not _is_pair(one):
-            raise MisfitError(f"each object of a {whose}'s list of scores must have `label` and `score`", item)
+            raise MisfitError(f"each object of {_a(whose)}'s list of scores must have `label` and `score`", item)
         if one["label"] in scores:
             raise MisfitError("a label has two scores", item, field=LABELS)
         scores[one["label"]] = _number(one["score"], item)
@@ -159,7 +165,7 @@ def _number(score: Any, item: Any) -> float:
 def _logarithms(row: list[float], whose: str) -> list[float]:
     if not is_in_range(row) or abs(math.fsum(row) - 1) > sum_tolerance(row):
         raise MisfitError(
-            f"a {whose}'s scores are no probabilities, in [0, 1] with a sum of 1: if they are logits, say outputs: "
+            f"{_a(whose)}'s scores are no probabilities, in [0, 1] with a sum of 1: if they are logits, say outputs: "
             "logits",
             row,
             field=OUTPUTS,

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import families
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.families.cost import cost_of
+from seatrial.families.cost import cost_of, gives_gradients
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_check, open_stage
 from seatrial.store.settings import Settings
@@ -176,4 +176,6 @@ def _estimate(job: CheckJob) -> float | None:
     facts = job.datasets[SAMPLE].facts
     samples = min(job.audit.samples, int(facts["examples"]))
     lengths = {name: facts.get(name) for name in ("mean_words", "word_means")}
-    return cost_of(job.params, samples, sizes, job.by_name["model"].facts, **lengths).seconds
+    model = job.by_name["model"]
+    by_gradients = gives_gradients(model.format, model.task)
+    return cost_of(job.params, samples, sizes, model.facts, has_gradients=by_gradients, **lengths).seconds

@@ -28,8 +28,11 @@ from workers.families.contexts import (
     ResumableTextContext,
     TextExample,
 )
+from workers.models import levels_of
 from workers.models.endpoint import EndpointClassifier
+from workers.models.endpoint_images import on_levels
 from workers.models.image_classifier import ImageClassifier
+from workers.models.image_endpoint import ImageEndpoint
 from workers.models.table_classifier import TableClassifier
 from workers.runtime.checkpointing import CheckpointStore
 from workers.runtime.executor import Holder
@@ -52,6 +55,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         self._earlier = StoredRecords(job.earlier, resources.store)
         self._standardised: dict[str, StandardisedRows] = {}
         self._asked: tuple[ScoringService, Meters] | None = None
+        self._asked_endpoint: tuple[ImageEndpoint, int] | None = None
         self._checkpoints = CheckpointStore(
             resources.store, holder, belongs_to=job.belongs_to(), digest=job.checkpoint, may_resume=job.may_resume
         )
@@ -64,7 +68,11 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
     @property
     def classifier(self) -> ImageClassifier:
         """The model under audit."""
-        return self._resources.classifier(self._job.model)
+        classifier = self._resources.classifier(self._job.model)
+        if isinstance(classifier, ImageEndpoint) and self._asked_endpoint is None:
+            classifier.endpoint.work_for(self._holder.check_cancelled, spent=self._job.sent)
+            self._asked_endpoint = classifier, classifier.queries
+        return classifier
 
     @property
     def model_digest(self) -> str:
@@ -133,6 +141,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         ids = [int(position) for position in positions]
         dataset = self.dataset
         images = self._fitted(dataset, ids, self._job.source) if self._job.is_further_source else dataset.images(ids)
+        images = on_levels(images, levels_of(self.classifier))
         return Batch(
             example_ids=ids,
             images=images.to(self.device),
@@ -259,7 +268,13 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
             service.classifier.work_for(self._holder.check_cancelled, spent=spent)
 
     def asked(self) -> tuple[int, int] | None:
-        """Return how often this shard asked the text model under audit and what it computed; None if it did not."""
+        """Return how often this shard asked the model under audit and what it computed; None if it did not.
+
+        Models of images are asked so often that only what an endpoint is sent is counted.
+        """
+        if self._asked_endpoint is not None:
+            endpoint, queries = self._asked_endpoint
+            return endpoint.queries - queries, endpoint.endpoint.sent
         if self._asked is None:
             return None
         service, before = self._asked

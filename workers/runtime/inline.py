@@ -19,6 +19,7 @@ from workers.families.protocol import AnyFamily
 from workers.families.stages import Stage
 from workers.models.checks import check_target
 from workers.models.endpoint import EndpointClassifier
+from workers.models.image_endpoint import ImageEndpoint
 from workers.models.text_checks import check_text_target
 from workers.runtime.context import ShardContext
 from workers.runtime.device import describe, prepare
@@ -65,6 +66,8 @@ class InlineExecutor:
             return facts.model_copy(update={"labels": manifest.labels}).model_dump(mode="json")
         if manifest.task in ARRAYS:
             image_classifier = self.resources.classifier(row)
+            if isinstance(image_classifier, ImageEndpoint):
+                image_classifier.endpoint.work_for(holder.check_cancelled)
             report, labels = check_target(image_classifier, manifest), image_classifier.labels
         else:
             text_classifier = self.resources.scoring(row).classifier

@@ -43,7 +43,7 @@ class ShardJob:
         further_models: Other models by the parameter naming them.
         further_datasets: Other datasets by the parameter naming them.
         earlier: Artifacts of the records of the stages before this one.
-        sent: Texts this check's other shards have sent through a text model so far.
+        sent: Texts, or images, this check's other shards have sent through a text model or an endpoint so far.
         checkpoint: Artifact of the shard's checkpoint, if it has one.
         may_resume: Whether this attempt may begin from it.
     """

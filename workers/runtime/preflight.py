@@ -12,6 +12,7 @@ from seatrial.ingest.predictions.tables import ARMS
 from workers.errors import PreflightError
 from workers.families.contexts import Records
 from workers.families.protocol import AnyFamily, DataInfo, TargetInfo
+from workers.models import gives_gradients
 from workers.models.checks import preflight
 from workers.models.text_preflight import preflight_tags, preflight_texts
 from workers.models.validating import (
@@ -93,7 +94,12 @@ def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _L
         check_cancelled=context.check_cancelled,
     )
     target = TargetInfo(
-        classifier.classes, classifier.labels, classifier.input_shape, manifest.task, classifier=classifier
+        classifier.classes,
+        classifier.labels,
+        classifier.input_shape,
+        manifest.task,
+        has_gradients=gives_gradients(classifier),
+        classifier=classifier,
     )
     labels = dataset.labels
     return _Look(report, target, positions, labels[positions], len(labels), len(np.unique(labels)))

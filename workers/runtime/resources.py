@@ -29,6 +29,7 @@ from workers.data.tables import TableRows
 from workers.models import TextClassifier
 from workers.models.endpoint import EndpointClassifier
 from workers.models.image_classifier import ImageClassifier
+from workers.models.image_endpoint import ImageEndpoint
 from workers.models.loading import load_image_classifier, load_text_classifier
 from workers.runtime.executor import Files
 from workers.runtime.jobs import parse_manifest
@@ -68,7 +69,7 @@ class Resources:
         self.device = device
         self.autocast = torch.bfloat16 if settings.autocast == "bfloat16" else None
         self.settings = settings
-        self._models: _Recent[ImageClassifier] = _Recent()
+        self._models: _Recent[ImageClassifier] = _Recent(_let_go)
         self._datasets: _Recent[ImageDataset] = _Recent()
         self._tables: _Recent[TableRows] = _Recent()
         self._services: _Recent[ScoringService] = _Recent(_disconnect)
@@ -84,10 +85,16 @@ class Resources:
             TargetError: It cannot be loaded.
         """
         manifest = parse_manifest(ModelManifest, row.manifest)
-        return self._models.get(
-            (row.digest, manifest.model_dump_json()),
-            lambda: load_image_classifier(manifest, self.store.local_path(row.digest), row.format, self.device),
-        )
+
+        def make() -> ImageClassifier:
+            if isinstance(manifest.architecture, EndpointArchitecture):
+                asking = EndpointClassifier(manifest, self.settings, row.project_name)
+                return ImageEndpoint(asking, manifest, self.device)
+            return load_image_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
+
+        # By project: an endpoint's classifier holds secrets that are for its own only.
+        project = row.project_id if isinstance(manifest.architecture, EndpointArchitecture) else None
+        return self._models.get((project, row.digest, manifest.model_dump_json()), make)
 
     def dataset(self, row: DatasetRow, channels: int | None = None) -> ImageDataset:
         """Return the dataset of a row, its images grey (1) or in colour (3) when ``channels`` says so.
@@ -181,6 +188,11 @@ class Resources:
 
 def _key(row: DatasetRow | ModelRow, manifest: DatasetManifest | ModelManifest) -> tuple[str, str]:
     return row.digest, manifest.model_dump_json()
+
+
+def _let_go(classifier: ImageClassifier) -> None:
+    if isinstance(classifier, ImageEndpoint):
+        classifier.endpoint.close()
 
 
 def _disconnect(service: ScoringService) -> None:

@@ -22,6 +22,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Audit a model that computes every image by itself; freeze whatever it keeps between calls.",
     ),
     FlagSpec(
+        code="function_assumed",
+        severities=("warning",),
+        speaks_of=("certified_*", "cce*", "cbs", "average_certified_radius"),
+        meaning="The model is an endpoint. A certificate is of a function of one image, and a server may remember what "
+        "it was asked: it could average noise away, or answer near copies alike. From outside that cannot be ruled "
+        "out.",
+        remedy="Upload the weights, or an exported program; or take the numbers for what they are where you run the "
+        "server yourself.",
+    ),
+    FlagSpec(
         code="radius_out_of_reach",
         severities=("warning",),
         speaks_of=("certified_*", "cce*", "cbs"),

@@ -21,6 +21,10 @@ Solver = Literal["exact", "admm", "dece", "brier"]
 BOUNDS: tuple[ConfidenceBound, ...] = ("cdf", "dkw", "standard")
 """All are always computed; ``confidence_bound`` says which one the calibration bounds rest on."""
 
+PROBES = 32
+"""Noisy copies of an image that are asked for once more, apart from each other. Of a model that gives one copy in ten
+another class when it sees them together, two images in three show it."""
+
 ATTACKED_DRAWS = 1000
 """Draws of noise an attacked image's smoothed confidence is measured with, at most ``n``."""
 
@@ -172,6 +176,20 @@ class CertifiedCalibrationParams(FamilyParams):
             slowdown=2.0 if self.noise == "independent" else 1.25,
             compute_s=len(self.radii) * self._seconds_a_radius(samples),
         )
+
+    def questions(self, samples: int, sizes: dict[str, int]) -> Passes:
+        """Return how many images a model that gives no gradients is asked about at most.
+
+        Args:
+            samples: Examples audited.
+            sizes: Of no meaning here.
+        """
+        passes = self.passes(samples, sizes)
+        # Without noise, and once to see how it likes its input laid out.
+        asked = samples * (self.n0 + self.n + min(self.n0, PROBES) + 2)
+        if self.robust_accuracy is not None:
+            asked += self.robust_accuracy.questions(samples)
+        return Passes(asked, 0, asked, passes.slowdown, passes.compute_s)
 
     def _seconds_a_radius(self, samples: int) -> float:
         """Return the seconds of one core a radius takes beside the model, as measured: see benchmarks/RESULTS.md."""

@@ -1,11 +1,29 @@
 """What the rest of the house reads of ``certified_calibration``."""
 
-from seatrial.contracts.family import FamilySpec, Needs
+from collections.abc import Iterator
+
+from seatrial.contracts.family import FamilySpec, Misfit, Situation
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.certified_calibration.flags import FLAGS
 from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.families.shared import robust_accuracy_flags
+from seatrial.families.shared.robust_accuracy import without_gradients
+
+
+def misfits(params: CertifiedCalibrationParams, situation: Situation) -> Iterator[Misfit]:
+    """Find what needs gradients, of a model that gives none; a certificate itself needs none."""
+    if situation.has_gradients:
+        return
+    if params.ace_attacks:
+        yield Misfit(
+            f"{params.ace_attacks[0]} needs gradients, and so the model's weights; an endpoint can be certified: leave "
+            "the attack out.",
+            "ace_attacks/0",
+        )
+    if params.robust_accuracy is not None:
+        yield from without_gradients(params.robust_accuracy)
+
 
 SPEC = FamilySpec(
     kind="certified_calibration",
@@ -15,5 +33,5 @@ SPEC = FamilySpec(
     flags=(*FLAGS, *robust_accuracy_flags.FLAGS),
     worker="workers.families.certified_calibration.family:FAMILY",
     narrative="seatrial.families.certified_calibration.narrative",
-    needs=Needs(gradients=True),
+    misfits=misfits,
 )

@@ -1,5 +1,6 @@
 """What image families offer beside their own question: robust accuracy under AutoAttack (Croce and Hein 2020)."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -7,13 +8,13 @@ from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.costs import Passes
-from seatrial.contracts.family import Metric, only
+from seatrial.contracts.family import Metric, Misfit, only
 from seatrial.families.shared.robust_accuracy_flags import FLAGS
 from seatrial.families.shared.rules import LEAST, fits_its_norm
 
 Norm = Literal["linf", "l2"]
 
-AttackName = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square"]
+AttackName = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square", "rays"]
 Version = Literal["standard", "rand"]
 
 ATTACKS: dict[Version, tuple[AttackName, ...]] = {
@@ -23,6 +24,9 @@ ATTACKS: dict[Version, tuple[AttackName, ...]] = {
     "rand": ("apgd-ce", "apgd-dlr"),
 }
 """What each version of AutoAttack runs, in this order."""
+
+WITHOUT_GRADIENTS: tuple[AttackName, ...] = ("square", "rays")
+"""What runs where a model is asked over HTTP: by scores, then by decisions alone (RayS, Chen and Gu 2020)."""
 
 DOUBTS = frozenset(flag.code for flag in FLAGS)
 """Codes of the flags about a robust accuracy."""
@@ -59,7 +63,13 @@ class RobustAccuracyParams(Request):
         "certificates the radius it attacks at, or would attack at).",
     )
     steps: int = Field(default=100, ge=1, le=10_000, description="Of every run of APGD and FAB.")
-    queries: int = Field(default=5000, ge=0, le=100_000, description="Of Square, in `standard`; 0 leaves it out.")
+    queries: int = Field(
+        default=5000,
+        ge=0,
+        le=100_000,
+        description="Of Square, in `standard`; 0 leaves it out. An endpoint is attacked by Square and, with a fifth as "
+        "many queries, by decisions alone (RayS, Chen and Gu 2020), and by nothing else.",
+    )
 
     @field_validator("epsilon")
     @classmethod
@@ -95,6 +105,27 @@ class RobustAccuracyParams(Request):
             forward += draws + 1 + TARGETS + TARGETS * (self.steps + 3) + self.queries
             backward = runs * self.steps
         return Passes(samples * forward, samples * backward)
+
+    def questions(self, samples: int) -> int:
+        """Return how many images a model that gives no gradients is asked about at most.
+
+        Args:
+            samples: Examples attacked.
+        """
+        return samples * (LOOKS + 1 + self.queries + self.decisions)
+
+    @property
+    def decisions(self) -> int:
+        """Queries of the attack by decisions alone: a fifth of those by scores, at least 1."""
+        return max(1, self.queries // 5)
+
+
+def without_gradients(params: RobustAccuracyParams) -> Iterator[Misfit]:
+    """Find what keeps a model that gives no gradients from being attacked."""
+    if params.version == "rand":
+        yield Misfit("Version rand is two attacks by gradients, which an endpoint has not.", "robust_accuracy/version")
+    if not params.queries:
+        yield Misfit("An endpoint is attacked by queries alone: ask for some.", "robust_accuracy/queries")
 
 
 def in_the_check_s_ball(asked: Any, norm: Norm, epsilon: float | None) -> Any:

@@ -50,6 +50,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         "underneath by itself.",
     ),
     FlagSpec(
+        code="gradient_free",
+        severities=("warning",),
+        speaks_of=("robust_accuracy",),
+        meaning="The model is an endpoint and gives no gradients: a search by scores and one by decisions alone ran, "
+        "and nothing stronger could. What held them may fall to an attacker who has the weights, or more queries.",
+        remedy="Upload the weights, or an exported program, to have it attacked by gradients.",
+    ),
+    FlagSpec(
         code="losses_replaced",
         severities=("info",),
         speaks_of=("robust_accuracy",),

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.families.shared.per_example import Records, Values, values_of
-from seatrial.families.shared.robust_accuracy import ATTACKS
+from seatrial.families.shared.robust_accuracy import ATTACKS, WITHOUT_GRADIENTS
 
 
 def holds(
@@ -31,6 +31,8 @@ def holding(records: Records) -> Values | None:
     asked = records.params.get("robust_accuracy") or {}
     # What an attack left is what it and those before it left.
     order, last = ATTACKS.get(asked.get("version", ""), ()), records.qualifiers.get("attack")
+    # Those of an endpoint, which gives no gradients, come last: none of the others ran then.
+    order = (*order, *(name for name in WITHOUT_GRADIENTS if name not in order))
     if columns is None or (last is not None and last not in order):
         return None
     breaking = set(order if last is None else order[: order.index(last) + 1])

@@ -14,6 +14,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         "be too low.",
     ),
     FlagSpec(
+        code="gradient_free",
+        severities=("error", "warning"),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "accuracy", "*ece", "mce", "robust_accuracy"),
+        meaning="The model is an endpoint and gives no gradients: searches by scores and by decisions alone ran, and "
+        "nothing stronger could; what they reached is a lower bound of what an attacker with the weights does. An "
+        "error where its scores do not even show those: rounded, labels alone, or remembered.",
+        remedy="Upload the weights, or an exported program, to have it attacked by gradients; let the endpoint answer "
+        "with the model's own scores.",
+    ),
+    FlagSpec(
         code="quick_effort",
         severities=("warning",),
         speaks_of=("mus_worst",),

@@ -10,7 +10,7 @@ from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST, fits_its_norm
-from seatrial.families.uncertainty_span.effort import SURROGATE_EXAMPLES, Effort, budget
+from seatrial.families.uncertainty_span.effort import SURROGATE_EXAMPLES, Effort, budget, questions
 
 SpecificAttack = Literal[
     "ace",
@@ -178,6 +178,18 @@ class UncertaintySpanParams(FamilyParams):
             robust = self.robust_accuracy.passes(samples)
             forward, backward = forward + robust.forward, backward + robust.backward
         return Passes(forward, backward)
+
+    def questions(self, samples: int, sizes: dict[str, int]) -> Passes:
+        """Return how many images a model that gives no gradients is asked about at most.
+
+        Args:
+            samples: Examples audited.
+            sizes: Of no meaning here.
+        """
+        asked = samples * questions(self.effort, self.steps).total
+        if self.robust_accuracy is not None:
+            asked += self.robust_accuracy.questions(samples)
+        return Passes(asked, 0, asked)
 
 
 ARMS = ("clean", "over", "under")

@@ -1,11 +1,12 @@
 """What the rest of the house reads of ``uncertainty_span``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seatrial.contracts.family import FamilySpec, Needs, Qualifiers
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.shared import robust_accuracy_flags
+from seatrial.families.shared.robust_accuracy import without_gradients
 from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -18,6 +19,21 @@ def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> M
     return {**params, "outliers": {"dataset": params["outliers"].get("dataset")}}
 
 
+def misfits(params: UncertaintySpanParams, situation: Situation) -> Iterator[Misfit]:
+    """Find what needs gradients, of a model that gives none."""
+    if situation.has_gradients:
+        return
+    told = "needs gradients, and so the model's weights; an endpoint is attacked by scores and decisions: leave it out"
+    if params.attacks:
+        yield Misfit(f"{params.attacks[0]} {told}.", "attacks/0")
+    if params.outliers is not None:
+        yield Misfit(f"The outlier protocol {told}.", "outliers")
+    if params.transfer_model is not None:
+        yield Misfit(f"What a transfer_model shows {told}.", "transfer_model")
+    if params.robust_accuracy is not None:
+        yield from without_gradients(params.robust_accuracy)
+
+
 SPEC = FamilySpec(
     kind="uncertainty_span",
     params=UncertaintySpanParams,
@@ -27,7 +43,7 @@ SPEC = FamilySpec(
     flags=(*FLAGS, *(flag for flag in robust_accuracy_flags.FLAGS if flag.code not in {own.code for own in FLAGS})),
     worker="workers.families.uncertainty_span.family:FAMILY",
     narrative="seatrial.families.uncertainty_span.narrative",
-    needs=Needs(gradients=True),
+    misfits=misfits,
     canonical=canonical,
     formerly={"effort": "quick"},
     audit_examples={

@@ -153,9 +153,8 @@ def test_stages_follow_parameters_and_records() -> None:
     assert (stage.source, stage.limit) == ("outliers/dataset", 40)
 
 
-@pytest.mark.parametrize(("classes", "has_gradients"), [(1, True), (10, False)])
-def test_preflight_refuses_targets_it_cannot_attack(classes, has_gradients) -> None:
-    target = TargetInfo(classes=classes, labels=None, input_shape=(1, 4, 4), has_gradients=has_gradients)
+def test_preflight_refuses_targets_it_cannot_attack() -> None:
+    target = TargetInfo(classes=1, labels=None, input_shape=(1, 4, 4))
     with pytest.raises(PreflightError) as raised:
         FAMILY.preflight(target, DataInfo(examples=10, classes=2, clean_accuracy=0.9), parameters())
     assert raised.value.problem.field == "model"

@@ -119,7 +119,7 @@ def test_a_manifest_cannot_ask_for_a_day(said: dict[str, Any], field: str) -> No
 def test_an_answer_of_many_values_is_not_read(server: Scripted, classifier: Make) -> None:
     server.otherwise = answering(b"[" + b"[]," * MOST_VALUES + b"[]]")
     found = reason(classifier(batch_size=1, scores="$[*].a").logits(["a"])[0])
-    assert "send fewer texts per request" in found.detail
+    assert "send fewer examples per request" in found.detail
 
 
 def test_a_cancelled_check_leaves_a_silent_endpoint_at_once() -> None:

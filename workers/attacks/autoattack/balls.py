@@ -20,6 +20,23 @@ def project(norm: Norm, images: Tensor, origin: Tensor, epsilon: float, box: Box
     return (origin + delta * per_example(shrink, delta)).clamp_(*box)
 
 
+ON_LEVEL = 1e-3
+"""How far short of a level, in levels, a value may fall by rounding and still be at it."""
+
+
+def towards_origin(images: Tensor, origin: Tensor, levels: int) -> Tensor:
+    """Return images (n, ...) with every change from ``origin``, which is on the levels, cut to whole levels.
+
+    Cut and not rounded: no change grows, so an image of a ball stays in it, in any norm.
+
+    >>> towards_origin(torch.tensor([[0.72, 0.0]]), torch.tensor([[0.5, 0.5]]), 10).tolist()
+    [[0.7, 0.0]]
+    """
+    change = (images - origin) * levels
+    cut = (change + ON_LEVEL * change.sign()).trunc()
+    return ((origin * levels).round() + cut) / levels
+
+
 def steepest(norm: Norm, gradient: Tensor) -> Tensor:
     """Return the direction (n, ...) of length 1 in which a gradient rises fastest; zero where it is not finite.
 

@@ -212,6 +212,20 @@ def optimizes_at_inference(adapting: int) -> Doubt | None:
     )
 
 
+def gradient_free(queries: int) -> Doubt:
+    """Doubt what held attacks that need no gradients, where no others could run.
+
+    Args:
+        queries: Of the search by scores, per example.
+    """
+    return Doubt(
+        "gradient_free",
+        f"The model is an endpoint and gives no gradients: it was attacked by scores ({queries:,} queries an example) "
+        "and by decisions alone. What held may fall to an attacker who has the weights, or more queries.",
+        "Upload the weights, or an exported program, to have it attacked by gradients.",
+    )
+
+
 def losses_replaced(classes: int, attacks: Sequence[str], targets: int) -> Doubt | None:
     """Say which losses and targets the number of classes does not allow, and what ran instead."""
     instead = []

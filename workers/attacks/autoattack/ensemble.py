@@ -12,6 +12,7 @@ from workers.attacks.autoattack.apgd import APGD
 from workers.attacks.autoattack.attempts import Attempt, over_targets
 from workers.attacks.autoattack.dlr import likeliest_targets, targeted_loss, untargeted_loss
 from workers.attacks.autoattack.fab import FAB
+from workers.attacks.autoattack.rays import Rays
 from workers.attacks.autoattack.square import Square
 from workers.attacks.gradients import Loss, Model
 from workers.attacks.losses import cross_entropy
@@ -82,6 +83,7 @@ class AutoAttack:
         queries: Queries of the Square attack.
         draws: Passes averaged by APGD at every iterate.
         box: Least and greatest valid pixel.
+        levels: Steps from 0 to 1 at which the model sees its inputs; Square and RayS keep to them.
 
     Raises:
         ValueError: No attack, or one twice, or FAB and Square on several draws, which they cannot average.
@@ -95,6 +97,7 @@ class AutoAttack:
     queries: int = 5000
     draws: int = 1
     box: Box = (0.0, 1.0)
+    levels: int | None = None
 
     def __post_init__(self) -> None:
         if not self.attacks or len(set(self.attacks)) < len(self.attacks) or self.targets < 1:
@@ -178,6 +181,7 @@ class AutoAttack:
             "apgd-t": self._apgd.passes(),
             "fab-t": self._fab.passes(),
             "square": self._square.passes(),
+            "rays": self._rays.passes(),
         }
         runs = {name: min(self.targets, classes - 1) if name in ("apgd-t", "fab-t") else 1 for name in self.attacks}
         return {
@@ -195,7 +199,11 @@ class AutoAttack:
 
     @property
     def _square(self) -> Square:
-        return Square(self.norm, self.epsilon, self.queries, box=self.box)
+        return Square(self.norm, self.epsilon, self.queries, box=self.box, levels=self.levels)
+
+    @property
+    def _rays(self) -> Rays:
+        return Rays(self.norm, self.epsilon, max(1, self.queries // 5), box=self.box, levels=self.levels)
 
     def _clean(
         self, model: Model, images: Tensor, labels: Tensor, check_cancelled: Callable[[], None]
@@ -237,6 +245,13 @@ class AutoAttack:
         everyone = torch.arange(len(images), device=images.device)
         if name == "square":
             return self._square.run(model, images, labels, generators=generators, check_cancelled=check_cancelled)
+        if name == "rays":
+            return self._rays.run(
+                model,
+                images,
+                lambda logits, indices: is_wrong(logits, labels[indices]),
+                check_cancelled=check_cancelled,
+            )
         if name == "apgd-ce":
             return ascend(everyone, lambda logits, indices: -cross_entropy(logits, labels[indices]))
         if name == "apgd-dlr":

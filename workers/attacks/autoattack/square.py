@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seatrial.contracts.costs import Passes
 from workers.attacks.autoattack.attempts import ActiveExamples, Attempt, in_halves
-from workers.attacks.autoattack.balls import project
+from workers.attacks.autoattack.balls import project, towards_origin
 from workers.attacks.gradients import Loss, Model
 from workers.attacks.losses import margin
 from workers.attacks.regions import Box, Norm, per_example
@@ -56,6 +56,8 @@ class Square:
         pace: Queries of the published schedule that each of these stands for: a short search has to come to small
             squares sooner.
         box: Least and greatest valid pixel.
+        levels: Steps from 0 to 1 at which the model sees its inputs; images asked about are on them, as the originals
+            are. None: anywhere.
 
     Raises:
         ValueError: A number is out of range.
@@ -67,6 +69,7 @@ class Square:
     p_init: float = 0.8
     pace: float = 1.0
     box: Box = (0.0, 1.0)
+    levels: int | None = None
 
     def __post_init__(self) -> None:
         if not (self.epsilon >= 0 and self.queries >= 1 and 0 < self.p_init <= 1 and self.pace > 0):
@@ -176,6 +179,8 @@ class Square:
         proposal = first(origin, self.epsilon, generators) if starts is None else starts
         for query in range(1, self.queries + 1):
             proposal = project(self.norm, proposal, active.origin, self.epsilon, self.box)
+            if self.levels is not None:
+                proposal = towards_origin(proposal, active.origin, self.levels)
             value, broken, non_finite = question.ask(proposal, active.indices)
             better = (value < active.value) | broken
             active.value = torch.where(better, value, active.value)

@@ -17,7 +17,11 @@ from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import BATCH_SIZE, Smoother
 from workers.families.certified_calibration.records import column_of
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.models import gives_gradients
 from workers.models.memory import forward
+
+SERVED = "served"
+"""Column of the records of an endpoint, whose answers nothing here holds to; not there otherwise."""
 
 
 class Certifier:
@@ -55,6 +59,8 @@ class Certifier:
         columns = self._columns(evidence)
         columns["clean_prediction"] = clean.argmax(1).cpu()
         columns["rounding"] = rounding(batch.images)
+        if not gives_gradients(self.context.classifier):
+            columns[SERVED] = torch.ones(self._size, dtype=torch.bool)
         return columns, torch.from_numpy(evidence.non_finite) | ~clean.isfinite().all(1).cpu()
 
     @cached_property

@@ -12,7 +12,7 @@ from seatrial.statistics.paired import discordant
 from seatrial.statistics.samples import Sample
 from workers.certification.anytime import fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, largest_radius
-from workers.families.certified_calibration.certify import certificate_alpha
+from workers.families.certified_calibration.certify import SERVED, certificate_alpha
 from workers.families.certified_calibration.sample import attacked_at, is_answered
 
 FEW = 30
@@ -44,6 +44,7 @@ def doubt(
     flags = [
         *attack_beyond_certificate(params, certify, attacks),
         *batch_dependent(certify),
+        *function_assumed(certify),
         *radius_out_of_reach(params, certify),
         *too_few_certified(params, certify, estimates),
         *not_trained_for_noise(params, certify),
@@ -101,6 +102,21 @@ def attack_beyond_certificate(
             "should be able to: the certificates or the arithmetic are wrong, for instance because the model does not "
             "give the same output for the same input. Do not rely on any certified number of this check; see that the "
             "model is deterministic and in evaluation mode, and report it if it is.",
+        )
+    ]
+
+
+def function_assumed(certify: Sample) -> list[Flag]:
+    """Flag certificates of a server: that it answers each image by itself cannot be seen from outside."""
+    if not certify.has(SERVED):
+        return []
+    return [
+        Flag(
+            code="function_assumed",
+            severity="warning",
+            message="The model is an endpoint. Certificates are of a function of one image; a server that remembers "
+            "what it was asked could average noise away, or give all noisy copies of an image one answer, and be "
+            "certified for what it cannot do. They hold as far as whoever runs it vouches that it does not.",
         )
     ]
 

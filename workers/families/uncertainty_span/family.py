@@ -20,6 +20,7 @@ from workers.families.uncertainty_span.distilled import attack_distilled, fit_su
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.outliers import attack_outliers
+from workers.families.uncertainty_span.queried import QUERIES, attack_by_queries
 from workers.families.uncertainty_span.records import to_records
 from workers.families.uncertainty_span.repeated import attack_repeatedly
 from workers.families.uncertainty_span.score import attack_by_score
@@ -28,6 +29,7 @@ from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered
 from workers.families.uncertainty_span.transfer import attack_transferred
+from workers.models import gives_gradients
 
 OUTLIERS = "outliers/dataset"
 
@@ -39,10 +41,10 @@ class UncertaintySpan:
     """Attack predictive entropy both ways, by all means the effort allows, and doubt the answer."""
 
     def preflight(self, target: TargetInfo, data: DataInfo, params: UncertaintySpanParams) -> None:
-        """Refuse a target that has no entropy or no gradients.
+        """Refuse a target that has no entropy.
 
         Raises:
-            PreflightError: Fewer than two classes, or a target without gradients.
+            PreflightError: Fewer than two classes.
         """
         if target.classes < 2:
             raise PreflightError(
@@ -51,18 +53,15 @@ class UncertaintySpan:
                 f"entropy needs at least 2 classes, the model has {target.classes}",
                 field="model",
             )
-        if not target.has_gradients:
-            raise PreflightError(
-                "no-gradients",
-                "The model gives no gradients",
-                "uncertainty_span attacks by gradients; audit the weights instead of an endpoint",
-                field="model",
-            )
 
     def next_stage(self, params: UncertaintySpanParams, done: Mapping[str, Records]) -> Stage | None:
         """Return ``attack`` first, then the same at twice the radius, then what parameters and records call for."""
         if "attack" not in done:
             return Stage("attack")
+        if QUERIES in done["attack"].column_names:
+            # Nothing further can be run without gradients.
+            is_left = params.robust_accuracy is not None and robust_accuracy.NAME not in done
+            return Stage(robust_accuracy.NAME) if is_left else None
         planned = [Stage("growth", limit=GROWTH_EXAMPLES)]
         if params.effort != "quick":
             # Of one piece: it learns from all of them.
@@ -128,6 +127,8 @@ class UncertaintySpan:
         self, params: UncertaintySpanParams, stage: str, context: ImageContext, batch: Batch
     ) -> tuple[Columns, Tensor]:
         match stage:
+            case "attack" if not gives_gradients(context.classifier):
+                return attack_by_queries(params, context, batch)
             case "attack":
                 return attack_spans(params, make_search(params, context), context, batch)
             case "growth":
@@ -156,6 +157,8 @@ class UncertaintySpan:
 
 def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: int) -> list[Flag]:
     attack, further = samples["attack"], {name: samples[name] for name in FURTHER if name in samples}
+    if attack.has(QUERIES):
+        return flags.gradient_free(attack)
     compared = evidence.compare(attack, further, seed)
     is_cleared = evidence.is_cleared(compared)
     found = evidence.masked_gradients(compared) + flags.quick_effort(params)

@@ -52,6 +52,16 @@ MORE_SHARE = 0.1
 MORE_LEAST = 1e-3
 """The same as a share of the mean span without it, which may itself be small, and the fewest nats that matter then."""
 
+TIED = 0.5
+"""Share of log 2 that the entropy reaches at least on the way across a decision boundary, where two classes tie."""
+
+HIDDEN = {
+    "have scores of exactly 0 and 1": SATURATED,
+    "were moved by no query": NOT_IMPROVED,
+    "changed their prediction without a doubt on the way": NOT_IMPROVED,
+}
+"""Shares of the examples from which on the scores of an endpoint hide what attacks do."""
+
 CLEARED = " Attacks that need no gradient of the model reach no further, so that this is no sign of masking here."
 
 
@@ -71,6 +81,41 @@ def quick_effort(params: UncertaintySpanParams) -> list[Flag]:
             message="With effort quick, mus_worst rests on the paper's two attacks: it stops short of what entropy "
             "ascent reaches, and nothing was run that a model cannot mislead by its gradients. Audit with effort "
             "standard before relying on it.",
+        )
+    ]
+
+
+def gradient_free(sample: Sample) -> list[Flag]:
+    """Flag spans of a model that gives no gradients; an error where its scores do not show what attacks do to it.
+
+    That is where many outputs are one-hot, or many examples were moved by no query though there was room, or their
+    prediction was changed while their entropy is still nearly what it was.
+    """
+    clean, asked = sample.floats("entropy_clean"), int(sample.floats("queries").max())
+    room = clean < math.log(classes_of(sample)) - ROOM
+    moved = sample.floats("gain_under") > np.minimum(IMPROVEMENT, ADVANCE * clean)
+    crossed = sample["crossed"].astype(bool)
+    # At the decision boundary of a model whose scores are its own two classes tie.
+    silent = crossed & (sample.floats("best_entropy_under") < math.log(2) * TIED)
+    shares = {
+        "have scores of exactly 0 and 1": float(sample.floats("is_saturated").mean()),
+        "were moved by no query": float((room & ~moved).mean()),
+        "changed their prediction without a doubt on the way": float(silent.mean()),
+    }
+    told = (
+        f"The model is an endpoint and gives no gradients: it was attacked by scores and decisions alone, with at most "
+        f"{asked:,} queries an example. An attacker who has the weights, or more queries, may reach further."
+    )
+    hidden = {what: share for what, share in shares.items() if share >= HIDDEN[what]}
+    if not hidden:
+        return [Flag(code="gradient_free", severity="warning", message=told)]
+    seen = ", ".join(f"{share:.0%} of the examples {what}" for what, share in hidden.items())
+    return [
+        Flag(
+            code="gradient_free",
+            severity="error",
+            message=f"{told} Here {seen}: its scores are rounded, labels or remembered, and the span is no measure of "
+            "its uncertainty. Let the endpoint answer with the model's own scores.",
         )
     ]
 
