@@ -13,6 +13,9 @@ from seatrial.contracts.models import IMAGES, NAME, TABLES, VERSION, Task
 
 DatasetFormat = Literal["npz", "image_folder", "parquet", "csv", "jsonl", "conllu"]
 
+PairParts = Literal["published", "both", "premise", "hypothesis"]
+"""Which parts of a pair of texts an attack may edit."""
+
 GRID = 255 * 64
 """Steps from 0 to 1 of the grid that certificates are made on, which 8-bit images lie on."""
 

@@ -79,6 +79,7 @@ def evidence(model: Callable[[Tensor], Tensor], *images: Tensor, draws: int = DR
         n0=100,
         schedule=fixed_schedule(draws, ALPHA),
         probabilities=np.array([0.5]),
+        probes=32,
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.datasets.inspection import inspect_dataset
 from seatrial.contracts.datasets import DatasetFacts
 from seatrial.ingest.texts.labels import _DECIMAL, _MISSING, _NUMBER
+from seatrial.noise.unspaced import count_words
 from seatrial.store.settings import Settings
 from tests.ingest.builders import conllu, csv_table, dataset_manifest, jsonl_table, parquet_table
 from tests.ingest.test_datasets import parquet
@@ -36,7 +37,7 @@ def _load(path: Path, data: bytes, task: str = "text-classification", **manifest
     assert {str(label): count for label, count in counts.items() if count} == facts.label_counts
     assert (len(labels), loaded.label_names) == (facts.examples, facts.labels)
     texts = loaded.texts(range(len(labels)))
-    words = [len(text.split()) if isinstance(text, str) else sum(len(part.split()) for part in text) for text in texts]
+    words = [sum(map(count_words, (text,) if isinstance(text, str) else text)) for text in texts]
     assert facts.mean_words == pytest.approx(np.mean(words))
     return loaded
 

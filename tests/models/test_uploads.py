@@ -293,11 +293,11 @@ def test_an_exported_program_is_stored_and_one_that_names_code_is_not(client: ht
 
 
 def test_an_endpoint_of_images_is_told_what_to_send_and_nothing_of_texts(client: httpx.Client) -> None:
-    for request in ({"image": "{{image}}"}, {"inputs": "{{texts}}"}):
+    for request in ({"image": "{{text}}"}, {"inputs": "{{texts}}"}):
         endpoint = {"kind": "endpoint", "url": "https://models.example.com/v1", "request": request, "scores": "$"}
-        body = {"manifest": model_manifest(architecture=endpoint)}
+        body = {"manifest": model_manifest(architecture=endpoint | {"batch_size": 1})}
         problem = assert_problem(client.post("/v1/models", json=body), 422)
         assert problem.errors
         assert [error.pointer for error in problem.errors] == ["/manifest/architecture"]
-        assert "exported program" in problem.errors[0].detail
-        assert "{{" not in json.dumps(problem.model_dump())
+        assert "{{images}}, {{image}}" in problem.errors[0].detail
+        assert "{{text" not in json.dumps(problem.model_dump())

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seatrial.families.certified_calibration.params import PROBES
 from seatrial.statistics.arrays import Floats, Ints
 from workers.certification.anytime import ConfidenceSequence, Schedule
 from workers.certification.noise import Noise
@@ -57,6 +56,7 @@ def gather_evidence(
     n0: int,
     schedule: Schedule,
     probabilities: Floats,
+    probes: int,
 ) -> Evidence:
     """Select each image's class on ``n0`` draws, then draw until its decisions are settled (CERTIFY; Cohen et al.).
 
@@ -78,8 +78,9 @@ def gather_evidence(
         n0: Selection draws.
         schedule: At how many draws to look, and what each look may err with.
         probabilities: (k,) probabilities of the candidate at which something is decided.
+        probes: Selection draws asked for once more at the end; of ``n0`` at most all.
     """
-    selected = smoother.select(images, selection, n0, example_ids, keep=PROBES)
+    selected = smoother.select(images, selection, n0, example_ids, keep=probes)
     on_device = selected.counts.argmax(1)
     statistics = smoother.start(images)
     sequence = ConfidenceSequence(schedule, len(images), probabilities, distance=estimation.distance)

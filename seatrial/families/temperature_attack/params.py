@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seatrial.contracts.base import Real
 from seatrial.contracts.costs import Passes
+from seatrial.contracts.datasets import PairParts
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.temperature_attack.records import UNCOUNTED
@@ -15,9 +16,6 @@ Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "prut
 
 Arm = Literal["calibrated", "calibrated_paper", "optimized", "platt_vector", "platt_matrix", "transfer"]
 """Ways to look at the model beside as served: what an attacker could do to get its search signal back."""
-
-PairParts = Literal["published", "both", "premise", "hypothesis"]
-"""Which parts of a pair of texts an attack may edit."""
 
 AS_SERVED = "as_served"
 

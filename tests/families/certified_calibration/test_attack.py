@@ -7,13 +7,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from seatrial.families.certified_calibration.params import BOUNDS
+from seatrial.families.certified_calibration.params import BOUNDS, PROBES
 from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, parameters
 from tests.families.in_memory import Context, Model
 from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
 from workers.attacks.smoothed import smoothed_logits
-from workers.certification.procedure import PROBES
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import column_of
 from workers.families.contexts import Records

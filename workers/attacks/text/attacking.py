@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from seatrial.families.temperature_attack.params import PairParts
+from seatrial.contracts.datasets import PairParts
 from workers.attacks.text.in_flight import Coroutine, ScoringClient, TimeBudgetError, run_in_flight, seed_generators
 from workers.attacks.text.places import edit_parts, leave_unseen
 from workers.attacks.text.scoring import ScoringService

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from seatrial.families.temperature_attack.params import PairParts
+from seatrial.contracts.datasets import PairParts
 
 PARTS = ("premise", "hypothesis")
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams, ConfidenceBound
+from seatrial.families.certified_calibration.params import BOUNDS, PROBES, CertifiedCalibrationParams, ConfidenceBound
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
 from workers.certification.confidence import Bounds, cdf_bounds, dkw_bounds, slack, standard_bounds
@@ -53,6 +53,7 @@ class Certifier:
             n0=self.params.n0,
             schedule=self.schedule,
             probabilities=probability_needed(np.array(self.params.radii), self.params.sigma),
+            probes=PROBES,
         )
         self._certified += self._size
         clean = forward(self.context.classifier.logits, batch.images)
