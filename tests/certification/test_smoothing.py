@@ -286,6 +286,19 @@ def test_a_model_that_takes_one_layout_only_is_given_it(channels: int) -> None:
     assert torch.equal(found.counts, expected.counts)
 
 
+def test_colours_are_laid_out_last_where_the_model_takes_them() -> None:
+    seen = []
+
+    def model(images: Tensor) -> Tensor:
+        seen.append((len(images), images.is_contiguous(memory_format=torch.channels_last)))
+        return images.flatten(1)[:, :5]
+
+    Smoother(model, classes=5).select(torch.rand(2, 3, 4, 4), noise(shape=(3, 4, 4)), 150, [0, 1])
+    (tried, _), *passes = seen
+    assert tried == 1
+    assert [is_last for rows, is_last in passes if rows > 1] == [True] * len(passes)
+
+
 def test_tick_comes_before_every_pass_and_may_stop() -> None:
     events = []
 

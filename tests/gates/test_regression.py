@@ -14,6 +14,7 @@ from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.noise import ATTACKERS
 from seatrial.contracts.states import RunState
 from seatrial.statistics.bounded import mean_interval
+from seatrial.statistics.proportions import score_interval
 from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share
 
 PARAMS = {"kind": SPAN, "epsilon": 0.1, "steps": 50, "norm": "linf", "attacks": [], "bins": 15}
@@ -361,3 +362,10 @@ def test_many_rules_for_one_number_read_its_records_once() -> None:
     found = judged(audit(one), *rules, baseline=audit(one, name="aud_1"), paired=paired)
     assert len(found.rules) == 100
     assert sorted(read) == ["aud_1", "aud_2"]
+
+
+def test_pairs_that_win_and_lose_are_judged_by_their_score_interval() -> None:
+    found = paired_difference(np.array([1.0] * 9 + [-1.0] * 3 + [0.0] * 28), (0.0, 1.0))
+    assert found.discordant == (9, 3)
+    assert (found.judged.low, found.judged.high) == score_interval(9, 3, 40)
+    assert paired_difference(np.array([1.0] * 9 + [-1.0] * 3 + [0.0] * 28), (0.0, 2.0)).discordant is None

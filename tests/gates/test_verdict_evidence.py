@@ -219,3 +219,17 @@ def test_a_ranking_rests_on_the_smaller_of_its_samples() -> None:
     assert examples_of(MUS, measured) is None
     found = outcome(audited(measured), {"metric": f"{SPAN}.auroc[epsilon=0]", "min": 0.9})
     assert (found.outcome, found.judged.low) == ("inconclusive", pytest.approx(1 - unseen_share(10)))
+
+
+def test_a_sure_mean_still_leaves_the_chance_that_no_example_told() -> None:
+    # The interval alone would reject by hundreds of deviations: forty draws may all have missed what would tell.
+    narrow = Evidence(mean(0.5, 0.499, 0.501, n=40), span=(0.0, 1.0))
+    assert p_of(narrow, 0.6, "max") == pytest.approx(2 * (1 - 0.1 / 0.5) ** 40)
+    assert p_of(narrow, 0.35, "max") == pytest.approx(2 * (1 - 0.15 / 0.5) ** 40)
+
+
+def test_further_examples_go_by_the_side_that_faces_the_bound() -> None:
+    # The upper end is a quarter as far away, so that a sixteenth of the examples is enough above.
+    lopsided = Evidence(gap(0.5, 0.1, 0.6, n=100))
+    above, below = (100 + further_examples(lopsided, bound) for bound in (0.55, 0.45))
+    assert below == pytest.approx(16 * above, rel=0.02)

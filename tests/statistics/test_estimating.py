@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 
 from seatrial.statistics.estimating import calibration, mean, proportion, share
 
@@ -89,3 +90,11 @@ def test_every_metric_of_calibration_lies_in_its_interval_which_is_wider_when_su
         "brier": "gaffke",
     }
     assert calibration(np.array([0.7]), np.array([True]), 15, seed=[1])["ece"].low is None
+
+
+def test_a_proportion_is_clopper_and_pearson_s_and_of_nothing_there_is_none() -> None:
+    found = proportion(np.arange(20) < 7)
+    assert (found.value, found.n, found.method) == (0.35, 20, "clopper-pearson")
+    assert (found.low, found.high) == pytest.approx((beta.ppf(0.025, 7, 14), beta.ppf(0.975, 8, 13)), abs=1e-12)
+    nothing = proportion(np.zeros(0, dtype=bool))
+    assert (nothing.value, nothing.low, nothing.high, nothing.n) == (None, None, None, 0)

@@ -51,3 +51,8 @@ def test_what_verdicts_rested_on_stays_within_a_billionth(n: int, data: st.DataO
     assert score_interval(b, c, n) == pytest.approx(
         tuple(end_by_halves(b, c, n, side) for side in (-1, 1)), rel=0, abs=1e-9
     )
+
+
+def test_parts_of_examples_that_nearly_fill_the_scale_reach_its_end() -> None:
+    assert score_interval(4.9, 0.0, 5)[1] == 1
+    assert score_interval(0.0, 4.9, 5)[0] == -1
