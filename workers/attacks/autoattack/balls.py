@@ -29,8 +29,8 @@ def towards_origin(images: Tensor, origin: Tensor, levels: int) -> Tensor:
 
     Cut and not rounded: no change grows, so an image of a ball stays in it, in any norm.
 
-    >>> towards_origin(torch.tensor([[0.72, 0.0]]), torch.tensor([[0.5, 0.5]]), 10).tolist()
-    [[0.7, 0.0]]
+    >>> towards_origin(torch.tensor([[0.8, 0.0]]), torch.tensor([[0.5, 0.5]]), 4).tolist()
+    [[0.75, 0.0]]
     """
     change = (images - origin) * levels
     cut = (change + ON_LEVEL * change.sign()).trunc()
