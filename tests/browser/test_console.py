@@ -15,7 +15,7 @@ from tests import assets
 from tests.browser.conftest import Server
 from tests.client.test_serve import Serving
 from tests.console import seeding
-from tests.console.driving import Tab, chromium
+from tests.console.driving import Tab
 from tests.console.seeding import HOSTILE
 from tests.reports import fabricated
 from tests.servers import eventually
@@ -59,13 +59,6 @@ CROWDED = """[...document.querySelectorAll('.cards td[data-label]')]
   .map(one => one.dataset.label)"""
 
 
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """A browser for all tests: starting one takes longer than most of them."""
-    with chromium(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Serving]:
     """A service with a worker, as a person starts it, that wants keys."""
@@ -94,7 +87,6 @@ def colours(path: Path) -> int:
 
 
 def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_path: Path) -> None:
-    tab.look()
     tab.goto(f"{serving.url}/models")
     assert tab.value("location.pathname") == "/login"
     tab.fill("#key", "sea_wrong")
@@ -203,8 +195,6 @@ def pages(server: Server) -> list[str]:
 
 
 def test_pages_fit_every_window_and_can_be_read_in_light_and_dark(tab: Tab, pages: list[str], tmp_path: Path) -> None:
-    tab.goto("about:blank")
-    tab.complaints.clear()
     for url in pages:
         for width, dark in ((1200, False), (400, False), (1200, True)):
             tab.look(width=width, dark=dark)
@@ -222,7 +212,6 @@ def test_pages_fit_every_window_and_can_be_read_in_light_and_dark(tab: Tab, page
 
 
 def test_a_page_is_used_with_the_keyboard_alone(tab: Tab, pages: list[str]) -> None:
-    tab.look()
     tab.goto(pages[0])
     tab.key("Tab")
     assert tab.value("document.activeElement.className") == "skip"

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
 from seatrial.store.artifacts import open_store
 from seatrial.store.tables import AuditRow, ProjectRow
-from tests.browser.conftest import Browser, Server
+from tests.browser.conftest import Server, Tab
 from tests.reports import fabricated_texts
 
 pytestmark = pytest.mark.slow
@@ -52,32 +51,25 @@ def pixels(path: Path) -> np.ndarray:
         return np.asarray(picture.convert("RGB")).astype(int)
 
 
-def framed(url: str, folder: Path, *, width: int, height: int) -> str:
-    """Return the address of a page that shows the report in a frame: Chromium opens no window below 500 pixels."""
-    (folder / "report.html").write_text(httpx.get(url).text, encoding="utf-8")
-    frame = folder / "frame.html"
-    style = "margin:0;background:#0f0"
-    frame.write_text(f'<body style="{style}"><iframe src="report.html" width="{width}" height="{height}"></iframe>')
-    return frame.as_uri()
-
-
-def test_changed_letters_are_marked_and_nothing_in_a_text_acts(browser: Browser, url: str) -> None:
-    page = browser.dom(url)
+def test_changed_letters_are_marked_and_nothing_in_a_text_acts(tab: Tab, url: str, tmp_path: Path) -> None:
+    tab.goto(url)
+    page = tab.html()
     assert "w<del>o</del>nderful" in page
     assert "<script" not in page
     assert "<b " not in page
     assert "\u202e" not in page
     assert "U+202E" in page
-    shown = pixels(browser.screenshot(url, "texts", height=7000))
+    shown = pixels(tab.picture(tmp_path / "texts.png", whole=True))
     assert not (shown == SIGN).all(axis=2).any()
     for colour in ((0xFB, 0xE1, 0xE2), (0xDF, 0xF3, 0xE6)):
         assert (shown == colour).all(axis=2).sum() > 500
 
 
 @pytest.mark.drill
-def test_the_texts_fit_a_phone(browser: Browser, url: str, tmp_path: Path) -> None:
-    page = framed(url, tmp_path, width=390, height=9000)
-    shown = pixels(browser.screenshot(page, "phone", width=500, height=9000))
+def test_the_texts_fit_a_phone(tab: Tab, url: str, tmp_path: Path) -> None:
+    tab.look(width=390)
+    tab.goto(url)
+    shown = pixels(tab.picture(tmp_path / "phone.png", whole=True))
     # The page's right margin is of one colour from top to bottom: nothing reaches into it.
     margin = shown[2:-4, 384:390]
     assert (margin == margin[0, 0]).all()

@@ -112,6 +112,10 @@ class Tab:
         """Return what a person reads in an element."""
         return str(self.value(f"document.querySelector({json.dumps(selector)}).innerText"))
 
+    def html(self) -> str:
+        """Return the page's elements as they are now."""
+        return str(self.value("document.documentElement.outerHTML"))
+
     def wait(self, expression: str, *, timeout_s: float = 20) -> None:
         """Wait until an expression is true in the page."""
         deadline = time.monotonic() + timeout_s
