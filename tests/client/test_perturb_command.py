@@ -68,6 +68,7 @@ def test_a_pipe_goes_through(tmp_path: Path) -> None:
     assert "3 texts read, 3 written" in done.stderr
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
     source = tmp_path / "many.txt"
@@ -105,6 +106,7 @@ def test_what_is_interrupted_leaves_nothing_half_written(tmp_path: Path) -> None
     assert target.read_text() == "of an earlier run"
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     program = """

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     "arguments",
-    [["resources", "list"], ["perturb", "--help"]],
+    [pytest.param(["resources", "list"], marks=pytest.mark.drill), ["perturb", "--help"]],
     ids=["resources", "help"],
 )
 def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path, arguments: list[str]) -> None:

@@ -86,6 +86,7 @@ def test_a_killed_worker_is_back_within_a_second_and_all_end_together(serving: S
     assert not second.is_running()
 
 
+@pytest.mark.drill
 def test_ctrl_c_is_a_clean_end(serving: Serving) -> None:
     (worker,) = eventually(serving.workers, what="a worker")  # type: ignore[misc]
     serving.process.send_signal(signal.SIGINT)
@@ -133,6 +134,7 @@ def test_endless_headers_are_refused_and_the_file_limit_is_raised(tmp_path: Path
         running.close()
 
 
+@pytest.mark.drill
 def test_keys_are_required_on_any_other_address(tmp_path: Path) -> None:
     running = Serving(tmp_path, "--host", "0.0.0.0", "--workers", "0", SEATRIAL_REQUIRE_KEYS="false")
     try:

@@ -120,6 +120,7 @@ def test_cancel_stops_in_the_middle_of_an_attack(shared: Deployment, tmp_path: P
     assert shared.wait(audit_id, timeout_s=20)["state"] == "cancelled"
 
 
+@pytest.mark.drill
 def test_what_a_text_audit_cannot_be_is_said_at_once(shared: Deployment, tmp_path: Path) -> None:
     model, dataset = upload(shared, tmp_path)
     digits, images = shared.once("digits", shared.upload)

@@ -56,6 +56,7 @@ LARGE_PNG = png((8, 8)) + bytes(60 * MIB)
 ONE_DICTIONARY = {"dictionary_pagesize_limit": 2**30}
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_one_large_image_named_by_many_rows_is_read_once(tmp_path: Path) -> None:
     images = _named_often(LARGE_PNG, 64, pa.binary())

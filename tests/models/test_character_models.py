@@ -44,7 +44,7 @@ def _byt5() -> tuple[Any, Any]:
     return T5ForSequenceClassification(config), ByT5Tokenizer(model_max_length=256)
 
 
-@pytest.mark.parametrize("make", [_canine, _byt5], ids=["canine", "byt5"])
+@pytest.mark.parametrize("make", [pytest.param(_canine, marks=pytest.mark.drill), _byt5], ids=["canine", "byt5"])
 def test_they_load_and_answer_as_transformers_does(tmp_path: Path, make: Any) -> None:
     torch.manual_seed(0)
     model, tokenizer = make()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+import pytest
 
 from app.cli import main
 from scripts import generate_docs
@@ -78,6 +79,7 @@ def test_every_command_and_option_is_on_the_page() -> None:
         assert options or not re.search(r"^\| `-", sections[name], re.MULTILINE), name
 
 
+@pytest.mark.drill
 def test_the_script_says_so_with_its_status() -> None:
     done = subprocess.run([sys.executable, "-m", "scripts.generate_docs", "--check"], cwd=ROOT, capture_output=True)
     assert done.returncode == 0, done.stdout

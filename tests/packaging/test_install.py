@@ -71,6 +71,7 @@ def test_the_wheel_holds_what_is_no_python(wheel: zipfile.ZipFile) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.drill
 def test_every_module_of_the_api_loads_without_the_gpu_side() -> None:
     program = (
         "import importlib, pathlib, sys\n"

@@ -318,6 +318,7 @@ def test_mlflow_itself_takes_all_of_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert tagged["seatrial.verdict"] == "passed"
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_mlflow_is_not_imported_before_it_is_used() -> None:
     program = "import sys, app.integrations.mlflow; sys.exit('mlflow' in sys.modules)"

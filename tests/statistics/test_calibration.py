@@ -156,7 +156,7 @@ def draw(error: float, rng: np.random.Generator, size: int):
 
 @pytest.mark.parametrize("size", [pytest.param(100, marks=DRILL), 500, pytest.param(2000, marks=DRILL)])
 @pytest.mark.parametrize("bins", [15, pytest.param(100, marks=pytest.mark.drill)])
-@pytest.mark.parametrize("error", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("error", [0.0, pytest.param(0.02, marks=DRILL), pytest.param(0.1, marks=DRILL)])
 def test_intervals_of_ece_cover_the_truth(error, bins, size) -> None:
     # The expected error is the same everywhere, so the truth is it at any binning, and in the largest bin too.
     audits, covered, above = 30, dict.fromkeys(["ece", "mce"], 0), 0

@@ -112,6 +112,7 @@ def test_refuses_what_is_no_sample(fit, logits, labels, said) -> None:
         fit(np.array(logits), np.array(labels))
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_the_papers_optimiser_comes_near_on_overconfident_logits() -> None:
     logits, labels = sample(2, n=400, classes=2, scale=1.0)

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import httpx
+import hypothesis
 import pytest
 import uvicorn
 
@@ -71,7 +72,7 @@ def test_generated_requests_find_no_server_error(settings: Settings, tmp_path: P
                 str(Path(sys.executable).with_name("schemathesis")),
                 "run",
                 f"{base}/openapi.json",
-                "--max-examples=10",
+                f"--max-examples={hypothesis.settings().max_examples // 5}",
                 f"--phases={PHASES}",
                 "--generation-deterministic",
                 "--checks=not_a_server_error,status_code_conformance,content_type_conformance,"

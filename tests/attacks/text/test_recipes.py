@@ -101,8 +101,12 @@ def plain(name: str, library: Library, model: Any) -> Any:
         return getattr(textattack.attack_recipes, RECIPES[name][1]).build(model)
 
 
+# Slower than all others together.
+EVERY = [pytest.param(name, marks=pytest.mark.drill) if name == "iga" else name for name in RECIPES]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_recipe_runs(library: Library, name: str) -> None:
     recipe = load_recipe(name, library)
     endings = [run(recipe.attack(Counts(), query_budget=400), text, seed) for seed, text in enumerate(TEXTS)]
@@ -137,7 +141,7 @@ def test_results_are_those_of_plain_textattack(library: Library, name: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EVERY)
 def test_an_example_does_not_depend_on_its_neighbours(library: Library, name: str) -> None:
     recipe = load_recipe(name, library)
     alone = [run(recipe.attack(Counts(), query_budget=200), text, 7) for text in TEXTS]

@@ -51,6 +51,7 @@ def test_every_figure_is_xml_with_a_title_and_nothing_from_outside(figures) -> N
         assert "url(http" not in svg
 
 
+@pytest.mark.drill
 @pytest.mark.slow
 def test_the_same_stored_result_draws_the_same_bytes_and_leaves_no_settings_behind(whole, figures) -> None:
     before = dict(mpl.rcParams)
