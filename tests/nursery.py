@@ -26,12 +26,13 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = ["workers.runtime.worker", "celery.bin.celery", "celery.bin.worker", "celery.beat", "kombu.transport.redis"]
@@ -286,7 +287,27 @@ def _become(request: dict[str, Any], descriptors: list[int], path: Path) -> None
     random.seed()
     fork_zygotes_of(path)
     sys.argv = [request["module"], *request["arguments"]]
-    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    _run(request["module"])
+
+
+def _run(module: str) -> NoReturn:
+    """Run a module as an interpreter would, but for taking all that was imported apart at its end: 0.4 s of pages."""
+    status: Any = 1
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        if isinstance(status, str):
+            print(status, file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 0 if status is None else 1)
 
 
 def _have(environment: dict[str, str]) -> None:

@@ -153,7 +153,7 @@ async def show_report(
     request: Request, audit_id: AuditId, viewer: Reader, services: Service, format: str | None = None
 ) -> Response:
     """Return the report, in every format the API has."""
-    return await read_report(request, audit_id, viewer.principal, services, format=format or "html", accept=None)
+    return await read_report(request, audit_id, viewer.principal, services, format=format or "html")
 
 
 @router.get("/audits/{audit_id}/bundle")
