@@ -19,6 +19,7 @@ from app.cli.folder_archive import FolderArchive
 from app.models.folders import HEADS, label_names
 from seatrial.client import ProblemResponseError, Source
 from seatrial.contracts.datasets import COLUMNS
+from seatrial.contracts.endpoints import SERVED
 from seatrial.contracts.models import ARRAYS, IMAGES, TABLES
 from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
@@ -74,7 +75,7 @@ def prepare_model(
     """
     if path.suffix == ".json" and path.is_file():
         manifest = read_object(path)
-        if _kind(manifest) != "endpoint":
+        if _kind(manifest) not in SERVED:
             raise BadRequestError(f"{path} is not the manifest of an endpoint: give the folder it describes")
         return Prepared(name_and_version(manifest, path.stem, version, None), None)
     if path.is_dir():
@@ -194,7 +195,7 @@ def _model_folder(folder: Path, version: str | None, for_task: str | None, say: 
     if "architecture" not in manifest and is_hugging_face:
         manifest["architecture"] = {"kind": "huggingface"}
     name = folder.resolve().name
-    if _kind(manifest) == "endpoint":
+    if _kind(manifest) in SERVED:
         return Prepared(name_and_version(manifest, name, version, None), None)
     if _kind(manifest) == "huggingface":
         _describe(manifest, folder, for_task)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from app.console.values import read_json, read_number
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.architectures import Architecture
+from seatrial.contracts.endpoints import SERVED
 
 POINTER = "/manifest/architecture/"
 ENDPOINT = "endpoint"
@@ -100,7 +101,7 @@ class ArchitectureForm:
             told = one.model_fields["kind"]
             (kind,) = get_args(told.annotation)
             self.titles[kind] = told.title or str(told.description).removesuffix(".")
-            self.parameters[kind] = [] if kind == ENDPOINT else _parameters(one)
+            self.parameters[kind] = [] if kind in SERVED else _parameters(one)
 
     @cached_property
     def fields(self) -> list[ArchitectureField]:
@@ -120,7 +121,7 @@ class ArchitectureForm:
         >>> ARCHITECTURES.read("wide_resnet", {"depth": "28", "width": "ten", "layers": "left over"})
         {'kind': 'wide_resnet', 'depth': 28, 'width': 'ten'}
         """
-        if kind == ENDPOINT:
+        if kind in SERVED:
             endpoint = read_json(said.get(ENDPOINT, ""), POINTER)
             if not isinstance(endpoint, dict):
                 raise InvalidRequestError("Give a JSON object.", pointer=POINTER)

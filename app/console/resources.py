@@ -22,6 +22,7 @@ from app.web.problems import InvalidRequestError, ProblemError
 from app.web.services import Service, Services
 from app.web.uploads import receive
 from seatrial.contracts.datasets import COLUMNS, DatasetManifest, DatasetReference
+from seatrial.contracts.endpoints import SERVED
 from seatrial.contracts.models import ModelManifest, ModelReference, Task
 from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
@@ -94,7 +95,7 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
             max_bytes=services.settings.max_model_bytes,
             compose=compose,
         ) as upload:
-            if upload.is_manifest and upload.manifest.architecture.kind != architectures.ENDPOINT:
+            if upload.is_manifest and upload.manifest.architecture.kind not in SERVED:
                 raise InvalidRequestError("Choose the file with the weights.", pointer="/file")
             await store_model(request, services, viewer.project_id, upload)
     except (ProblemError, InspectionError) as error:

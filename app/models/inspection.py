@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
 from seatrial.contracts.architectures import OnnxArchitecture, PredictionsArchitecture
-from seatrial.contracts.endpoints import EndpointArchitecture, parse_network
+from seatrial.contracts.endpoints import ServedArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
 from seatrial.ingest.conversion import CONVERT, is_torch_archive
@@ -130,7 +130,7 @@ def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) ->
         ManifestMismatchError: The manifest is of a model with weights.
     """
     endpoint = manifest.architecture
-    if not isinstance(endpoint, EndpointArchitecture):
+    if not isinstance(endpoint, ServedArchitecture):
         raise ManifestMismatchError(f"architecture {endpoint.kind} needs a file with weights", field="/file")
     check_endpoint(endpoint, [parse_network(network) for network in limits.endpoint_allowed_networks])
     filled_headers(endpoint, limits.endpoint_secrets, project, are_all_known=False)

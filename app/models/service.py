@@ -13,6 +13,7 @@ from app.web.committing import commit
 from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, StoredProblemError
 from app.web.services import Services
 from app.web.uploads import Upload
+from seatrial.contracts.endpoints import SERVED
 from seatrial.contracts.models import ModelFactsSummary, ModelManifest, ModelRead, ModelSummary, Task
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState
@@ -43,7 +44,7 @@ async def store_model(request: Request, services: Services, project_id: str, upl
         ConflictError: The name and version belong to something else.
     """
     manifest = upload.manifest
-    if manifest.architecture.kind == "endpoint" and not upload.is_manifest:
+    if manifest.architecture.kind in SERVED and not upload.is_manifest:
         raise ManifestMismatchError(
             'an endpoint has no file: send application/json with {"manifest": {...}} alone',
             field="/manifest/architecture/kind",

@@ -12,6 +12,7 @@ from app.gates.service import judge_audit
 from app.reports import repository
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
+from seatrial.contracts.endpoints import SERVED
 from seatrial.contracts.estimates import Estimate, Result, split_name
 from seatrial.contracts.family import Measurement, Metric
 from seatrial.contracts.meters import meters_of
@@ -333,8 +334,9 @@ def _referenced(session: Session, project_id: str, row: CheckRow) -> list[Report
 def _model_source(role: str, row: ModelRow) -> ReportSource:
     architecture = row.manifest.get("architecture", {})
     facts = {"task": row.task, "architecture": str(architecture.get("kind", "unknown")), "size": _size(row.size_bytes)}
-    if architecture.get("kind") == "endpoint":
-        facts |= {"address": str(architecture.get("url", "unknown")), "outputs": str(architecture.get("outputs", ""))}
+    if architecture.get("kind") in SERVED:
+        read = architecture.get("outputs") or architecture.get("read", "")
+        facts |= {"address": str(architecture.get("url", "unknown")), "outputs": str(read)}
         del facts["size"]
     if row.facts:
         if row.facts.get("parameters"):

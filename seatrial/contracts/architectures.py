@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.endpoints import EndpointArchitecture
+from seatrial.contracts.generative import ChatArchitecture, CompletionsArchitecture
 
 # What each layer takes after its name: (smallest number of values, largest).
 LAYER_ARGUMENTS: dict[str, tuple[int, int]] = {
@@ -237,6 +238,8 @@ Architecture = Annotated[
     | OnnxArchitecture
     | HuggingFaceArchitecture
     | PredictionsArchitecture
-    | EndpointArchitecture,
+    | EndpointArchitecture
+    | ChatArchitecture
+    | CompletionsArchitecture,
     Field(discriminator="kind"),
 ]

@@ -60,13 +60,15 @@ _REFUSED_HEADERS = frozenset(
     }
 )
 MAX_TEMPLATE_BYTES = 65_536
+SERVED = ("endpoint", "chat", "completions")
+"""Kinds of architectures that are asked over HTTP and have no file."""
+
 DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
-class EndpointArchitecture(Request):
-    """A model of texts or images asked over HTTP (POST, JSON); only for families that need no gradients."""
+class ServedArchitecture(Request):
+    """What is asked over HTTP (POST, JSON), whatever it is sent: where, as whom, how often."""
 
-    kind: Literal["endpoint"] = Field(title="HTTP endpoint, no file", description="An HTTP endpoint.")
     url: str = Field(
         min_length=8,
         max_length=2000,
@@ -81,39 +83,6 @@ class EndpointArchitecture(Request):
         "to projects, to scheme, host and port of the URL, and to some headers (Authorization and the like).",
         examples=[{"Authorization": "Bearer {{secret:MODELS}}"}],
     )
-    request: JsonValue = Field(
-        description="Template of the JSON body. The string `{{texts}}` becomes the list of texts (for pairs "
-        "`{{premises}}` and `{{hypotheses}}`; for token-classification `{{sentences}}`, a list of tokens for each "
-        "sentence; for images `{{images}}`). `{{text}}` becomes a single one (`{{premise}}`, `{{hypothesis}}`; "
-        "`{{tokens}}`, the list of the tokens of one sentence; `{{image}}`): then batch_size is 1, or it stands in an "
-        'object `{"$each": {...}}`, which becomes a list with one object per example. What is a string may stand '
-        "inside of one: `Review: {{text}}`, `data:image/png;base64,{{image}}`.",
-        examples=[{"inputs": "{{texts}}"}, {"sentences": {"$each": {"words": "{{tokens}}"}}}],
-    )
-    image_format: Literal["png", "floats"] = Field(
-        default="png",
-        description="How an image is written. `png`: base64 of an 8-bit PNG, grey (1 channel) or RGB (3); every image "
-        "is rounded to its 256 levels before it is sent, and attacked on them. `floats`: nested lists, channels of "
-        "rows of numbers, in [0, 1] but for the noise of certificates.",
-    )
-    scores: str = Field(
-        default="$",
-        min_length=1,
-        max_length=500,
-        description="JSONPath (RFC 9535; names, indices, slices, wildcards, plain comparisons) to the scores in the "
-        "answer: one node per text, sentence or image, or one list of them. A text's or an image's "
-        "scores are a list of numbers in the order of the labels, an object from label to number, or a list of objects "
-        "with `label` and `score`. A sentence's are a list with such scores for each of its tokens, in order; `null` "
-        "in it says that the model gives that token no tag.",
-        examples=["$.predictions[*].scores"],
-    )
-    outputs: Literal["probabilities", "logits"] = Field(
-        default="probabilities",
-        description="What the scores are. Probabilities of an example's classes, or of a token's tags, sum to 1; of "
-        "multi-label-classification each is for itself (a sigmoid's). From probabilities logits are recovered, as "
-        "log p, or for multi-label-classification as log(p / (1 - p)); what is exactly 0 or 1 is lost, and said so.",
-    )
-    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts, sentences or images per request.")
     query_budget: int | None = Field(
         default=None,
         ge=1,
@@ -162,6 +131,45 @@ class EndpointArchitecture(Request):
             if len(value) > 2000 or not value.isascii() or not value.isprintable():
                 raise ValueError(f"header {name}: a value is at most 2000 printable ASCII characters")
         return headers
+
+
+class EndpointArchitecture(ServedArchitecture):
+    """A model of texts or images asked over HTTP (POST, JSON); only for families that need no gradients."""
+
+    kind: Literal["endpoint"] = Field(title="HTTP endpoint, no file", description="An HTTP endpoint.")
+    request: JsonValue = Field(
+        description="Template of the JSON body. The string `{{texts}}` becomes the list of texts (for pairs "
+        "`{{premises}}` and `{{hypotheses}}`; for token-classification `{{sentences}}`, a list of tokens for each "
+        "sentence; for images `{{images}}`). `{{text}}` becomes a single one (`{{premise}}`, `{{hypothesis}}`; "
+        "`{{tokens}}`, the list of the tokens of one sentence; `{{image}}`): then batch_size is 1, or it stands in an "
+        'object `{"$each": {...}}`, which becomes a list with one object per example. What is a string may stand '
+        "inside of one: `Review: {{text}}`, `data:image/png;base64,{{image}}`.",
+        examples=[{"inputs": "{{texts}}"}, {"sentences": {"$each": {"words": "{{tokens}}"}}}],
+    )
+    image_format: Literal["png", "floats"] = Field(
+        default="png",
+        description="How an image is written. `png`: base64 of an 8-bit PNG, grey (1 channel) or RGB (3); every image "
+        "is rounded to its 256 levels before it is sent, and attacked on them. `floats`: nested lists, channels of "
+        "rows of numbers, in [0, 1] but for the noise of certificates.",
+    )
+    scores: str = Field(
+        default="$",
+        min_length=1,
+        max_length=500,
+        description="JSONPath (RFC 9535; names, indices, slices, wildcards, plain comparisons) to the scores in the "
+        "answer: one node per text, sentence or image, or one list of them. A text's or an image's "
+        "scores are a list of numbers in the order of the labels, an object from label to number, or a list of objects "
+        "with `label` and `score`. A sentence's are a list with such scores for each of its tokens, in order; `null` "
+        "in it says that the model gives that token no tag.",
+        examples=["$.predictions[*].scores"],
+    )
+    outputs: Literal["probabilities", "logits"] = Field(
+        default="probabilities",
+        description="What the scores are. Probabilities of an example's classes, or of a token's tags, sum to 1; of "
+        "multi-label-classification each is for itself (a sigmoid's). From probabilities logits are recovered, as "
+        "log p, or for multi-label-classification as log(p / (1 - p)); what is exactly 0 or 1 is lost, and said so.",
+    )
+    batch_size: int = Field(default=16, ge=1, le=1000, description="Texts, sentences or images per request.")
 
     @field_validator("request")
     @classmethod

@@ -97,6 +97,38 @@ SHARED: tuple[FlagSpec, ...] = (
         remedy="See the reason in the message: the endpoint's limits, its request template, or the texts themselves.",
     ),
     FlagSpec(
+        code="sampled_votes",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="A language model's scores are shares of sampled answers: the same text has others the next time.",
+        remedy="Ask for log probabilities where the server has them.",
+    ),
+    FlagSpec(
+        code="labels_not_listed",
+        severities=("error", "warning"),
+        speaks_of=("*",),
+        meaning="A label of a language model was not among the tokens its server lists: all that is known is that its "
+        "probability is between 0 and the least of theirs, and the middle stands for it. Texts whose class that could "
+        "change are unanswered. An error from 5 % of the texts on.",
+        remedy="Add the words the model writes for the label, or ask for more tokens (top_logprobs).",
+    ),
+    FlagSpec(
+        code="labels_unlikely",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="On some texts a language model hardly answers with any of the labels: scores are shares of what is "
+        "left.",
+        remedy="Change the template, or the words of the labels.",
+    ),
+    FlagSpec(
+        code="logprobs_scale",
+        severities=("warning", "info"),
+        speaks_of=("*",),
+        meaning="Whether a server's log probabilities are those before temperature or after it, from one prompt asked "
+        "at two. They are asked for at 1, where both are the same; a warning where they are neither.",
+        remedy="Where they are neither, find out what the server lists before relying on confidences.",
+    ),
+    FlagSpec(
         code="unanswered_images",
         severities=("warning",),
         speaks_of=("*",),

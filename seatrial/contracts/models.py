@@ -9,9 +9,19 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Read, Real, Request
-from seatrial.contracts.endpoints import IMAGE, PARTS, PLURALS, EndpointArchitecture, embedded, placeholders
+from seatrial.contracts.endpoints import (
+    IMAGE,
+    PARTS,
+    PLURALS,
+    SERVED,
+    EndpointArchitecture,
+    ServedArchitecture,
+    embedded,
+    placeholders,
+)
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.features import FeatureSpec
+from seatrial.contracts.generative import GenerativeArchitecture
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState
 
@@ -127,6 +137,15 @@ class ModelManifest(Request):
         description="Accuracy its owner measured; an audit warns when its own interval excludes it.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _classes_are_those_of_the_words(cls, manifest: Any) -> Any:
+        # Of a language model the labels stand where their words do.
+        architecture = manifest.get("architecture") if isinstance(manifest, dict) else None
+        if isinstance(architecture, dict) and architecture.get("kind") in SERVED[1:] and not manifest.get("labels"):
+            return manifest | {"labels": [*words] if isinstance(words := architecture.get("labels"), dict) else None}
+        return manifest
+
     @field_validator("architecture", mode="before")
     @classmethod
     def _place_is_of_the_task(cls, architecture: Any, info: ValidationInfo) -> Any:
@@ -160,6 +179,8 @@ class ModelManifest(Request):
             self._check_predictions(kind)
         elif isinstance(self.architecture, EndpointArchitecture):
             self._check_endpoint(self.architecture)
+        elif isinstance(self.architecture, GenerativeArchitecture):
+            self._check_generative(self.architecture)
         elif self.task == TABLES:
             self._check_table()
         elif self.task == IMAGES and kind != "huggingface":
@@ -168,7 +189,9 @@ class ModelManifest(Request):
             if self.labels is None:
                 raise ValueError("labels is required: the class names in the order of the logits")
         elif self.task != IMAGES and kind != "huggingface":
-            raise ValueError(f"architecture {kind} classifies images; {self.task} needs huggingface or endpoint")
+            raise ValueError(
+                f"architecture {kind} classifies images; {self.task} needs huggingface, endpoint, chat or completions"
+            )
         if self.task == IMAGES and getattr(self.architecture, "precision", "float32") != "float32":
             raise ValueError("precision is of models of texts; images are computed in float32: leave it out")
         if self.task != IMAGES and self.input is not None:
@@ -210,6 +233,14 @@ class ModelManifest(Request):
         if self.task == IMAGES:
             self._check_images(endpoint)
 
+    def _check_generative(self, model: GenerativeArchitecture) -> None:
+        if self.task not in SINGLE_LABEL_TEXTS:
+            raise ValueError(f"a language model is audited for {' or '.join(SINGLE_LABEL_TEXTS)}, not for {self.task}")
+        if set(self.labels or ()) != set(model.labels):
+            raise ValueError("labels and the labels of the architecture must be the same classes")
+        if set(placeholders(model.template)) != set(PARTS[self.task]):
+            raise ValueError(f"the template of {self.task} must hold {' and '.join(PARTS[self.task])}, and no other")
+
     def _check_images(self, endpoint: EndpointArchitecture) -> None:
         if self.input is None:
             raise ValueError('input is required: {"shape": [channels, height, width]} of the images')
@@ -249,7 +280,7 @@ class ModelReference(Request):
 
     @model_validator(mode="after")
     def _weights_have_a_path(self) -> Self:
-        if isinstance(self.manifest.architecture, EndpointArchitecture):
+        if isinstance(self.manifest.architecture, ServedArchitecture):
             if self.path is not None:
                 raise ValueError("an endpoint has no path: leave it out")
         elif self.path is None:

@@ -26,6 +26,7 @@ from seatrial.contracts.endpoints import (
     WITHIN,
     EndpointArchitecture,
     EndpointSecret,
+    ServedArchitecture,
     embedded,
     placeholders,
 )
@@ -89,7 +90,7 @@ SLOWEST_PER_S = 0.01
 """Fewest requests a second: less is a worker that sleeps for the other projects."""
 
 
-def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network]) -> None:
+def check_endpoint(architecture: ServedArchitecture, allowed: Sequence[Network]) -> None:
     """Raise for a manifest that could never be asked.
 
     Args:
@@ -120,12 +121,13 @@ def check_endpoint(architecture: EndpointArchitecture, allowed: Sequence[Network
         if "{{secret" in SECRET.sub("", value):
             pointer = f"headers/{name.replace('~', '~0')}"
             raise EndpointRuleError(pointer, "a secret is written {{secret:NAME}}, NAME of letters, digits, _ and -")
-    check_template(architecture.request, architecture.batch_size)
-    compiled_path(architecture.scores)
+    if isinstance(architecture, EndpointArchitecture):
+        check_template(architecture.request, architecture.batch_size)
+        compiled_path(architecture.scores)
 
 
 def filled_headers(
-    architecture: EndpointArchitecture,
+    architecture: ServedArchitecture,
     secrets: Mapping[str, EndpointSecret],
     project: str,
     *,

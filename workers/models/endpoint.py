@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seatrial.contracts.endpoints import THINGS, EndpointArchitecture, parse_network
+from seatrial.contracts.endpoints import THINGS, EndpointArchitecture, ServedArchitecture, parse_network
+from seatrial.contracts.generative import GenerativeArchitecture
 from seatrial.contracts.models import TAGGING, ModelManifest
 from seatrial.net import (
     AddressRefusedError,
@@ -27,9 +28,10 @@ from seatrial.net.endpoint_rules import EndpointRuleError, check_endpoint, compi
 from seatrial.store.settings import Settings
 from workers.errors import TargetError
 from workers.models import UnansweredError
-from workers.models.endpoint_messages import Example, fill, read_scores
+from workers.models.endpoint_messages import Example, TemplateExchange
 from workers.models.endpoint_pace import BackOff, Pace, asked_pause_s
 from workers.models.endpoint_scores import LABELS, LOG_ZERO, SCORES, MisfitError
+from workers.models.generative import GenerativeExchange
 
 __all__ = ["LOG_ZERO", "EndpointClassifier", "NoScoresError"]
 
@@ -107,18 +109,25 @@ class EndpointClassifier:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if not isinstance(manifest.architecture, EndpointArchitecture):
+        if not isinstance(manifest.architecture, ServedArchitecture):
             raise _refused(f"architecture {manifest.architecture.kind} is no endpoint", field=f"{_ARCHITECTURE}/kind")
         networks = [parse_network(network) for network in settings.endpoint_allowed_networks]
         try:
             check_endpoint(manifest.architecture, networks)
-            self._path = compiled_path(manifest.architecture.scores)
             headers, secrets = filled_headers(manifest.architecture, settings.endpoint_secrets, project)
         except EndpointRuleError as error:
             raise _refused(error.detail, field=error.field) from error
         self._endpoint = manifest.architecture
         self._task = manifest.task
         self._labels = list(manifest.labels or ())
+        self.exchange: TemplateExchange | GenerativeExchange
+        if isinstance(self._endpoint, GenerativeArchitecture):
+            # A prompt a request, so that one that fails costs itself only.
+            self._batch_size, self.exchange = 1, GenerativeExchange(self._endpoint, self._task, self._labels)
+        elif isinstance(self._endpoint, EndpointArchitecture):
+            path = compiled_path(self._endpoint.scores)
+            self.exchange = TemplateExchange(self._endpoint, path, self._task, self._labels)
+            self._batch_size = self._endpoint.batch_size
         self._headers = {"Content-Type": "application/json", **headers}
         # The longest first: one may be the beginning of another.
         self._secrets = sorted(secrets, key=len, reverse=True)
@@ -156,7 +165,7 @@ class EndpointClassifier:
     @property
     def preferred_texts(self) -> int:
         """Texts that are best asked for at once."""
-        return self._endpoint.batch_size * REQUESTS_AT_ONCE
+        return self._batch_size * REQUESTS_AT_ONCE
 
     @property
     def parameters(self) -> int:
@@ -174,6 +183,7 @@ class EndpointClassifier:
     def work_for(self, check_cancelled: Callable[[], None], *, spent: int = 0) -> None:
         """Begin another piece of work: whom to ask whether to go on, and where its query budget stands."""
         self.check_cancelled, self.spent, self.sent = check_cancelled, spent, 0
+        self.exchange.forget()
         if self._gone is not None:
             self._gone, self._is_trial = None, True
 
@@ -215,7 +225,7 @@ class EndpointClassifier:
             TypeError: A text is not one of the endpoint's task.
         """
         sent = [text for text in texts if not self._is_empty(text)]
-        size = self._endpoint.batch_size
+        size = self._batch_size
         answers = (answer for start in range(0, len(sent), size) for answer in self._ask(sent[start : start + size]))
         nothing = torch.empty(0, self.classes, dtype=torch.float64)
         return [nothing if self._is_empty(text) else next(answers) for text in texts]
@@ -247,8 +257,7 @@ class EndpointClassifier:
             return [*asked, *(over for _ in texts[affordable:])]
         self._began = self._clock()
         try:
-            answer = self._exchange(texts)
-            read = read_scores(answer.body, self._path, texts, self._task, self._labels, self._endpoint.outputs)
+            read = self.exchange.answers(self._exchange(self.exchange.body(texts), len(texts)).body, texts)
             if any(isinstance(one, Tensor) for one in read):
                 self._failed, self._failed_s, self._is_trial = 0, 0.0, False
             else:
@@ -280,24 +289,34 @@ class EndpointClassifier:
                 field=failure.field,
             )
 
-    def _exchange(self, texts: Sequence[Example]) -> Answer:
-        """Send texts, again where that may help, and return an answer with a status of success."""
-        body = json.dumps(fill(self._endpoint.request, texts, self._task), allow_nan=False).encode()
+    def ask_once(self, body: bytes) -> bytes:
+        """Return the answer to a request about one text that is none of a sample's.
+
+        Raises:
+            TargetError: There is none.
+        """
+        try:
+            return self._exchange(body, 1).body
+        except NoScoresError as error:
+            raise TargetError(error.code, _TITLE, error.detail, field=error.field) from error
+
+    def _exchange(self, body: bytes, count: int) -> Answer:
+        """Send examples, again where that may help, and return an answer with a status of success."""
         failure = None
         for attempt in range(1 if self._is_trial else self._endpoint.retries + 1):
             if failure is not None and self._failed_s + self._clock() - self._began >= UNANSWERED_S:
                 break
             self._pace.wait(self._look)
-            if self._affordable(len(texts)) < len(texts):
+            if self._affordable(count) < count:
                 break
-            self.sent += len(texts)
+            self.sent += count
             try:
                 answer = self._outbound.post(
                     self._endpoint.url, body, self._headers, timeout_s=self._endpoint.timeout_s
                 )
             except TransientError as error:
                 if isinstance(error, NotConnectedError):
-                    self.sent -= len(texts)
+                    self.sent -= count
                 failure = NoScoresError("endpoint-silent", str(error), field=f"{_ARCHITECTURE}/url")
                 asked_s = 0.0
             except OutboundError as error:

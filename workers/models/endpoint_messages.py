@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from torch import Tensor
 
-from seatrial.contracts.endpoints import EACH, PARTS, PLURALS, THINGS, fill_string
+from seatrial.contracts.endpoints import EACH, PARTS, PLURALS, THINGS, EndpointArchitecture, fill_string
 from seatrial.contracts.models import IMAGES, TAGGING
 from seatrial.net.endpoint_rules import ScorePath
 from workers.data import Text
@@ -23,7 +23,7 @@ from workers.models.endpoint_scores import (
     text_logits,
 )
 
-__all__ = ["LABELS", "LOG_ZERO", "SCORES", "Example", "MisfitError", "fill", "read_scores"]
+__all__ = ["LABELS", "LOG_ZERO", "SCORES", "Example", "MisfitError", "TemplateExchange", "fill", "parse", "read_scores"]
 
 Example: TypeAlias = Text | EncodedImage
 """What an endpoint is asked about."""
@@ -97,7 +97,7 @@ def read_scores(
     Raises:
         MisfitError: The answer as a whole is no JSON, or does not hold one item per example.
     """
-    answer = _parse(body)
+    answer = parse(body)
     is_one = is_sentence if task == TAGGING else is_row
     nodes = path.find(answer, len(texts))
     if not nodes:
@@ -120,7 +120,37 @@ def read_scores(
     return answers
 
 
-def _parse(body: bytes) -> Any:
+class TemplateExchange:
+    """Writes requests from the template of a manifest and reads answers where its path says.
+
+    Args:
+        endpoint: As uploaded.
+        path: Its path to the scores, compiled.
+        task: What it does.
+        labels: Class names in the order of the logits.
+    """
+
+    def __init__(self, endpoint: EndpointArchitecture, path: ScorePath, task: str, labels: Sequence[str]) -> None:
+        self._endpoint, self._path, self._task, self._labels = endpoint, path, task, labels
+
+    def body(self, texts: Sequence[Example]) -> bytes:
+        """Return the request for some examples; see :func:`fill`."""
+        return json.dumps(fill(self._endpoint.request, texts, self._task), allow_nan=False).encode()
+
+    def answers(self, body: bytes, texts: Sequence[Example]) -> list[Tensor | MisfitError]:
+        """Return the logits of each example, or what is wrong; see :func:`read_scores`."""
+        return read_scores(body, self._path, texts, self._task, self._labels, self._endpoint.outputs)
+
+    def forget(self) -> None:
+        """Do nothing: nothing is counted."""
+
+
+def parse(body: bytes) -> Any:
+    """Return the JSON of an answer.
+
+    Raises:
+        MisfitError: It is none, or holds more values than are read.
+    """
     # Each has one of these before it, but the first; those inside of strings are counted too.
     if sum(body.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise MisfitError(

@@ -8,12 +8,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from seatrial.contracts.endpoints import EndpointArchitecture
+from seatrial.contracts.endpoints import ServedArchitecture
+from seatrial.contracts.estimates import Flag
+from seatrial.contracts.generative import GenerativeArchitecture
 from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelFacts, ModelManifest, Task
 from workers.data import Text
 from workers.errors import TargetError, WorkError, log_fault
 from workers.models import Answer, TextClassifier, UnansweredError
 from workers.models.endpoint import EndpointClassifier, NoScoresError
+from workers.models.endpoint_scores import MisfitError
+from workers.models.generative import GenerativeExchange, temperature_flags
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.memory import is_out_of_memory
@@ -44,6 +48,15 @@ ENDPOINT = Wording(
     claim="Request template, path to the scores",
     blamed="/manifest/architecture",
 )
+LANGUAGE_MODEL = Wording(
+    thing="text",
+    probes="made-up sentences",
+    weights="what the server lists",
+    input="the template and the labels' words",
+    guessing="the template, the labels' words",
+    claim="Template, the labels' words",
+    blamed="/manifest/architecture",
+)
 PROBES = [
     "A warm and funny film that I would gladly see again.",
     "The plot makes no sense at all, and the acting is worse.",
@@ -58,6 +71,8 @@ REPEATED = 2
 """Texts that are asked for twice: enough to see a model that draws random numbers, and few where each is paid for."""
 TIMED_TOKENS = 32
 """Padded length of the texts a model is timed on: a sentence or two."""
+WARMER = 2.0
+"""Temperature at which a language model is asked once more, to see what its log probabilities are of."""
 PAIRS: Task = "text-pair-classification"
 
 
@@ -68,7 +83,7 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
         TargetError: The outputs are not one finite logit per label and text, or per tag and token, or do not depend on
             it; the worker's memory does not suffice; or an endpoint does not answer in the time a check has.
     """
-    is_endpoint = isinstance(manifest.architecture, EndpointArchitecture)
+    is_endpoint = isinstance(manifest.architecture, ServedArchitecture)
     words = wording_of(manifest)
     probes = [_of_form(probe, manifest.task) for probe in PROBES]
     with _failing(), classifier.checked() if isinstance(classifier, EndpointClassifier) else nullcontext():
@@ -82,6 +97,7 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
             longest = classifier.longest
             batch = [text] * classifier.preferred_texts
             seconds = shortest(lambda: classifier.logits(batch), classifier.device) / len(batch)
+        found = generative_flags(classifier, probes[0]) if isinstance(classifier, EndpointClassifier) else []
     facts = ModelFacts(
         parameters=getattr(classifier, "parameters", 0),
         classes=classifier.classes,
@@ -91,12 +107,47 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
         longest=longest,
     )
     doubts = probability_flags(first, several=manifest.task == MULTI_LABEL)
-    return TargetReport(facts, [*repeat_flags(first[: len(second)], second), *doubts])
+    return TargetReport(facts, [*repeat_flags(first[: len(second)], second), *doubts, *found])
+
+
+def generative_flags(classifier: EndpointClassifier, probe: Text) -> list[Flag]:
+    """Return what two temperatures, and two answers at temperature 0, show of a language model.
+
+    Raises:
+        TargetError: It does not answer, or not by the protocol.
+    """
+    exchange = classifier.exchange
+    if not isinstance(exchange, GenerativeExchange):
+        return []
+    flags = exchange.flags()
+
+    def ask(temperature: float) -> bytes:
+        return classifier.ask_once(exchange.body([probe], temperature=temperature))
+
+    try:
+        if exchange.lists_tokens:
+            plain, warmer = exchange.distribution(ask(1.0)), exchange.distribution(ask(WARMER))
+            flags += temperature_flags(plain, warmer, WARMER)
+        first, second = (exchange.written(ask(0.0)) for _ in range(2))
+    except MisfitError as error:
+        raise TargetError("endpoint-answer", "The endpoint cannot be used", error.reason, field=error.field) from error
+    if first != second:
+        flags.append(
+            Flag(
+                code="non_deterministic",
+                severity="warning",
+                message=f"Asked the same twice at temperature 0, the server wrote {first[:40]!r} and then "
+                f"{second[:40]!r}: it draws random numbers, or remembers. Read every rate as one draw.",
+            )
+        )
+    return flags
 
 
 def wording_of(manifest: ModelManifest) -> Wording:
     """Return how the model's input is called, and what is to blame when it does not work."""
-    words = ENDPOINT if isinstance(manifest.architecture, EndpointArchitecture) else MODULE
+    words = ENDPOINT if isinstance(manifest.architecture, ServedArchitecture) else MODULE
+    if isinstance(manifest.architecture, GenerativeArchitecture):
+        words = LANGUAGE_MODEL
     return replace(words, thing="token") if manifest.task == TAGGING else words
 
 

@@ -13,6 +13,7 @@ from workers.data import TaggedDataset, Text, TextDataset
 from workers.data.texts import of_classes
 from workers.errors import PreflightError
 from workers.models import Answer, TextClassifier, UnansweredError
+from workers.models.generative import GenerativeExchange
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.text_checks import PAIRS, REPEATED, wording_of
@@ -130,6 +131,8 @@ def _run(
     check_cancelled()
     flags += _repeated_flags(answers, classifier.logits(texts[:REPEATED]))
     flags += _unanswered_flags(answers)
+    exchange = getattr(classifier, "exchange", None)
+    flags += exchange.flags() if isinstance(exchange, GenerativeExchange) else []
     flags += _precision_flags(classifier, texts, answers, manifest)
     answered = [number for number, answer in enumerate(answers) if isinstance(answer, Tensor)]
     if not any(is_finite(answer) for answer in answers):

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import torch
 
 from seatrial.contracts.datasets import DatasetFacts, DatasetManifest
-from seatrial.contracts.endpoints import EndpointArchitecture
+from seatrial.contracts.endpoints import EndpointArchitecture, ServedArchitecture
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.predictions.answers import Answers
 from seatrial.ingest.predictions.truths import Truths
@@ -93,7 +93,7 @@ class Resources:
             return load_image_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
 
         # By project: an endpoint's classifier holds secrets that are for its own only.
-        project = row.project_id if isinstance(manifest.architecture, EndpointArchitecture) else None
+        project = row.project_id if isinstance(manifest.architecture, ServedArchitecture) else None
         return self._models.get((project, row.digest, manifest.model_dump_json()), make)
 
     def dataset(self, row: DatasetRow, channels: int | None = None) -> ImageDataset:
@@ -181,7 +181,7 @@ class Resources:
         return kept.get(_key(row, manifest), lambda: load(manifest, facts, self.store.local_path(row.digest)))
 
     def _text_classifier(self, row: ModelRow, manifest: ModelManifest) -> TextClassifier:
-        if isinstance(manifest.architecture, EndpointArchitecture):
+        if isinstance(manifest.architecture, ServedArchitecture):
             return EndpointClassifier(manifest, self.settings, row.project_name)
         return load_text_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
 

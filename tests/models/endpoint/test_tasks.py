@@ -309,10 +309,10 @@ ANSWERS = st.one_of(
 class Told(EndpointClassifier):
     """An endpoint that answers what it is told, without a server in between."""
 
-    body = b""
+    said = b""
 
-    def _exchange(self, texts: Sequence[Text]) -> Answer:
-        return Answer(200, {}, self.body)
+    def _exchange(self, body: bytes, count: int) -> Answer:
+        return Answer(200, {}, self.said)
 
 
 @pytest.mark.parametrize("outputs", ["probabilities", "logits"])
@@ -327,7 +327,7 @@ def test_whatever_comes_back_is_scores_or_a_reason(task: str, outputs: str) -> N
     @at_most(deadline=None)
     @given(ANSWERS, st.integers(1, 2))
     def holds(said: Any, count: int) -> None:
-        endpoint.body = json.dumps(said).encode()
+        endpoint.said = json.dumps(said).encode()
         answers = endpoint.logits(texts[:count])
         assert len(answers) == count
         for text, answer in zip(texts, answers, strict=False):
@@ -346,5 +346,5 @@ def test_whatever_comes_back_is_scores_or_a_reason(task: str, outputs: str) -> N
 def test_an_answer_at_the_limit_of_nesting_is_a_misfit() -> None:
     endpoint = Told(manifest("http://127.0.0.1/"), settings())
     for depth in range(700, 1000):
-        endpoint.body = b'{"negative": ' + b"[" * depth + b"]" * depth + b"}"
+        endpoint.said = b'{"negative": ' + b"[" * depth + b"]" * depth + b"}"
         assert isinstance(endpoint.logits(["a"])[0], UnansweredError)
