@@ -8,7 +8,13 @@ from starlette.responses import JSONResponse
 from app.access.principal import Reader, Runner
 from app.models import repository
 from app.models.inspection import ENDPOINT
-from app.models.schemas import ENDPOINT_REFERENCE, MODEL_REFERENCE, TAGGER_REFERENCE
+from app.models.schemas import (
+    ENDPOINT_REFERENCE,
+    IMAGES_REFERENCE,
+    LANGUAGE_MODEL_REFERENCE,
+    MODEL_REFERENCE,
+    TAGGER_REFERENCE,
+)
 from app.models.service import (
     cancel_check,
     get_model,
@@ -40,7 +46,12 @@ router = APIRouter(prefix="/v1/models", tags=["models"], responses=raises(401, 4
         ModelReference,
         ModelManifest,
         example=MODEL_REFERENCE,
-        more={"an HTTP endpoint": ENDPOINT_REFERENCE, "an HTTP endpoint that tags tokens": TAGGER_REFERENCE},
+        more={
+            "an HTTP endpoint": ENDPOINT_REFERENCE,
+            "an HTTP endpoint that tags tokens": TAGGER_REFERENCE,
+            "an HTTP endpoint of images": IMAGES_REFERENCE,
+            "a language model behind a server": LANGUAGE_MODEL_REFERENCE,
+        },
     ),
     summary="Upload a model",
 )
@@ -48,8 +59,9 @@ async def upload_model(request: Request, principal: Runner, services: Service, w
     """Store a model: `file` is one .safetensors file or an archive of a folder, `manifest` says what it means.
 
     As JSON, a `path` the operator allows stands in place of the file. A model behind an HTTP endpoint has neither:
-    `{"manifest": {...}}` with an architecture of kind `endpoint` is all of it, and its bytes are the manifest as
-    canonical JSON. Headers are stored and shown as they are, so a token belongs into them as `{{secret:NAME}}`.
+    `{"manifest": {...}}` with an architecture of kind `endpoint`, `chat` or `completions` is all of it, and its bytes
+    are the manifest as canonical JSON. Headers are stored and shown as they are, so a token belongs into them as
+    `{{secret:NAME}}`.
 
     What can be told without loading or asking it is checked before the 201, and a refused upload leaves nothing behind.
     A worker then loads it, or asks the endpoint, once: its state goes from `checking` to `ready` or `rejected`. With

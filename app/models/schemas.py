@@ -36,6 +36,41 @@ ENDPOINT_REFERENCE: dict[str, Any] = {
     }
 }
 
+IMAGES_REFERENCE: dict[str, Any] = {
+    "manifest": {
+        "name": "digits-api",
+        "version": "1",
+        "task": "image-classification",
+        "architecture": {
+            "kind": "endpoint",
+            "url": "https://models.example.com/v1/digits",
+            "request": {"images": "{{images}}"},
+            "scores": "$.predictions[*].scores",
+            "image_format": "png",
+            "query_budget": 2000000,
+        },
+        "input": {"shape": [1, 28, 28]},
+        "labels": ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
+    }
+}
+
+LANGUAGE_MODEL_REFERENCE: dict[str, Any] = {
+    "manifest": {
+        "name": "reviews-llm",
+        "version": "1",
+        "task": "text-classification",
+        "architecture": {
+            "kind": "chat",
+            "url": "https://llm.example.com/v1/chat/completions",
+            "headers": {"Authorization": "Bearer {{secret:LLM}}"},
+            "model": "a-small-model",
+            "template": "Is this review negative or positive? Answer with one word.\n\n{{text}}",
+            "labels": {"negative": ["negative", "Negative"], "positive": ["positive", "Positive"]},
+            "query_budget": 100000,
+        },
+    }
+}
+
 TAGGER_REFERENCE: dict[str, Any] = {
     "manifest": {
         "name": "tagger",
