@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from seatrial.contracts.endpoints import ServedArchitecture, placeholders
+from seatrial.contracts.endpoints import SECRET, ServedArchitecture, placeholders
 
 MOST_LISTED = 20
 """Tokens that OpenAI's protocol lists with their log probabilities at most."""
@@ -50,6 +50,8 @@ class GenerativeArchitecture(ServedArchitecture):
     @field_validator("template")
     @classmethod
     def _template_has_a_place(cls, template: str) -> str:
+        if "{{secret" in template:
+            raise ValueError("a secret belongs into headers: nothing of it is filled in here")
         if not any(True for _ in placeholders(template)):
             raise ValueError("the template holds no {{text}}: put it where the text goes")
         return template
@@ -75,6 +77,13 @@ class ChatArchitecture(GenerativeArchitecture):
 
     kind: Literal["chat"] = Field(title="Language model, chat completions", description="Chat completions.")
     system: str | None = Field(default=None, max_length=65_536, description="A system message before the prompt.")
+
+    @field_validator("system")
+    @classmethod
+    def _system_is_sent_as_it_is(cls, system: str | None) -> str | None:
+        if system is not None and (found := [*placeholders(system), *SECRET.findall(system)]):
+            raise ValueError(f"{found[0]} is not filled in here: texts go into the template, secrets into headers")
+        return system
 
 
 class CompletionsArchitecture(GenerativeArchitecture):

@@ -156,20 +156,38 @@ class ModelManifest(Request):
                 _check_places(info.data["task"], template)
         return architecture
 
+    @field_validator("architecture")
+    @classmethod
+    def _prompt_is_of_the_task(cls, architecture: Architecture, info: ValidationInfo) -> Architecture:
+        task = info.data.get("task")
+        if isinstance(architecture, GenerativeArchitecture) and task is not None:
+            if task not in SINGLE_LABEL_TEXTS:
+                raise ValueError(f"a language model is audited for {' or '.join(SINGLE_LABEL_TEXTS)}, not for {task}")
+            named = set(placeholders(architecture.template))
+            if named != set(PARTS[task]):
+                raise ValueError(
+                    f"the template of {task} holds {' and '.join(PARTS[task])} and no other placeholder, not "
+                    f"{', '.join(sorted(named))}"
+                )
+        return architecture
+
     @field_validator("input", mode="before")
     @classmethod
     def _servers_normalise(cls, given: Any, info: ValidationInfo) -> Any:
         # Of an endpoint the shape is all there is to say.
-        if isinstance(given, dict) and isinstance(info.data.get("architecture"), EndpointArchitecture):
+        if isinstance(given, dict) and isinstance(info.data.get("architecture"), ServedArchitecture):
             return {"mean": [0.0], "std": [1.0]} | given
         return given
 
     @field_validator("labels")
     @classmethod
-    def _labels_differ(cls, labels: list[str] | None) -> list[str] | None:
+    def _labels_differ(cls, labels: list[str] | None, info: ValidationInfo) -> list[str] | None:
         if labels and len(set(labels)) != len(labels):
             twice = next(a for a, b in pairwise(sorted(labels)) if a == b)
             raise ValueError(f"labels must differ from each other: {twice!r} stands twice")
+        words = getattr(info.data.get("architecture"), "labels", None)
+        if words is not None and set(labels or ()) != set(words):
+            raise ValueError(f"labels must be those of the architecture, {', '.join(map(repr, words))}: leave them out")
         return labels
 
     @model_validator(mode="after")
@@ -179,8 +197,6 @@ class ModelManifest(Request):
             self._check_predictions(kind)
         elif isinstance(self.architecture, EndpointArchitecture):
             self._check_endpoint(self.architecture)
-        elif isinstance(self.architecture, GenerativeArchitecture):
-            self._check_generative(self.architecture)
         elif self.task == TABLES:
             self._check_table()
         elif self.task == IMAGES and kind != "huggingface":
@@ -188,7 +204,7 @@ class ModelManifest(Request):
                 raise ValueError("input is required: shape, mean and std of the images")
             if self.labels is None:
                 raise ValueError("labels is required: the class names in the order of the logits")
-        elif self.task != IMAGES and kind != "huggingface":
+        elif self.task != IMAGES and kind not in ("huggingface", *SERVED):
             raise ValueError(
                 f"architecture {kind} classifies images; {self.task} needs huggingface, endpoint, chat or completions"
             )
@@ -232,14 +248,6 @@ class ModelManifest(Request):
             raise ValueError("labels is required: the class names in the order of the endpoint's scores")
         if self.task == IMAGES:
             self._check_images(endpoint)
-
-    def _check_generative(self, model: GenerativeArchitecture) -> None:
-        if self.task not in SINGLE_LABEL_TEXTS:
-            raise ValueError(f"a language model is audited for {' or '.join(SINGLE_LABEL_TEXTS)}, not for {self.task}")
-        if set(self.labels or ()) != set(model.labels):
-            raise ValueError("labels and the labels of the architecture must be the same classes")
-        if set(placeholders(model.template)) != set(PARTS[self.task]):
-            raise ValueError(f"the template of {self.task} must hold {' and '.join(PARTS[self.task])}, and no other")
 
     def _check_images(self, endpoint: EndpointArchitecture) -> None:
         if self.input is None:

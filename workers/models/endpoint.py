@@ -52,7 +52,6 @@ _ARCHITECTURE = "/manifest/architecture"
 _AGAIN = frozenset({429, 502, 503, 504})
 # Answers that one text among many may have caused: too long, not readable, more than the server takes at once.
 _ONE_TEXT = frozenset({400, 413, 414, 422, 500})
-_FIELDS = {401: "headers", 403: "headers", 400: "request", 413: "batch_size", 415: "request", 422: "request"}
 
 
 class NoScoresError(UnansweredError):
@@ -352,10 +351,13 @@ class EndpointClassifier:
             detail = f"the endpoint redirects (HTTP {status}) to {where}: write the final address into url"
             return NoScoresError("endpoint-redirects", detail, field=f"{_ARCHITECTURE}/url")
         said = self._quoted(answer.body.decode("utf-8", "replace"))
+        member = self.exchange.blamed(status, answer.body)
+        if member is None:
+            member = "headers" if status in (401, 403) else "url"
         return NoScoresError(
             "endpoint-refuses",
             f"the endpoint answers HTTP {status}: {said or 'nothing more'}",
-            field=f"{_ARCHITECTURE}/{_FIELDS.get(status, 'url')}",
+            field=f"{_ARCHITECTURE}/{member}".rstrip("/"),
             is_one_texts=status in _ONE_TEXT,
         )
 

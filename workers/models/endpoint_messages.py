@@ -25,6 +25,8 @@ from workers.models.endpoint_scores import (
 
 __all__ = ["LABELS", "LOG_ZERO", "SCORES", "Example", "MisfitError", "TemplateExchange", "fill", "parse", "read_scores"]
 
+_BLAMED = {400: "request", 413: "batch_size", 415: "request", 422: "request"}
+
 Example: TypeAlias = Text | EncodedImage
 """What an endpoint is asked about."""
 
@@ -140,6 +142,10 @@ class TemplateExchange:
     def answers(self, body: bytes, texts: Sequence[Example]) -> list[Tensor | MisfitError]:
         """Return the logits of each example, or what is wrong; see :func:`read_scores`."""
         return read_scores(body, self._path, texts, self._task, self._labels, self._endpoint.outputs)
+
+    def blamed(self, status: int, body: bytes) -> str | None:
+        """Return which member of the architecture a refusal is about; None where it is none of the request's."""
+        return _BLAMED.get(status)
 
     def forget(self) -> None:
         """Do nothing: nothing is counted."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seatrial.contracts.endpoints import PARTS, fill_string
 from seatrial.contracts.estimates import Flag
-from seatrial.contracts.generative import ChatArchitecture, GenerativeArchitecture
+from seatrial.contracts.generative import MOST_LISTED, ChatArchitecture, GenerativeArchitecture
 from seatrial.statistics.exact import clopper_pearson
 from workers.models.endpoint_messages import Example, parse
 from workers.models.endpoint_scores import MisfitError
@@ -32,6 +32,20 @@ CLOSE = 0.02
 """Nats by which log probabilities of one prompt may differ from request to request: arithmetic in 16 bits."""
 
 ALPHA = 0.05
+
+_MEMBERS = {
+    "model": "model",
+    "messages": "template",
+    "prompt": "template",
+    "logprobs": "top_logprobs",
+    "top_logprobs": "top_logprobs",
+    "n": "samples",
+    "max_tokens": "max_tokens",
+    "echo": "read",
+}
+"""Member of the architecture by the parameter that a server says it refuses."""
+
+_ABOUT_REQUEST = frozenset({400, 413, 415, 422})
 
 Interval = tuple[float, float]
 
@@ -85,12 +99,24 @@ class GenerativeExchange:
         if not choices:
             raise MisfitError("choices is empty", choices, field=READ)
         if self._said.read == "votes":
-            found = self._votes(choices)
-        elif self._said.read == "continuation":
-            found = self._continued(choices, self._prompt(text))
-        else:
-            found = self._listed(choices[0])
-        return [self._logits(found)]
+            return [self._logits(self._votes(choices))]
+        if self._said.read == "continuation":
+            return [self._logits(self._continued(choices, self._prompt(text)))]
+        listed = self._tokens(choices[0])
+        return [self._logits(self._listed(listed), listed)]
+
+    def blamed(self, status: int, body: bytes) -> str | None:
+        """Return which member of the architecture a server's refusal is about; None where it does not say."""
+        try:
+            said = parse(body)
+        except MisfitError:
+            return None
+        error = said.get("error") if isinstance(said, dict) else None
+        told = error if isinstance(error, dict) else {}
+        named = "model" if told.get("code") == "model_not_found" else told.get("param")
+        member = _MEMBERS.get(named) if isinstance(named, str) else None
+        # Not of the labels, nor of the address: what was sent as a whole.
+        return member or ("" if status in _ABOUT_REQUEST else None)
 
     def distribution(self, body: bytes) -> dict[str, float]:
         """Return the log probabilities of the first token, as they are listed.
@@ -125,13 +151,14 @@ class GenerativeExchange:
             )
         if self.unlisted:
             share = self.unlisted / self.read
+            more = ", or ask for more tokens (top_logprobs)" if self._said.top_logprobs < MOST_LISTED else ""
             found.append(
                 Flag(
                     code="labels_not_listed",
                     severity="error" if share >= DOUBTFUL_SHARE else "warning",
                     message=f"Of {self.unlisted} of {self.read} texts ({share:.1%}) a label is not among the "
                     f"{self._said.top_logprobs} tokens listed: its probability is between 0 and the least of theirs, "
-                    "and the middle stands for it. Add the words the model writes for it, or ask for more tokens.",
+                    f"and the middle stands for it. Add the words the model writes for it{more}.",
                 )
             )
         if self.unlikely:
@@ -193,9 +220,11 @@ class GenerativeExchange:
             written, own = (one[0] if isinstance(one, list) else None for one in (tokens, values))
         if not pairs:
             raise MisfitError(f"{where} lists no tokens", logprobs, field=READ)
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise MisfitError(f"{where} lists a token twice", logprobs, field=READ)
+        # Tokens of one spelling are several: half a character each, or one with a blank that is not shown. With the same
+        # number it is one, listed as written and as likely.
+        found: dict[str, float] = {}
+        for token, value in dict.fromkeys(pairs):
+            found[token] = math.log(math.exp(found[token]) + math.exp(value)) if token in found else value
         if sum(map(math.exp, found.values())) > 1 + ROUNDED * len(found):
             raise MisfitError(f"the probabilities in {where} add up to more than 1", logprobs, field=READ)
         if isinstance(written, str) and own is not None and written not in found:
@@ -208,9 +237,10 @@ class GenerativeExchange:
                 )
         return found
 
-    def _listed(self, choice: Any) -> list[Interval]:
-        chances = {token: math.exp(value) for token, value in self._tokens(choice).items()}
+    def _listed(self, tokens: Mapping[str, float]) -> list[Interval]:
+        chances = {token: math.exp(value) for token, value in tokens.items()}
         least, rest = min(chances.values()), max(0.0, 1 - math.fsum(chances.values()))
+        self.unlisted += any(chances.keys().isdisjoint(words) for words in self._words)
         intervals = []
         for words in self._words:
             low = math.fsum(chances.get(word, 0.0) for word in words)
@@ -252,21 +282,30 @@ class GenerativeExchange:
         words.sort(key=lambda one: -len(one[0]))
         return next((at for word, at in words if _begins(said.strip(), word)), None)
 
-    def _logits(self, intervals: Sequence[Interval]) -> Tensor | MisfitError:
+    def _logits(self, intervals: Sequence[Interval], listed: Mapping[str, float] | None = None) -> Tensor | MisfitError:
         self.read += 1
         best = max(range(len(intervals)), key=lambda at: intervals[at][0])
         certain = intervals[best][0]
-        self.unlisted += any(high > low == 0 for low, high in intervals)
         self.unlikely += math.fsum(low for low, _ in intervals) < UNLIKELY
         if certain <= 0 or any(high > certain for at, (_, high) in enumerate(intervals) if at != best):
-            return MisfitError(
-                "the tokens listed do not tell which label is likelier: none of its words, or not all labels', are "
-                "among them",
-                [list(one) for one in intervals],
-                field=LABELS,
-            )
+            likeliest = sorted(listed or {}, key=lambda token: -(listed or {})[token])
+            return MisfitError(self._undecided(likeliest, is_none=certain <= 0), likeliest, field=LABELS)
         middle = [(low + high) / 2 for low, high in intervals]
         return torch.tensor([math.log(max(one, math.ulp(0.0))) for one in middle], dtype=torch.float64)
+
+
+    def _undecided(self, listed: Sequence[str], *, is_none: bool) -> str:
+        words = [word for several in self._words for word in several]
+        reason = (
+            f"none of the labels' words ({', '.join(map(repr, words[:4]))}{', ...' if words[4:] else ''}) is among the "
+            f"{len(listed)} tokens the server lists"
+            if is_none
+            else "a label whose words are not among the tokens listed may be likelier than those that are"
+        )
+        plain = {token.strip().casefold() for token in listed}
+        if near := [word for word in words if word not in listed and word.strip().casefold() in plain]:
+            reason += f"; {near[0]!r} is, with another blank or case: labels hold the words as the server lists them"
+        return f"{reason}. It lists"
 
 
 def temperature_flags(plain: Mapping[str, float], warmer: Mapping[str, float], temperature: float) -> list[Flag]:

@@ -201,7 +201,6 @@ LISTED = [{"token": " negative", "logprob": -0.2}, {"token": " positive", "logpr
         (chat_answer([{"token": "a", "logprob": 0.5}]), "is no number of at most 0"),
         (chat_answer([{"token": "a", "logprob": "x"}]), "is no number of at most 0"),
         (chat_answer([{"token": "a", "logprob": True}]), "is no number of at most 0"),
-        (chat_answer([*LISTED, LISTED[0]]), "lists a token twice"),
         (chat_answer([{**one, "logprob": -0.01} for one in LISTED]), "add up to more than 1"),
         (chat_answer(LISTED[1:], token=" negative"), "leaves out the token that was written"),
         ({"choices": [{"logprobs": [[[[]]]]}]}, "logprobs of choices[0] is not what the protocol says"),
@@ -221,34 +220,68 @@ def test_a_malformed_answer_names_what_is_wrong_with_it(
 
 
 @pytest.mark.parametrize(
-    ("how", "more", "told"),
+    ("how", "told"),
     [
-        (LanguageServer(has_logprobs=False), {}, "say read: votes"),
-        (LanguageServer(hides=(" negative", " Negative", " positive", " Positive")), {}, "leave"),
+        (LanguageServer(has_logprobs=False), "say read: votes"),
+        (
+            LanguageServer(hides=(" negative", " Negative", " positive", " Positive")),
+            r"none of the labels' words \(' negative', ' Negative', ' positive', ' Positive'\) is among the 12 tokens",
+        ),
+        (LanguageServer(strips=True), "' negative' is, with another blank or case"),
     ],
-    ids=["none", "hidden"],
+    ids=["none", "hidden", "without blanks"],
 )
 def test_a_server_that_hides_what_it_knows_is_refused(
-    language: Callable[..., EndpointClassifier], server: Scripted, how: LanguageServer, more: Any, told: str
+    language: Callable[..., EndpointClassifier], server: Scripted, how: LanguageServer, told: str
 ) -> None:
-    with pytest.raises(TargetError) as caught:
-        check_text_target(language(how, **more), manifest(server.url, **more))
-    assert told in caught.value.problem.detail or "do not tell which label is likelier" in caught.value.problem.detail
+    with pytest.raises(TargetError, match=told):
+        check_text_target(language(how), manifest(server.url))
 
 
-def test_constant_log_probabilities_are_refused(language: Callable[..., EndpointClassifier], server: Scripted) -> None:
+@pytest.mark.parametrize(
+    ("status", "error", "member"),
+    [
+        (404, {"code": "model_not_found"}, "/model"),
+        (400, {"param": "top_logprobs", "message": "at most 5"}, "/top_logprobs"),
+        (400, {"param": "messages"}, "/template"),
+        (400, {"param": ["n"]}, ""),
+        (400, "no", ""),
+        (404, None, "/url"),
+        (401, {"code": "invalid_api_key"}, "/headers"),
+    ],
+)
+def test_a_refusal_names_the_member_it_is_about(
+    language: Callable[..., EndpointClassifier], server: Scripted, status: int, error: Any, member: str
+) -> None:
     classifier = language()
-    server.otherwise = answering(chat_answer(LISTED))
-    with pytest.raises(TargetError, match="same logits"):
-        check_text_target(classifier, manifest(server.url))
+    server.otherwise = answering({"error": error}, status)
+    (found,) = classifier.logits(["good"])
+    assert isinstance(found, NoScoresError)
+    assert found.field == f"/manifest/architecture{member}"
+
+
+def test_tokens_of_one_spelling_are_added_up_and_one_that_is_repeated_is_one(
+    language: Callable[..., EndpointClassifier], server: Scripted
+) -> None:
+    classifier = language()
+    more = [LISTED[0], {"token": " negative", "logprob": -4.0}]
+    server.otherwise = answering(chat_answer([*LISTED, *more]))
+    (found,) = classifier.logits(["good"])
+    assert isinstance(found, Tensor)
+    low = [math.exp(-0.2) + math.exp(-4.0), math.exp(-2.0)]
+    # The words in another case may have all that is left.
+    wanted = torch.tensor([one + (1 - sum(low)) / 2 for one in low], dtype=torch.float64)
+    torch.testing.assert_close(found.exp(), wanted)
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
         ({"template": "no place"}, "holds no {{text}}"),
-        ({"template": "{{premise}}"}, "must hold {{text}}"),
-        ({"template": "{{texts}}"}, "must hold {{text}}"),
+        ({"template": "{{premise}}"}, "holds {{text}} and no other placeholder, not {{premise}}"),
+        ({"template": "{{texts}}"}, "holds {{text}} and no other placeholder, not {{texts}}"),
+        ({"template": "{{text}} {{secret:KEY}}"}, "a secret belongs into headers"),
+        ({"system": "You read {{text}}."}, "{{text}} is not filled in here"),
         ({"task": "token-classification"}, "not for token-classification"),
         ({"task": "image-classification"}, "not for image-classification"),
         ({"labels": {"a": [" x"], "b": [" x"]}}, "stands for two labels"),
