@@ -74,13 +74,19 @@ def _others(task: str) -> str:
     return f"; of endpoints {' and '.join(kinds)} can be asked for" if kinds else ""
 
 
+def query_budget(model: ModelRow) -> int | None:
+    """Return how often a check may ask a model behind a URL, if its manifest limits that."""
+    found: int | None = (model.manifest.get("architecture") or {}).get("query_budget")
+    return found
+
+
 def check_budget(model: ModelRow, costs: Sequence[Cost]) -> None:
     """Refuse a check of an image endpoint that may ask more than the manifest's budget of queries.
 
     Raises:
         InvalidRequestError: What is asked beyond it would be errored, and the check fail when all is spent.
     """
-    budget = (model.manifest.get("architecture") or {}).get("query_budget")
+    budget = query_budget(model)
     if model.task != IMAGES or model.format != ENDPOINT or budget is None:
         return
     for position, cost in enumerate(costs):

@@ -17,6 +17,7 @@ from app.audits.compatibility import (
     check_misfits,
     check_same_input,
     check_training_memory,
+    query_budget,
 )
 from app.datasets import repository as datasets
 from app.models import repository as models
@@ -169,6 +170,7 @@ def estimate(planned: Plan) -> AuditEstimate:
             }
             for cost in costs
         ],
+        query_budget=query_budget(planned.model),
     )
 
 

@@ -51,6 +51,12 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
     if estimate.queries:
         costs.append(f"{estimate.queries:,} queries")
     echo_line(f"At most: {', '.join(costs)}; time on one worker: {time}", err=err)
+    if over := estimate.over_budget:
+        echo_line(
+            f"{' and '.join(over)} may ask the model more than its query_budget of {estimate.query_budget:,}: texts "
+            "beyond it are errored, never robust",
+            err=err,
+        )
 
 
 def _row(rule: RuleOutcome) -> tuple[str, ...]:

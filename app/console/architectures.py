@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel
 
 from app.console.values import read_json, read_number
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.architectures import Architecture
-from seatrial.contracts.endpoints import SERVED
+from seatrial.contracts.endpoints import PARTS, PLURALS, SERVED
 
 POINTER = "/manifest/architecture/"
 ENDPOINT = "endpoint"
@@ -92,7 +92,12 @@ class ArchitectureForm:
     Attributes:
         titles: Name for people of each kind.
         parameters: Parameters of each kind. An endpoint's are one object, so none are listed.
+        served: Kinds that are one object.
+        places: Placeholders in an endpoint's request, by task.
     """
+
+    served = SERVED
+    places: ClassVar = {task: [PLURALS[part] for part in parts] for task, parts in PARTS.items()}
 
     def __init__(self, union: Any) -> None:
         self.titles: dict[str, str] = {}
@@ -129,12 +134,16 @@ class ArchitectureForm:
         given = [one for one in self.parameters.get(kind, ()) if one.is_required or said.get(one.field)]
         return {"kind": kind, **{one.name: one.parse(said.get(one.field, "")) for one in given}}
 
-    def field_of(self, pointer: str) -> str | None:
+    def field_of(self, pointer: str, kind: str = "") -> str | None:
         """Return the field that a pointer into a manifest is about; None outside the architecture.
 
         >>> [ARCHITECTURES.field_of("/manifest/architecture" + end) for end in ("/kind", "/layers/3", "/url", "")]
         ['architecture', 'layers', 'endpoint', None]
+        >>> ARCHITECTURES.field_of("/manifest/architecture/model", "chat")
+        'endpoint'
         """
+        if kind in SERVED and (pointer + "/").startswith(POINTER) and pointer != POINTER + "kind":
+            return ENDPOINT
         if not pointer.startswith(POINTER):
             return None
         name = pointer.removeprefix(POINTER).partition("/")[0]

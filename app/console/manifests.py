@@ -20,13 +20,13 @@ _PLACES = {
 _FIELDS = ("name", "version", "task", "architecture", "labels", "clean_accuracy", "split", "columns")
 
 
-def field_of(pointer: str) -> str:
-    """Return the field of the page that a JSON pointer into the request is about.
+def field_of(pointer: str, kind: str = "") -> str:
+    """Return the field of the page that a JSON pointer into the request is about, of a kind of architecture.
 
     >>> field_of("/manifest/labels/3"), field_of("/manifest/input/shape"), field_of("/manifest/architecture/url")
     ('labels', 'shape', 'endpoint')
     """
-    if inside := architectures.ARCHITECTURES.field_of(pointer):
+    if inside := architectures.ARCHITECTURES.field_of(pointer, kind):
         return inside
     for place, name in _PLACES.items():
         if pointer.startswith(place):

@@ -99,7 +99,8 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
                 raise InvalidRequestError("Choose the file with the weights.", pointer="/file")
             await store_model(request, services, viewer.project_id, upload)
     except (ProblemError, InspectionError) as error:
-        form.refuse_all(error, field_of)
+        kind = form.said("architecture")
+        form.refuse_all(error, lambda pointer: field_of(pointer, kind))
         return await run_in_threadpool(_models, request, viewer, services, form, status=error.status)
     return RedirectResponse("/models?done=stored", status_code=303)
 

@@ -146,3 +146,17 @@ class AuditEstimate(Read):
     checks: list[dict[str, Any]] = Field(
         description="The same per check: kind, forward_passes, backward_passes, queries, seconds."
     )
+    query_budget: int | None = Field(
+        default=None,
+        description="Most that each check may ask a model behind a URL for, as its manifest says; what goes beyond is "
+        "errored. Null: no limit.",
+    )
+
+    @property
+    def over_budget(self) -> list[str]:
+        """Kinds of the checks that may ask for more than the budget; every forward pass is asked for."""
+        return [
+            str(one["kind"])
+            for one in self.checks
+            if self.query_budget is not None and one["forward_passes"] > self.query_budget
+        ]

@@ -109,6 +109,23 @@ def test_an_endpoint_is_added_by_its_manifest_alone(run, server: Server, tmp_pat
         assert (refused.exit_code, "--endpoint alone" in refused.output) == (2, True)
 
 
+def test_wrong_endpoints_and_language_models_are_told_what_would_be_right(run, server: Server, tmp_path: Path) -> None:
+    images = ENDPOINT | {"task": "image-classification", "input": {"shape": [1, 8, 8]}}
+    model = {"kind": "chat", "url": "https://llm.example.com/v1/chat/completions", "model": "m"}
+    words = {"negative": [" negative"], "positive": [" positive"]}
+    chat = {**ENDPOINT, "architecture": {**model, "template": "{{texts}}", "labels": words}}
+    for manifest, told, untold in (
+        (images, "may hold {{images}}, {{image}}", "{{text"),
+        (chat, "holds {{text}} and no other placeholder", "{{image"),
+    ):
+        (tmp_path / "model.json").write_text(json.dumps(manifest))
+        refused = run("models", "add", "--endpoint", tmp_path / "model.json", "--url", server.url)
+        assert refused.exit_code == 2
+        assert "/manifest/architecture" in refused.output
+        assert told in refused.output
+        assert untold not in refused.output
+
+
 def test_a_wrong_specification_ends_with_2_and_names_the_field(run, server: Server, tmp_path: Path) -> None:
     (tmp_path / "audit.json").write_text(json.dumps({"checks": [{"kind": "uncertainty_span", "epsilon": -1}]}))
     refused = run("audit", "submit", tmp_path / "audit.json", "--url", server.url)

@@ -261,6 +261,13 @@ def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) 
     known, unknown = capsys.readouterr().out.splitlines()
     assert known == "At most: 500 examples, 1,000 forward passes, 40 queries; time on one worker: 2 h 2 min"
     assert "unknown until a worker has checked the model" in unknown
+    costs = [{"kind": "temperature_attack", "forward_passes": 900}, {"kind": "low_level_attack", "forward_passes": 100}]
+    for budget, lines in ((899, 2), (900, 1)):
+        told = {**said, "seconds": 1, "checks": costs, "query_budget": budget}
+        print_estimate(AuditEstimate.model_validate(told), err=False)
+        printed = capsys.readouterr().out.splitlines()
+        assert len(printed) == lines
+        assert lines == 1 or printed[1].startswith("temperature_attack may ask the model more than its query_budget of")
 
 
 def test_a_file_that_could_not_be_written_is_known_before_the_work(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from app.console.manifests import field_of, model_manifest
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Request
+from seatrial.contracts.endpoints import SERVED
 from tests.console.conftest import Console, elements
 
 
@@ -71,7 +72,7 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         **{name: ["onnx"] for name in ("output", "outputs")},
         **{name: ["predictions"] for name in ("example_id", "probabilities", "logits", "arm", "model", "model_column")},
         "precision": ["huggingface"],
-        "endpoint": ["endpoint"],
+        "endpoint": ["endpoint", "chat", "completions"],
     }
     assert {one["name"] for one in elements(page, "textarea")} == {
         *("layers", "widths", "probabilities", "logits", "endpoint", "labels", "features")
@@ -127,6 +128,6 @@ def test_every_shipped_architecture_is_offered_with_all_its_parameters() -> None
         offered = {field.name for field in shipped.fields if kind in field.kinds}
         # The model has a name too.
         fields = {"architecture_name" if name == "name" else name for name in one.model_fields if name != "kind"}
-        expected = set() if kind == "endpoint" else fields
+        expected = set() if kind in SERVED else fields
         assert offered == expected, f"the upload form lacks parameters of {kind}"
         assert shipped.titles[kind]

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from app.console.manifests import dataset_manifest, model_manifest
 from seatrial.contracts.datasets import DatasetManifest
@@ -120,6 +121,46 @@ def test_an_endpoint_is_stored_without_a_file(console: Console) -> None:
     assert row.manifest["architecture"]["url"] == ENDPOINT["url"]
     page = send_model(console, b"", **{**told, "endpoint": '{"url": "ftp://x"}', "version": "2"})
     assert "endpoint" in wrong(page)
+
+
+@pytest.mark.parametrize(
+    ("task", "template", "said"),
+    [
+        ("image-classification", {"inputs": "{{texts}}"}, "may hold {{images}}, {{image}}"),
+        ("image-classification", {"inputs": 1}, "the template has no place for an example"),
+        ("text-classification", {"inputs": "{{images}}"}, "may hold {{texts}}, {{text}}"),
+    ],
+)
+def test_an_endpoint_is_told_the_placeholders_of_its_task_alone(
+    console: Console, task: str, template: dict[str, Any], said: str
+) -> None:
+    asked = json.dumps({**ENDPOINT, "request": template})
+    page = send_model(console, b"", task=task, architecture="endpoint", shape="1, 4, 4", endpoint=asked)
+    told = wrong(page)["endpoint"]
+    assert said in told
+    others = "{{text" if task == "image-classification" else "{{image"
+    assert others not in told
+    # On the page each task's stand in a line that shows for it alone.
+    lines = [one for one in page.text.split("<p ") if "In the body of" in one]
+    assert [line for line in lines if others in line and f'data-for="{task}"' in line] == []
+    assert [line for line in lines if f'data-for="{task}"' in line]
+
+
+def test_a_language_model_is_stored_without_a_file_or_class_names(console: Console) -> None:
+    asked = {"url": "https://llm.example.com/v1/chat/completions", "model": "m", "template": "{{text}}:"}
+    words = {"labels": {"good": [" good"], "bad": [" bad"]}}
+    told = {"task": "text-classification", "architecture": "chat", "shape": "", "labels": ""}
+    for given, reason in (
+        ({**asked, **words, "template": "{{texts}}"}, "holds {{text}} and no other placeholder, not {{texts}}"),
+        (asked, "Field required"),
+        ({**words, **asked, "model": ""}, "at least 1 character"),
+    ):
+        assert reason in wrong(send_model(console, b"", **told, endpoint=json.dumps(given)))["endpoint"]
+    assert_nothing_stored(console.services)
+    assert send_model(console, b"", **told, endpoint=json.dumps({**asked, **words})).status_code == 303
+    with console.services.database.read() as session:
+        row = session.query(ModelRow).one()
+    assert (row.format, row.manifest["labels"]) == ("endpoint", ["good", "bad"])
 
 
 def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(console: Console) -> None:

@@ -220,8 +220,8 @@ class GenerativeExchange:
             written, own = (one[0] if isinstance(one, list) else None for one in (tokens, values))
         if not pairs:
             raise MisfitError(f"{where} lists no tokens", logprobs, field=READ)
-        # Tokens of one spelling are several: half a character each, or one with a blank that is not shown. With the same
-        # number it is one, listed as written and as likely.
+        # Tokens of one spelling are several: half a character each, or one with a blank that is not shown. With one
+        # number it is one: listed as written, and as likely.
         found: dict[str, float] = {}
         for token, value in dict.fromkeys(pairs):
             found[token] = math.log(math.exp(found[token]) + math.exp(value)) if token in found else value
@@ -293,7 +293,6 @@ class GenerativeExchange:
         middle = [(low + high) / 2 for low, high in intervals]
         return torch.tensor([math.log(max(one, math.ulp(0.0))) for one in middle], dtype=torch.float64)
 
-
     def _undecided(self, listed: Sequence[str], *, is_none: bool) -> str:
         words = [word for several in self._words for word in several]
         reason = (
@@ -302,8 +301,9 @@ class GenerativeExchange:
             if is_none
             else "a label whose words are not among the tokens listed may be likelier than those that are"
         )
-        plain = {token.strip().casefold() for token in listed}
-        if near := [word for word in words if word not in listed and word.strip().casefold() in plain]:
+        plain = {token.strip().casefold() for token in listed if token not in words}
+        missing = [word for several in self._words if not set(several) & set(listed) for word in several]
+        if near := [word for word in missing if word.strip().casefold() in plain]:
             reason += f"; {near[0]!r} is, with another blank or case: labels hold the words as the server lists them"
         return f"{reason}. It lists"
 
