@@ -59,7 +59,7 @@ def test_the_same_records_give_the_same_arms_in_the_order_asked_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labels", ["none", "one class", "all right"])
+@pytest.mark.parametrize("labels", ["none", pytest.param("one class", marks=pytest.mark.drill), "all right"])
 def test_validation_that_determines_nothing_is_said_and_leaves_working_arms(labels) -> None:
     examples, logits = model(1, 30, classes=3)
     if labels == "none":

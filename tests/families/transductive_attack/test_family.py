@@ -326,7 +326,7 @@ def test_a_game_begun_again_ends_the_same() -> None:
     done = check(params)[1]
 
     shard = Shard(name, 0, 40)
-    for kill_at in (1, 3, 6):
+    for kill_at in (1, 6):
         context = Dying(builders.base(), data, shard, 40, 40, {}, done, dies_at=kill_at)
         with pytest.raises(KilledError):
             FAMILY.run(params, shard, context)
