@@ -161,6 +161,14 @@ def test_the_gradients_limit_and_the_assignments_reach_are_met() -> None:
         assert np.abs(iterate.a - 0.5).max() == pytest.approx(reach)
 
 
+def test_it_starts_at_the_same_weight_for_every_bin_which_its_copies_share() -> None:
+    lower, upper, clean, correct = random_instance(np.random.default_rng(5), 12, 4)
+    iterate = Iterate(program_of(lower, upper, correct, 4), clean)
+    assert (iterate.a == 0.25).all()
+    assert np.array_equal(iterate.q1, iterate.a)
+    assert np.array_equal(iterate.g, iterate.program.clip(iterate.z))
+
+
 def test_the_projected_copies_are_the_nearest_allowed() -> None:
     rng = np.random.default_rng(0)
     lower, upper, correct, _ = realistic(8)

@@ -233,3 +233,11 @@ def test_further_examples_go_by_the_side_that_faces_the_bound() -> None:
     lopsided = Evidence(gap(0.5, 0.1, 0.6, n=100))
     above, below = (100 + further_examples(lopsided, bound) for bound in (0.55, 0.45))
     assert below == pytest.approx(16 * above, rel=0.02)
+
+
+@pytest.mark.parametrize("times", [1, 14])
+def test_further_examples_of_a_sure_mean_are_those_that_would_have_shown_it(times: int) -> None:
+    narrow = Evidence(mean(0.5, 0.5 - 1e-9, 0.5 + 1e-9, n=40), span=(0.0, 1.0))
+    wanted = 40 + further_examples(narrow, 0.51, times=times)
+    # So many draws of an example that lies at the far end in one case of fifty would all have missed it.
+    assert (1 - 0.01 / 0.5) ** wanted == pytest.approx(ALPHA / times / 2, rel=0.06)

@@ -27,3 +27,8 @@ def test_it_agrees_with_scipy_for_many(successes: int, trials: int, rate: float)
 @given(st.integers(0, 3_000), st.integers(0, 3_000))
 def test_the_api_s_and_the_workers_make_one_exact_test(b: int, c: int) -> None:
     assert mcnemar(b, c) == pytest.approx(min(1.0, 2 * binomial_cdf(min(b, c), b + c, 0.5)), rel=1e-10, abs=1e-300)
+
+
+def test_a_sure_thing_never_fails_and_an_impossible_one_always_does() -> None:
+    assert [binomial_cdf(successes, 3, 1.0) for successes in range(4)] == [0, 0, 0, 1]
+    assert [binomial_cdf(successes, 3, 0.0) for successes in range(4)] == [1, 1, 1, 1]
