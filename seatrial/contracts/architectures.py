@@ -98,12 +98,12 @@ class WideResNetArchitecture(Request):
 
 
 class SmallStemResNetArchitecture(Request):
-    """ResNet-18, 34 or 50 (He et al. 2016, table 1) with a 3x3 stem, for 32x32 images."""
+    """ResNet-18 to 152 (He et al. 2016, table 1) with a 3x3 stem, for 32x32 images."""
 
     kind: Literal["resnet_32x32"] = Field(
-        title="ResNet-18, 34 or 50 for 32x32 images", description="ResNet with a 3x3 stem."
+        title="ResNet-18 to 152 for 32x32 images", description="ResNet with a 3x3 stem."
     )
-    depth: Literal[18, 34, 50] = Field(description="Layers: 18, 34 or 50.", examples=[18])
+    depth: Literal[18, 34, 50, 101, 152] = Field(description="Layers: 18, 34, 50, 101 or 152.", examples=[18])
 
 
 class DeepMindWideResNetArchitecture(Request):

@@ -81,6 +81,10 @@ def test_normalisation_inside_moves_to_the_manifest_and_is_otherwise_asked_for(
     labels = tmp_path / "labels.txt"
     labels.write_text("\n".join(f"class {number}" for number in range(10)), encoding="utf-8")
     assert main([str(tmp_path / "w.pt"), "-o", str(tmp_path / "m"), "--labels", str(labels)]) == 0
+    assert main([str(tmp_path / "w.pt"), "-o", str(tmp_path / "other"), *PLAIN]) == 2
+    refused = capsys.readouterr().err
+    assert "hold a mean of [0.4914" in refused
+    assert "the manifest says [0.0]" in refused
     classifier = _load(tmp_path / "m")
     images = torch.rand(2, 3, 32, 32)
     assert torch.allclose(classifier.logits(images), module((images - mean.view(3, 1, 1)) / std.view(3, 1, 1)))

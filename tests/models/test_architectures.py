@@ -13,7 +13,7 @@ DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
 
 
 # Published counts: He et al. 2016, table 6 (0.27, 0.46, 0.66, 0.85, 1.7 M); Zagoruyko and Komodakis 2016 (36.5 M);
-# PreActResNet-18 and ResNet-18 to 50 of the common CIFAR code; Gowal et al. 2020 (36.5 and 267 M); LeNet by hand.
+# PreActResNet-18 and ResNet-18 to 152 of the common CIFAR code; Gowal et al. 2020 (36.5 and 267 M); LeNet by hand.
 @pytest.mark.parametrize(
     ("architecture", "changes", "parameters"),
     [
@@ -29,6 +29,8 @@ DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
         ({"kind": "resnet_32x32", "depth": 18}, {}, 11_173_962),
         ({"kind": "resnet_32x32", "depth": 34}, {}, 21_282_122),
         ({"kind": "resnet_32x32", "depth": 50}, {}, 23_520_842),
+        ({"kind": "resnet_32x32", "depth": 101}, {}, 42_512_970),
+        ({"kind": "resnet_32x32", "depth": 152}, {}, 58_156_618),
         ({"kind": "dm_wide_resnet", "depth": 28, "width": 10}, {}, 36_479_194),
         ({"kind": "dm_wide_resnet", "depth": 70, "width": 16}, {}, 266_796_506),
         ({"kind": "lenet"}, DIGITS, 832 + 51_264 + 3_212_288 + 10_250),

@@ -93,6 +93,37 @@ def test_a_mismatch_says_what_is_missing_unexpected_and_reshaped(tmp_path: Path)
     assert "mean and std belong" in problem.detail
 
 
+MU, SIGMA = torch.tensor([0.5, 0.4, 0.3]).view(1, 3, 1, 1), torch.tensor([0.2, 0.25, 0.3]).view(1, 3, 1, 1)
+
+
+# RobustBench's own networks hold mu and sigma, or stand behind a normalisation; robustness' hold new_mean and new_std.
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [
+        ("", ("mu", "sigma")),
+        ("module.", ("module.mu", "module.sigma")),
+        ("model.", ("mu", "sigma")),
+        ("module.model.", ("module.normalize.mean", "module.normalize.std")),
+        ("model.", ("normalizer.new_mean", "normalizer.new_std")),
+    ],
+)
+def test_what_weights_normalise_with_is_compared_to_the_manifest(
+    tmp_path: Path, prefix: str, names: tuple[str, str]
+) -> None:
+    state = _state(RESNET)
+    held = {prefix + name: tensor for name, tensor in state.items()} | dict(zip(names, (MU, SIGMA), strict=True))
+    path = store(tmp_path / "w.safetensors", held)
+    classifier = load_image_classifier(manifest(RESNET), path, "safetensors", CPU)
+    assert torch.equal(classifier.module.state_dict()["conv1.weight"], state["conv1.weight"])
+    other = manifest(RESNET, input={"shape": [3, 32, 32], "mean": [0.5, 0.4, 0.302], "std": [0.2, 0.25, 0.3]})
+    with pytest.raises(TargetError) as caught:
+        load_image_classifier(other, path, "safetensors", CPU)
+    problem = caught.value.problem
+    assert (problem.code, problem.field) == ("normalisation-mismatch", "/manifest/input")
+    assert "a mean of [0.5, 0.4, 0.3" in problem.detail
+    assert "the manifest says [0.5, 0.4, 0.302]" in problem.detail
+
+
 def test_many_differences_are_counted_not_listed(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=r"\.\.\. \(\d+ more\)") as caught:
         load_image_classifier(

@@ -17,8 +17,9 @@ from seatrial.store.settings import Settings
 from workers.conversion import factory
 from workers.conversion.errors import ConversionError
 from workers.conversion.known import recognise
-from workers.conversion.state import read_state, take_normalisation
+from workers.conversion.state import read_state
 from workers.errors import TargetError
+from workers.models.state_dicts import normalisation_mismatch, take_normalisation
 from workers.models.torch_onnx import load_onnx
 
 WEIGHTS, ONNX, MANIFEST = "model.safetensors", "model.onnx", "manifest.json"
@@ -56,6 +57,8 @@ def convert(asked: argparse.Namespace) -> str:
     state = read_state(asked.file) if asked.file is not None else None
     normalisation = take_normalisation(state) if state is not None and asked.factory is None else {}
     manifest = _manifest(asked, normalisation)
+    if different := normalisation_mismatch(normalisation, manifest["input"]):
+        raise ConversionError(f"{different}: leave --mean and --std out")
     if asked.factory is not None:
         return _export(asked.factory, state, manifest, output)
     assert state is not None  # noqa: S101 - one of the two was given

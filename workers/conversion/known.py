@@ -78,7 +78,7 @@ def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
 
 def _depth(state: Mapping[str, Tensor]) -> int:
     if "layer1.0.conv3.weight" in state:
-        return 50
+        return next(depth for depth, most in ((50, 6), (101, 23), (152, 36)) if _blocks(state, r"layer3\.") <= most)
     return 34 if _blocks(state, r"layer3\.") > 2 else 18
 
 

@@ -16,7 +16,6 @@ from workers.models.state_dicts import strip_prefixes
 WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "params", "ema", "weights")
 """Names training code stores a state dict under, beside its optimizer and its epoch."""
 FACTORY = "give the code that builds the network with --factory package.module:make"
-_MEANS, _STDS = ("mu", "mean"), ("sigma", "std")
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
@@ -40,22 +39,6 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{FACTORY}"
         ) from error
     return strip_prefixes(_tensors(held, path))
-
-
-def take_normalisation(state: dict[str, Tensor]) -> dict[str, list[float]]:
-    """Remove what a network normalises with, and return it as ``mean`` and ``std`` of a manifest.
-
-    RobustBench's models hold ``mu`` and ``sigma`` of shape (1, channels, 1, 1) beside the network.
-
-    >>> state = {"mu": torch.tensor([0.5]).view(1, 1, 1, 1), "sigma": torch.tensor([0.25]), "w": torch.zeros(1)}
-    >>> take_normalisation(state), list(state)
-    ({'mean': [0.5], 'std': [0.25]}, ['w'])
-    """
-    found = {}
-    for role, names in (("mean", _MEANS), ("std", _STDS)):
-        for name in [one for one in state if one.rpartition(".")[2] in names and state[one].numel() <= 4]:
-            found[role] = [round(float(value), 8) for value in state.pop(name).flatten()]
-    return found if len(found) == 2 else {}
 
 
 def _tensors(held: Any, path: Path) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "silu": nn.SiLU}
-BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Blocks of each group, by depth (He et al. 2016, table 1)."""
 
 
@@ -65,11 +65,11 @@ class Bottleneck(nn.Module):
 
 
 class SmallStemResNet(nn.Module):
-    """ResNet-18, 34 or 50 (He et al. 2016, table 1) with a 3x3 stem and without its pooling, for 32x32 images."""
+    """ResNet-18 to 152 (He et al. 2016, table 1) with a 3x3 stem and without its pooling, for 32x32 images."""
 
     def __init__(self, depth: int, channels_in: int, classes: int) -> None:
         super().__init__()
-        block = Bottleneck if depth == 50 else BasicBlock
+        block = Bottleneck if depth >= 50 else BasicBlock
         self.conv1 = nn.Conv2d(channels_in, 64, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         channels = 64

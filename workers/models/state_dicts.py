@@ -1,7 +1,7 @@
 """Fitting uploaded tensors to a module: prefixes, common aliases, and a mismatch said in full."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,10 @@ ALIASES: tuple[tuple[str, str], ...] = (
 )
 # TRADES-style WideResNet code defines this group and never calls it.
 _UNUSED = re.compile(r"^sub_block1\.")
-_NORMALISATION = re.compile(r"(^|\.)(mean|std|mu|sigma)$")
+_NORMALISATION = re.compile(r"(?:^|\.)(?:new_)?(mean|std|mu|sigma)$")
+_MAX_CHANNELS = 4
+# Statistics are passed on with three or four digits; what CIFAR-10's common ones differ by is 3.5e-3.
+_TOLERANCE = 1e-3
 _COUNTER = "num_batches_tracked"
 _SHOWN = 5
 
@@ -34,15 +37,65 @@ _SHOWN = 5
 def strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors without the prefixes all names share, however many there are.
 
+    What normalises images may stand outside of the network: it need not share them.
+
     >>> sorted(strip_prefixes({"module.model.conv1.weight": torch.zeros(1), "module.model.bn1.bias": torch.zeros(1)}))
     ['bn1.bias', 'conv1.weight']
     """
     tensors = dict(state)
-    while prefix := next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in tensors)), ""):
-        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-        if not tensors:
+    while inside := [name for name, tensor in tensors.items() if not _is_normalisation(name, tensor)]:
+        prefix = next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in inside)), "")
+        if not prefix:
             break
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     return tensors
+
+
+def take_normalisation(state: dict[str, Tensor], wanted: Collection[str] = ()) -> dict[str, list[float]]:
+    """Remove what a network normalises with, and return it as ``mean`` and ``std`` of a manifest.
+
+    RobustBench's models hold ``mu`` and ``sigma`` of shape (1, channels, 1, 1) beside the network, others
+    ``normalizer.mean`` or ``new_mean``.
+
+    Args:
+        state: Changed in place.
+        wanted: Names that are tensors of the network itself.
+
+    Returns:
+        Both lists, one value or one per channel; nothing where not both are there, and nothing is then removed.
+
+    >>> state = {"mu": torch.tensor([0.5]).view(1, 1, 1, 1), "sigma": torch.tensor([0.25]), "w": torch.zeros(1)}
+    >>> take_normalisation(state), list(state)
+    ({'mean': [0.5], 'std': [0.25]}, ['w'])
+    """
+    names = [name for name, tensor in state.items() if name not in wanted and _is_normalisation(name, tensor)]
+    roles = {"mean" if name.endswith(("mean", "mu")) else "std": name for name in names}
+    if len(roles) != 2:
+        return {}
+    found = {role: [float(f"{value:.7g}") for value in state[name].flatten().tolist()] for role, name in roles.items()}
+    for name in names:
+        del state[name]
+    return {role: found[role] for role in ("mean", "std")}
+
+
+def normalisation_mismatch(held: Mapping[str, Sequence[float]], told: Mapping[str, Sequence[float]]) -> str:
+    """Return how what the weights hold and what is told of normalisation differ; empty where they do not.
+
+    >>> normalisation_mismatch({"mean": [0.5], "std": [0.25]}, {"mean": [0.5, 0.5, 0.5], "std": [1.0]})
+    'the weights hold a std of [0.25], the manifest says [1.0]'
+    """
+    parts = []
+    for role, values in held.items():
+        given = list(told[role])
+        most = max(len(values), len(given))
+        pairs = zip((list(values) * most)[:most], (given * most)[:most], strict=True)
+        if len({len(values), len(given), 1}) > 2 or any(abs(one - other) > _TOLERANCE for one, other in pairs):
+            parts.append(f"the weights hold a {role} of {list(values)}, the manifest says {given}")
+    return "; ".join(parts)
+
+
+def _is_normalisation(name: str, tensor: Tensor) -> bool:
+    return _NORMALISATION.search(name) is not None and tensor.numel() <= _MAX_CHANNELS
 
 
 def fit_state(module: nn.Module, state: Mapping[str, Tensor], architecture: str) -> None:

@@ -13,7 +13,7 @@ from seatrial.store.settings import Settings
 from workers.errors import TargetError, log_fault
 from workers.models.architectures import build_architecture, check_shapes
 from workers.models.image_classifier import ImageClassifier
-from workers.models.state_dicts import fit_state, strip_prefixes
+from workers.models.state_dicts import fit_state, normalisation_mismatch, strip_prefixes, take_normalisation
 from workers.models.table_classifier import TableClassifier
 
 
@@ -37,6 +37,7 @@ def load_torch_image(
     with torch.device("meta"):
         module = build_architecture(manifest, set(state))
     values_per_image = check_shapes(module, manifest, limits=limits)
+    _check_normalisation(manifest, take_normalisation(state, module.state_dict()))
     fit_state(module, state, manifest.architecture.kind)
     if any(buffer.is_meta for buffer in module.buffers()):
         # What is computed when a network is built, and not saved with it. It has been found to fit its weights, so
@@ -46,6 +47,20 @@ def load_torch_image(
         fit_state(module, state, manifest.architecture.kind)
     # build_architecture has refused a manifest without them.
     return make_classifier(module, manifest, device, values_per_image)
+
+
+def _check_normalisation(manifest: ModelManifest, held: dict[str, list[float]]) -> None:
+    # Of rows, the columns' means are the manifest's alone.
+    if manifest.input is None or not held:
+        return
+    if different := normalisation_mismatch(held, {"mean": manifest.input.mean, "std": manifest.input.std}):
+        raise TargetError(
+            "normalisation-mismatch",
+            "Weights and manifest normalise images differently",
+            f"{different}: state in the manifest what the network was trained with, or leave out of the file what it "
+            "does not use",
+            field="/manifest/input",
+        )
 
 
 def make_classifier(

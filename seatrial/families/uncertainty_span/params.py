@@ -40,6 +40,14 @@ class OutlierParams(Request):
         max_length=16,
         description="Over-confidence attack radii on the outliers, in the check's norm; 0 (clean) is always added.",
     )
+    inliers_per_outlier: Real = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Examples of the sample for each outlier: 10 is the paper's 8,000 to 800. Precision and recall "
+        "depend on it. Where there are fewer outliers, all are taken.",
+        examples=[10],
+    )
 
     @field_validator("epsilons")
     @classmethod
@@ -48,6 +56,14 @@ class OutlierParams(Request):
             if 0 < epsilon < LEAST:
                 raise ValueError(f"a radius is 0 or at least {LEAST:g}, got {epsilon:g}")
         return epsilons
+
+    def limit(self, samples: int) -> int:
+        """Return how many outliers are held against ``samples`` examples, at least 1.
+
+        >>> OutlierParams(dataset="dat_1", inliers_per_outlier=10).limit(8000)
+        800
+        """
+        return max(1, int(samples / self.inliers_per_outlier))
 
 
 class UncertaintySpanParams(FamilyParams):
@@ -168,7 +184,8 @@ class UncertaintySpanParams(FamilyParams):
             backward += samples if name == "ace" else attack * samples
             forward += 15 * samples if name == "ace" else samples
         if self.outliers is not None:
-            outliers = min(samples, sizes.get("outliers/dataset", samples))
+            outliers = self.outliers.limit(samples)
+            outliers = min(outliers, sizes.get("outliers/dataset", outliers))
             backward += len({e for e in self.outliers.epsilons if e > 0}) * attack * outliers
             forward += 2 * outliers
         if self.transfer_model is not None:

@@ -13,10 +13,12 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return parameters with the outliers' dataset alone: at which radii they were attacked is in the metric's name."""
+    """Return parameters without the radii at which outliers were attacked: those are in the metric's name."""
     if not params.get("outliers"):
         return params
-    return {**params, "outliers": {"dataset": params["outliers"].get("dataset")}}
+    told = params["outliers"]
+    ratio = told.get("inliers_per_outlier", 1)
+    return {**params, "outliers": {"dataset": told.get("dataset"), "inliers_per_outlier": ratio}}
 
 
 def misfits(params: UncertaintySpanParams, situation: Situation) -> Iterator[Misfit]:

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from sklearn import metrics
 
 from tests.families.uncertainty_span.audits import DATA, NETWORK, audit, parameters
@@ -36,3 +37,18 @@ def test_no_more_outliers_than_the_sample_is_large() -> None:
     many = (OUTLIERS[0].repeat(5, 1, 1, 1), OUTLIERS[1].repeat(5))
     _, done = audit(parameters(outliers={"dataset": "dat_1"}), NETWORK, DATA, outliers=many)
     assert done["outliers"].num_rows == 40
+
+
+def test_the_ratio_of_the_paper_is_a_parameter_and_priced() -> None:
+    # Ledda et al., sec. V-A: 8,000 examples to 800 outliers.
+    params = parameters(outliers={"dataset": "dat_1", "inliers_per_outlier": 10})
+    many = (OUTLIERS[0].repeat(5, 1, 1, 1), OUTLIERS[1].repeat(5))
+    result, done = audit(params, NETWORK, DATA, outliers=many)
+    assert (done["attack"].num_rows, done["outliers"].num_rows) == (40, 4)
+    assert result.estimates["auroc[epsilon=0]"].n == 44
+    one = parameters(outliers={"dataset": "dat_1"})
+    without, tenth, whole = (each.passes(8000, {"outliers/dataset": 9000}) for each in (parameters(), params, one))
+    assert 10 * (tenth.backward - without.backward) == whole.backward - without.backward
+    assert (tenth.forward - without.forward, whole.forward - without.forward) == (2 * 800, 2 * 8000)
+    with pytest.raises(ValidationError):
+        parameters(outliers={"dataset": "dat_1", "inliers_per_outlier": 0.5})

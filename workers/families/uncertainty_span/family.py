@@ -73,7 +73,7 @@ class UncertaintySpan:
             planned.append(Stage("transfer"))
         planned += [Stage(name) for name in params.attacks]
         if params.outliers is not None:
-            planned.append(Stage("outliers", source=OUTLIERS, limit=done["attack"].num_rows))
+            planned.append(Stage("outliers", source=OUTLIERS, limit=params.outliers.limit(done["attack"].num_rows)))
         if params.robust_accuracy is not None:
             planned.append(Stage(robust_accuracy.NAME))
         return next((stage for stage in planned if stage.name not in done), None)
