@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from tests import assets
 from tests.client.conftest import Server, served
 from tests.servers import eventually, local_worker, stop_together
 
@@ -80,6 +81,24 @@ def test_two_tables_of_the_same_examples_are_judged_and_compared_in_pairs(
     ended = gate("boastful.csv", likelihood)
     assert ended.exit_code == 1, ended.output
     assert "compared example by example on the 600" in ended.output
+
+
+def test_gradient_boosted_trees_are_judged_by_what_they_answer(gate: Callable[..., Result], tmp_path: Path) -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    images, labels = assets.digits()
+    rows, known = images.reshape(len(images), -1)[:600], labels[300:600]
+    trees = HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=8, random_state=0).fit(rows[:300], labels[:300])
+    told = trees.predict_proba(rows[300:])
+    lines = [",".join(["example_id", "label", *(f"p_{name}" for name in trees.classes_)])]
+    for at, (row, label) in enumerate(zip(told, known, strict=True)):
+        lines.append(",".join([f"x{at}", str(label), *map(repr, row.tolist())]))
+    (tmp_path / "trees.csv").write_text("\n".join(lines) + "\n")
+    right = float((told.argmax(1) == known).mean())
+    accuracy = {"metric": "calibration.accuracy"}
+    ended = gate("trees.csv", [{**accuracy, "min": right - 0.1}, {**accuracy, "max": right + 0.1}])
+    assert ended.exit_code == 0, ended.output
+    assert f"{right:.4f} [" in ended.output
 
 
 def test_a_table_with_a_mistake_is_refused_by_row_and_column(gate: Callable[..., Result], tmp_path: Path) -> None:

@@ -34,6 +34,53 @@ def test_it_leads_to_every_page() -> None:
     assert {"ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff"} <= led_to
 
 
+# By the first cell's beginning: what runs the row as it is written.
+EXECUTED = {
+    "a Hugging Face folder": ["tests/snippets/test_rows.py::hugging_face", "tests/e2e/test_text_jobs.py::test_"],
+    "PyTorch weights": ["tests/snippets/test_rows.py::weights", "tests/client/test_gate_verdicts.py::test_"],
+    "a `.pt`": [
+        "tests/snippets/test_rows.py::convert",
+        "tests/conversion/test_convert.py::test_an_architecture_is_told",
+    ],
+    "behind an HTTP API": [
+        "tests/models/endpoint/test_documented.py::test_the_image_endpoint_is_ready",
+        "tests/models/endpoint/test_documented.py::test_the_language_model_is_ready",
+        "tests/snippets/test_pages.py::test_the_walk_through_over_rest_runs",
+    ],
+    "a classifier of torchvision or timm": [
+        "tests/snippets/test_rows.py::torchvision",
+        "tests/snippets/test_rows.py::timm",
+        "tests/models/test_zoo.py::test_logits_are_those_of_the_package",
+    ],
+    "any other PyTorch image classifier, or ONNX": [
+        "tests/snippets/test_rows.py::exported",
+        "tests/snippets/test_rows.py::onnx",
+        "tests/models/test_exported.py::test_the_lines_of_the_documentation_make_a_model",
+        "tests/tables/test_audits.py::test_a_pipeline_of_scikit_learn_is_audited_as_onnx",
+    ],
+    "a classifier of table rows": [
+        "tests/snippets/test_rows.py::table",
+        "tests/tables/test_audits.py::test_a_linear_model_of_a_table_is_audited",
+    ],
+    "gradient-boosted trees": [
+        "tests/client/test_gate_predictions.py::test_gradient_boosted_trees_are_judged",
+        "tests/client/test_gate_predictions.py::test_two_tables_of_the_same_examples",
+    ],
+    "defended at test time": ["tests/e2e/test_defences.py::test_"],
+    "trained, and I want noisy texts": ["tests/client/test_perturb_command.py::test_a_mixed_file_has_each_text_once"],
+    "in CI": ["tests/snippets/test_running.py::test_"],
+}
+
+
+def test_each_kind_of_model_is_executed_by_a_test() -> None:
+    table = README.partition("## My model is ...")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!my model|---)(.+?) \| ", table, re.MULTILINE)
+    assert [next((known for known in EXECUTED if row.startswith(known)), row) for row in rows] == list(EXECUTED)
+    for named in EXECUTED.values():
+        for path, _, function in (one.partition("::") for one in named):
+            assert re.search(rf"^def {function}", read(path), re.MULTILINE), (path, function)
+
+
 def test_the_gate_gives_options_there_are() -> None:
     (shown,) = (block for block in blocks("README.md") if block.startswith("$ seatrial gate"))
     given = set(re.findall(r" (--[a-z-]+)", shown.splitlines()[0]))

@@ -324,16 +324,22 @@ def _output(ports: Sequence[Port], name: str | None) -> Port:
     return chosen
 
 
+_OTHER_DOORS = (
+    "send its predictions (`seatrial gate --predictions`), or serve it by onnxruntime and describe it as an endpoint, "
+    "which is attacked by scores and decisions"
+)
+
+
 def _hint(kind: str) -> str:
     if "TreeEnsemble" in kind or "SVM" in kind:
-        return "it has no gradients; send its predictions instead of it"
+        return f"it has no gradients; {_OTHER_DOORS}"
     if kind == "ai.onnx.ml:ZipMap":
         return "convert with `options={'zipmap': False}`"
     if kind in ("If", "Loop", "Scan"):
         return "control flow is not run; export the model without it"
     if kind.startswith("Random") or kind in ("Bernoulli", "Multinomial"):
         return "a classifier draws no random numbers when it is used"
-    return "export the model with other operators, or ask for this one"
+    return f"export the model with other operators; or {_OTHER_DOORS}"
 
 
 def _told(sizes: Sequence[int | None]) -> str:
