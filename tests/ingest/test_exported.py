@@ -131,10 +131,7 @@ def test_what_is_on_only_in_training_is_refused(tmp_path: Path) -> None:
         _refused(tmp_path, exported(change_graph=change), OperatorRefusedError, "model.eval()")
 
 
-def test_a_formula_that_sympy_would_evaluate_is_never_looked_at(tmp_path: Path) -> None:
-    marker = tmp_path / "executed"
-    formula = f"__import__('pathlib').Path({str(marker)!r}).touch()"
-
+def _sized(formula: str) -> Callable[[Document], None]:
     def change(document: Document) -> None:
         values = document["graph_module"]["graph"]["tensor_values"]
         for name in ("x", "flat", "logits"):
@@ -142,10 +139,31 @@ def test_a_formula_that_sympy_would_evaluate_is_never_looked_at(tmp_path: Path) 
         document["range_constraints"] = {formula: {"min_val": 1, "max_val": 9}}
         document["guards_code"] = [formula]
 
-    assert _inspect(tmp_path, exported(change_graph=change)) == "archive"
+    return change
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "__import__('pathlib').Path('{marker}').touch()",
+        "open('{marker}', 'w')",
+        "Symbol('s77').func('x')",
+        "(lambda: 2)()",
+        "[exit][0]()",
+    ],
+)
+def test_a_formula_that_sympy_would_run_is_refused(tmp_path: Path, formula: str) -> None:
+    marker = tmp_path / "executed"
+    data = exported(change_graph=_sized(formula.format(marker=marker)))
+    _refused(tmp_path, data, OperatorRefusedError, "sympy.sympify", "never run here")
+    assert not marker.exists()
+
+
+def test_a_formula_of_sizes_is_not_evaluated(tmp_path: Path) -> None:
+    formula = "Mul(Integer(2), floor(Symbol('s77', positive=True, integer=True)))"
+    assert _inspect(tmp_path, exported(change_graph=_sized(formula))) == "archive"
     # Of a size that is a formula, nothing is known before the graph is run.
     assert read_exported(tmp_path / "model.pt2", LIMITS).program.batch == Batch(1, None)
-    assert not marker.exists()
 
 
 def test_pickled_tensors_are_refused_by_name(tmp_path: Path) -> None:
