@@ -2,6 +2,7 @@
 
     python -m benchmarks.gauntlet_text
     python -m benchmarks.gauntlet_text --train train.jsonl --data test.jsonl
+    python -m benchmarks.gauntlet_text --chat
 
 Every endpoint is audited in memory, without HTTP, with the arm calibrated beside those that are always run (a further
 one can only take more from a fake), and judged by each shipped policy. A fake may fail, be inconclusive,
@@ -22,6 +23,7 @@ from pathlib import Path
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.verdict import judge
 from app.policies import presets
+from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement, PolicySource
@@ -76,7 +78,7 @@ class Context:
 class Row:
     """What became of one endpoint."""
 
-    endpoint: Endpoint
+    endpoint: Endpoint | Chat
     result: Result
     seconds: float
     queries: int
@@ -90,7 +92,7 @@ class Row:
 
 
 def audit(
-    endpoint: Endpoint, sample: list[TextExample], held_out: list[TextExample], params: TemperatureAttackParams
+    endpoint: Endpoint | Chat, sample: list[TextExample], held_out: list[TextExample], params: TemperatureAttackParams
 ) -> Row:
     """Run every stage of a check on an endpoint, and judge it by every shipped policy."""
     began, done, queries = time.perf_counter(), dict[str, Records](), 0
@@ -104,6 +106,8 @@ def audit(
     queries = service.meters.queries
     stored = params.model_dump(mode="json")
     result = with_declared_means(FAMILY.reduce(params, done, 0), family_spec(KIND), stored, done.get)
+    if isinstance(endpoint, Chat):
+        result = result.model_copy(update={"flags": [*result.flags, *endpoint.flags()]})
     check = MeasuredCheck(0, KIND, RunState.SUCCEEDED, result, None, stored)
     judgements = {
         name: judge(
@@ -140,7 +144,8 @@ def main() -> int:
     parser.add_argument("--validation", type=int, default=100)
     parser.add_argument("--arms", nargs="*", default=["calibrated"], help="beside those that are always run")
     parser.add_argument("--evaluations", type=int, default=6, help="of the temperature search of arm optimized")
-    parser.add_argument("--only", help="endpoints whose name holds this")
+    parser.add_argument("--chat", action="store_true", help="ask them as language models")
+    parser.add_argument("--only", nargs="*", default=[""], help="endpoints whose name holds one of these")
     arguments = parser.parse_args()
     train = read(arguments.train) if arguments.train else made_up(2000, 1)
     rows = read(arguments.data) if arguments.data else made_up(2000, 2)
@@ -154,8 +159,10 @@ def main() -> int:
         validation_samples=arguments.validation,
         temperature_evaluations=arguments.evaluations,
     )
-    contestants = honest(odds) + fakes(odds, [example.text for example in sample])
-    chosen = [endpoint for endpoint in contestants if not arguments.only or arguments.only in endpoint.name]
+    contestants: list[Endpoint] | list[Chat] = honest(odds) + fakes(odds, [example.text for example in sample])
+    if arguments.chat:
+        contestants = as_chats(contestants, odds)  # type: ignore[arg-type]
+    chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
     found = []
     for endpoint in chosen:

@@ -100,24 +100,25 @@ SHARED: tuple[FlagSpec, ...] = (
         code="sampled_votes",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="A language model's scores are shares of sampled answers: the same text has others the next time.",
+        meaning="A language model's scores are shares of sampled answers: the same text has others the next time. "
+        "No shipped policy passes a model on them.",
         remedy="Ask for log probabilities where the server has them.",
     ),
     FlagSpec(
         code="labels_not_listed",
-        severities=("error", "warning"),
+        severities=("error", "warning", "info"),
         speaks_of=("*",),
         meaning="A label of a language model was not among the tokens its server lists: all that is known is that its "
         "probability is between 0 and the least of theirs, and the middle stands for it. Texts whose class that could "
-        "change are unanswered. An error from 5 % of the texts on.",
+        "change are unanswered. A warning from 1 % of the texts on, an error from 5 %: no shipped policy passes then.",
         remedy="Add the words the model writes for the label, or ask for more tokens (top_logprobs).",
     ),
     FlagSpec(
         code="labels_unlikely",
-        severities=("warning",),
+        severities=("warning", "info"),
         speaks_of=("*",),
         meaning="On some texts a language model hardly answers with any of the labels: scores are shares of what is "
-        "left.",
+        "left. A warning from 5 % of the texts on.",
         remedy="Change the template, or the words of the labels.",
     ),
     FlagSpec(

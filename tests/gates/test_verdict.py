@@ -204,6 +204,10 @@ def test_a_doubt_takes_back_what_would_have_passed(severity: str, doubts: str, t
         ("clean_accuracy", "zero_gradients", "error", "errored"),
         ("clean_accuracy", "flag_of_long_ago", "warning", "errored"),
         ("clean_accuracy", "accuracy_near_chance", "warning", "errored"),
+        ("clean_accuracy", "labels_not_listed", "error", "errored"),
+        ("clean_accuracy", "labels_not_listed", "warning", "errored"),
+        ("clean_accuracy", "labels_not_listed", "info", "passed"),
+        ("mus_worst", "sampled_votes", "warning", "errored"),
     ],
 )
 def test_a_relevant_doubt_is_a_warning_about_the_number_judged(

@@ -26,7 +26,10 @@ UNLIKELY = 0.1
 """Probability of all labels together below which a model hardly answers with one of them."""
 
 DOUBTFUL_SHARE = 0.05
-"""Share of texts from which on labels that are not listed are an error."""
+"""Share of texts from which on labels that are not listed are an error, and unlikely ones a warning."""
+
+NOTED_SHARE = 0.01
+"""Share of texts from which on labels that are not listed are a warning: fewer move no rate by more than that."""
 
 CLOSE = 0.02
 """Nats by which log probabilities of one prompt may differ from request to request: arithmetic in 16 bits."""
@@ -155,7 +158,7 @@ class GenerativeExchange:
             found.append(
                 Flag(
                     code="labels_not_listed",
-                    severity="error" if share >= DOUBTFUL_SHARE else "warning",
+                    severity="error" if share >= DOUBTFUL_SHARE else "warning" if share >= NOTED_SHARE else "info",
                     message=f"Of {self.unlisted} of {self.read} texts ({share:.1%}) a label is not among the "
                     f"{self._said.top_logprobs} tokens listed: its probability is between 0 and the least of theirs, "
                     f"and the middle stands for it. Add the words the model writes for it{more}.",
@@ -165,7 +168,7 @@ class GenerativeExchange:
             found.append(
                 Flag(
                     code="labels_unlikely",
-                    severity="warning",
+                    severity="warning" if self.unlikely >= DOUBTFUL_SHARE * self.read else "info",
                     message=f"Of {self.unlikely} of {self.read} texts all labels together have a probability below "
                     f"{UNLIKELY:g}: the model would answer something else, and scores are shares of what is left. "
                     "Change the template, or the words of the labels.",

@@ -18,23 +18,44 @@ WORDS = [
 PIECE = re.compile(r" ?\w+|\s|[^\w\s]")
 
 
+class TinyLanguageModel(torch.nn.Module):
+    """A causal transformer of one layer and random weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(len(WORDS), 16), torch.nn.Embedding(512, 16)
+        self.layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.head = torch.nn.Linear(16, len(WORDS))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return logits (batch, tokens, words) of what comes after each of (batch, tokens)."""
+        length = ids.shape[1]
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(length)
+        logits: Tensor = self.head(self.layer(self.words(ids) + self.places(torch.arange(length)), mask))
+        return logits
+
+
 @cache
 def network() -> torch.nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    torch.manual_seed(11)
-    config = GPT2Config(vocab_size=len(WORDS), n_positions=512, n_embd=16, n_layer=1, n_head=2, initializer_range=0.6)
-    return GPT2LMHeadModel(config).eval().requires_grad_(False)
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        model = TinyLanguageModel()
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight, std=0.6)
+    return model.eval().requires_grad_(False)
 
 
 def numbers(text: str) -> list[int]:
-    return [WORDS.index(one) if one in WORDS else zlib.crc32(one.encode()) % len(WORDS) for one in PIECE.findall(text)]
+    return [
+        WORDS.index(one) if one in WORDS else zlib.crc32(one.encode(errors="surrogatepass")) % len(WORDS)
+        for one in PIECE.findall(text)
+    ]
 
 
 def log_probabilities(prompt: str) -> Tensor:
     """Return (tokens, words) float64 at every token of the prompt, of what comes next."""
     with torch.no_grad():
-        logits = network()(torch.tensor([numbers(prompt)])).logits[0].double()
+        logits = network()(torch.tensor([numbers(prompt)]))[0].double()
     # As one that was told to answer with a label: the first four words are theirs.
     return (logits + 4.0 * (torch.arange(len(WORDS)) < 4)).log_softmax(1)
 

@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from seatrial.contracts.generative import ChatArchitecture
 from seatrial.contracts.models import ModelManifest
 from tests.models.endpoint.asked import Clock, settings
 from tests.models.endpoint.language_server import WORDS, LanguageServer, log_probabilities, numbers
@@ -111,7 +112,7 @@ def test_a_label_that_is_not_listed_is_an_interval_and_never_decides(
     severities: set[str] = set()
     for top in (2, 4):
         classifier = language(top_logprobs=top)
-        for text, found in zip(texts[::7], classifier.logits(texts[::7]), strict=True):
+        for text, found in zip(texts[::13], classifier.logits(texts[::13]), strict=True):
             last = log_probabilities(TEMPLATE.replace("{{text}}", text))[-1].exp()
             listed = last.topk(top)
             least, rest = float(listed.values.min()), 1 - float(listed.values.sum())
@@ -220,22 +221,24 @@ def test_a_malformed_answer_names_what_is_wrong_with_it(
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "more", "told"),
     [
-        (LanguageServer(has_logprobs=False), "say read: votes"),
+        (LanguageServer(has_logprobs=False), {}, "say read: votes"),
+        (LanguageServer(hides=tuple(WORDS[:4])), {}, "leaves out the token that was written"),
         (
-            LanguageServer(hides=(" negative", " Negative", " positive", " Positive")),
-            r"none of the labels' words \(' negative', ' Negative', ' positive', ' Positive'\) is among the 12 tokens",
+            LanguageServer(),
+            {"labels": {"a": ["x", "y"], "b": ["z"]}},
+            r"none of the labels' words \('x', 'y', 'z'\) is among the 16 tokens",
         ),
-        (LanguageServer(strips=True), "' negative' is, with another blank or case"),
+        (LanguageServer(strips=True), {}, "' negative' is, with another blank or case"),
     ],
-    ids=["none", "hidden", "without blanks"],
+    ids=["none", "hidden", "other words", "without blanks"],
 )
 def test_a_server_that_hides_what_it_knows_is_refused(
-    language: Callable[..., EndpointClassifier], server: Scripted, how: LanguageServer, told: str
+    language: Callable[..., EndpointClassifier], server: Scripted, how: LanguageServer, more: Any, told: str
 ) -> None:
     with pytest.raises(TargetError, match=told):
-        check_text_target(language(how), manifest(server.url))
+        check_text_target(language(how, **more), manifest(server.url, **more))
 
 
 @pytest.mark.parametrize(
@@ -272,6 +275,31 @@ def test_tokens_of_one_spelling_are_added_up_and_one_that_is_repeated_is_one(
     # The words in another case may have all that is left.
     wanted = torch.tensor([one + (1 - sum(low)) / 2 for one in low], dtype=torch.float64)
     torch.testing.assert_close(found.exp(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("count", "severities"), [(0, {}), (1, {"info"}), (2, {"warning"}), (9, {"warning"}), (10, {"error"})]
+)
+def test_a_doubt_grows_with_the_share_of_texts_it_is_about(count: int, severities: Any) -> None:
+    architecture = manifest("https://llm.example.com/v1", labels={"a": ["a"], "b": ["b"]}).architecture
+    assert isinstance(architecture, ChatArchitecture)
+    exchange = GenerativeExchange(architecture, "text-classification", ["a", "b"])
+    both = [{"token": "a", "logprob": math.log(0.6)}, {"token": "b", "logprob": math.log(0.3)}]
+    one = [both[0], {"token": "c", "logprob": math.log(0.3)}]
+    for at in range(200):
+        (found,) = exchange.answers(json.dumps(chat_answer(one if at < count else both, "a")).encode(), ["x"])
+        assert isinstance(found, Tensor)
+    assert {flag.severity for flag in exchange.flags()} == set(severities)
+    assert all(f"{count} of 200 texts" in flag.message for flag in exchange.flags())
+    exchange.forget()
+    assert exchange.flags() == []
+
+
+def test_constant_log_probabilities_are_refused(language: Callable[..., EndpointClassifier], server: Scripted) -> None:
+    classifier = language()
+    server.otherwise = answering(chat_answer(LISTED))
+    with pytest.raises(TargetError, match="same logits"):
+        check_text_target(classifier, manifest(server.url))
 
 
 @pytest.mark.parametrize(
