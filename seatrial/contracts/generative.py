@@ -69,6 +69,12 @@ class GenerativeArchitecture(ServedArchitecture):
     def _chat_echoes_nothing(cls, read: Reading, info: ValidationInfo) -> Reading:
         if read == "continuation" and "system" in cls.model_fields:
             raise ValueError("a chat echoes no prompt: labels of several tokens are read by completions, or by votes")
+        words = [word for several in info.data.get("labels", {}).values() for word in several]
+        begun = next(((one, other) for one in words for other in words if one != other and other.startswith(one)), None)
+        if read == "continuation" and begun is not None:
+            raise ValueError(
+                f"the label's word {begun[0]!r} begins {begun[1]!r}: whatever continues as the one counts for the other"
+            )
         return read
 
 

@@ -18,6 +18,7 @@ from workers.models.endpoint_scores import MisfitError
 LABELS = "/manifest/architecture/labels"
 READ = "/manifest/architecture/read"
 TEMPLATE = "/manifest/architecture/template"
+SAMPLES = "/manifest/architecture/samples"
 
 ROUNDED = 1e-3
 """By how much probabilities that were rounded may add up to more than 1, and one exceed the least that is listed."""
@@ -263,6 +264,13 @@ class GenerativeExchange:
         return [(value, value) for value in values]
 
     def _votes(self, choices: Sequence[Any]) -> list[Interval]:
+        if len(choices) != self._said.samples:
+            raise MisfitError(
+                f"{self._said.samples} answers were asked for (n), choices has {len(choices)}: say in samples how many "
+                "the server gives at once, at least 2, or read log probabilities",
+                len(choices),
+                field=SAMPLES,
+            )
         counts = [0] * len(self._words)
         for choice in choices:
             if (label := self._label_of(self._said_in(choice))) is not None:

@@ -181,6 +181,19 @@ def test_votes_are_shares_with_room_for_chance(
     assert classifier.exchange.flags()[0].code == "sampled_votes"
 
 
+def test_a_server_that_does_not_draw_as_often_as_asked_is_told(
+    language: Callable[..., EndpointClassifier], server: Scripted
+) -> None:
+    classifier = language(read="votes", samples=5)
+    server.otherwise = answering({"choices": [{"message": {"content": " positive"}}]})
+    (found,) = classifier.logits(["good"])
+    assert isinstance(found, NoScoresError)
+    assert (found.field, "5 answers were asked for (n), choices has 1" in found.detail) == (
+        "/manifest/architecture/samples",
+        True,
+    )
+
+
 def chat_answer(listed: Any, token: str = " negative", logprob: Any = -0.1) -> Any:
     return {"choices": [{"logprobs": {"content": [{"token": token, "logprob": logprob, "top_logprobs": listed}]}}]}
 
@@ -316,6 +329,10 @@ def test_constant_log_probabilities_are_refused(language: Callable[..., Endpoint
         ({"labels": {"a": [" x"]}}, "at least 2"),
         ({"labels": {"a": [], "b": ["x"]}}, "at least 1"),
         ({"read": "continuation"}, "a chat echoes no prompt"),
+        (
+            {"kind": "completions", "read": "continuation", "labels": {"a": [" so"], "b": [" so so"]}},
+            "the label's word ' so' begins ' so so'",
+        ),
         ({"top_logprobs": 21}, "less than or equal to 20"),
         ({"request": "{{text}}"}, "Extra inputs"),
         ({"labels": None}, "should be an object"),
