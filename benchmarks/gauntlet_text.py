@@ -23,6 +23,7 @@ from pathlib import Path
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.verdict import judge
 from app.policies import presets
+from benchmarks.knowing_text_fakes import knowing
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from seatrial.contracts.estimates import Result
@@ -98,6 +99,8 @@ def audit(
     began, done, queries = time.perf_counter(), dict[str, Records](), 0
     # One service and so one session for all stages, as an endpoint sees one client.
     service = ScoringService(endpoint, max_bytes=10**9)
+    # Before anything else every text is asked as it is, to see whether the model can be audited at all.
+    service.scores([example.text for example in sample])
     while (stage := FAMILY.next_stage(params, done)) is not None:
         examples = sample if stage.source == SAMPLE else held_out
         count = min(len(examples), stage.limit or len(examples))
@@ -159,9 +162,10 @@ def main() -> int:
         validation_samples=arguments.validation,
         temperature_evaluations=arguments.evaluations,
     )
-    contestants: list[Endpoint] | list[Chat] = honest(odds) + fakes(odds, [example.text for example in sample])
-    if arguments.chat:
-        contestants = as_chats(contestants, odds)  # type: ignore[arg-type]
+    known = [(str(example.text), example.label) for example in sample]
+    endpoints = honest(odds) + fakes(odds, [text for text, _ in known])
+    endpoints += knowing(odds, known, [text for text, _ in train])
+    contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
     found = []

@@ -7,7 +7,8 @@ and the arm of labels alone; its probe as well), and every call of the model is 
 the product, and by transformers' own tokenizer and model in batches of 8 texts of about one length, padded to the
 longest of each. Both are timed in turns within this run, so that a busy machine slows both. The ratio is everything
 but the second answer over the second answer: TextAttack's search, tokenisation, padding and rows that are filled up
-included. Asked: at most 1.2. Ends with status 1 where it is more.
+included. Asked: at most 1.2. Ends with status 1 where it is more. What the audit was estimated at before it began, from
+what the check of the model measured, stands beside what it took.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from benchmarks.text_attack import Context
 from seatrial.contracts.models import ModelManifest
+from seatrial.families.cost import cost_of
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from workers.attacks.text.recipes import load_recipe
 from workers.attacks.text.scoring import ScoringService
@@ -30,6 +32,7 @@ from workers.data import Text
 from workers.families.contexts import TextExample
 from workers.models import Answer
 from workers.models.hf_text import HuggingFaceTextClassifier, load_huggingface_text
+from workers.models.text_checks import check_text_target
 from workers.resources.library import Library
 
 TARGET = 1.2
@@ -49,6 +52,10 @@ class TimedTwice:
         self.preferred_texts = classifier.preferred_texts
         self.ours_s = self.bare_s = 0.0
         self.texts = 0
+
+    def seen(self, text: Text) -> tuple[int, ...] | None:
+        """Return how many characters of a text reach the model."""
+        return self._classifier.seen(text)
 
     def logits(self, texts: Sequence[Text]) -> list[Answer]:
         """Return the product's answers; time both."""
@@ -111,6 +118,9 @@ def main() -> None:
     classifier = TimedTwice(loaded, arguments.model)
     service = ScoringService(classifier, max_bytes=2**30)
     params = TemperatureAttackParams(kind="temperature_attack", arms=[])
+    facts = check_text_target(loaded, manifest).facts.model_dump()
+    mean_words = sum(len(text.split()) for text, _ in texts) / len(texts)
+    cost = cost_of(params, len(texts), {}, facts, mean_words=mean_words)
     start = time.process_time()
     Context(service, examples, []).audit(params)
     total_s = time.process_time() - start
@@ -119,6 +129,9 @@ def main() -> None:
     numbers: dict[str, Any] = {
         "words": arguments.words,
         "examples": arguments.examples,
+        "estimated_s": cost.seconds,
+        "took_s": total_s - classifier.bare_s,
+        "estimated_queries": cost.queries,
         "queries": service.meters.queries,
         "forward_passes": classifier.texts,
         "bare_ms": 1e3 * classifier.bare_s / classifier.texts,
@@ -129,6 +142,10 @@ def main() -> None:
     print(f"{arguments.examples} texts of {arguments.words} words, {classifier.texts} forward passes; CPU ms for each:")
     print(
         f"  bare {numbers['bare_ms']:.1f}; ours {numbers['model_ms']:.1f} in the model, {numbers['own_ms']:.1f} beside"
+    )
+    print(
+        f"  estimated at {cost.seconds:.0f} s and {cost.queries} queries, took {numbers['took_s']:.0f} CPU s and "
+        f"{service.meters.queries} queries"
     )
     print(f"  ratio {ratio:.3f}, at most {TARGET:g} asked")
     print(json.dumps(numbers))

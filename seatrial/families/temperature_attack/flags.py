@@ -144,6 +144,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Audit the model without what remembers its questions.",
     ),
     FlagSpec(
+        code="memorised_texts",
+        severities=("error",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap", "clean_accuracy"),
+        meaning="Texts withstand the search that is told labels alone as they stand, and no longer with reference "
+        "numbers behind them: the model, or what stands before it, knows these very texts.",
+        remedy="Audit texts the model has not seen, and without caches or filters that recognise texts.",
+    ),
+    FlagSpec(
         code="masked_importance",
         severities=("info",),
         speaks_of=("importance_correlation",),

@@ -195,6 +195,11 @@ class TemperatureAttackParams(FamilyParams):
         # of it before everything else and after it.
         probe = 2 * (PROBE_STEPS + 6 + CROSSING_STEPS + 1) * min(samples, PROBED)
         forward = queries = float(samples + probe)
+        flipping = sum(recipe != UNCOUNTED for recipe in self.recipes)
+        if flipping:
+            # Texts beside words of no meaning are attacked as well, and what attacks ended with is asked again.
+            closing = (self.most_label_queries + 2 + (2 + further) * flipping) * min(samples, PROBED)
+            forward, queries = forward + closing, queries + closing
         for recipe in self.recipes:
             attack = self._queries(recipe, words) * samples
             queries += (1 + further) * attack

@@ -308,8 +308,8 @@ def _check_switched_off(target: str, args: list[Argument], kwargs: Mapping[str, 
         raise OperatorRefusedError(f"{where} has {name} = {value!r:.20}, as in training: {_EVAL}")
 
 
-# Formulas are constructors of sympy and torch, `Mul(Integer(2), Symbol('s77', integer=True))`: their names are CapWords,
-# and nothing of an object is asked for. Lower case, only these two are called.
+# Formulas are constructors of sympy and torch, `Mul(Integer(2), Symbol('s77', integer=True))`: their names are
+# CapWords, and nothing of an object is asked for. Lower case, only these two are called.
 _CODE = re.compile(r"__|\.\s*[A-Za-z_]|[\[{;\\\n]|\blambda\b|(?<![\w.])(?!floor\b|ceiling\b)[a-z_]\w*\s*\(")
 
 
@@ -328,8 +328,8 @@ def _sizes(meta: Any) -> tuple[str, list[int | str]]:
             if _CODE.search(told["expr_str"]):
                 raise OperatorRefusedError(
                     f"a size in the exported program is the code {told['expr_str']!r:.80}, where a formula of sizes "
-                    "must be: torch.export.load would evaluate it (sympy.sympify), and it is never run here; export the "
-                    "program again"
+                    "must be: torch.export.load would evaluate it (sympy.sympify), and it is never run here; export "
+                    "the program again"
                 )
             symbol = _SYMBOL.fullmatch(told["expr_str"])
             # Anything else is a formula; it is never evaluated, and what it gives is found when the graph runs.

@@ -14,6 +14,7 @@ from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.contexts import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
+from workers.families.temperature_attack.displaced import Displacement, read_displacement
 from workers.families.temperature_attack.probe import ProbeSample
 from workers.families.temperature_attack.records import (
     AttackSample,
@@ -36,6 +37,7 @@ class Audit:
         attacks: By recipe.
         probe: Answers along paths of edits; None where the records are from before there was this stage.
         closing: The same with other edits, after everything else.
+        displacement: Attacks on texts beside words of no meaning; None where the records are from before there were.
     """
 
     params: TemperatureAttackParams
@@ -45,6 +47,7 @@ class Audit:
     attacks: dict[str, AttackSample]
     probe: ProbeSample | None = None
     closing: ProbeSample | None = None
+    displacement: Displacement | None = None
 
     @cached_property
     def clean(self) -> CleanSample:
@@ -139,6 +142,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         attacks=attacks,
         probe=ProbeSample(done["probe"]) if "probe" in done else None,
         closing=ProbeSample(done["closing"]) if "closing" in done else None,
+        displacement=read_displacement(done["closing"]) if "closing" in done else None,
     )
 
 

@@ -26,6 +26,7 @@ from workers.families.protocol import HELD_OUT, DataInfo, Family, Shard, Stage, 
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.audit import search_rounds
+from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
 from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import (
@@ -102,7 +103,8 @@ class TemperatureAttack:
         """Run one shard; an example's row depends on that example alone, so any cut gives the same rows."""
         examples = context.texts()
         if shard.stage in (PROBE, CLOSING):
-            return run_probe(context, examples, shard.stage)
+            probed = run_probe(context, examples, shard.stage)
+            return probed if shard.stage == PROBE else _close(params, context, examples, probed)
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):
@@ -206,7 +208,7 @@ def _attack(
     if "transfer" in outcomes:
         attack(["transfer"], context.scoring("source_model"))
     if LABEL_ONLY in outcomes:
-        outcomes[LABEL_ONLY] = _search_labels(params, name, context, examples, recipe, done)
+        outcomes[LABEL_ONLY] = _search_labels(params, context, examples, extents, recipe, done)
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
@@ -215,29 +217,39 @@ def _attack(
     return with_resources(records, recipe, Library.of())
 
 
+def _close(
+    params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample], probed: Records
+) -> Records:
+    """Attack texts beside words of no meaning, and ask once more what attacks ended with."""
+    flipping = [recipe for recipe in params.recipes if recipe != UNCOUNTED]
+    if not flipping:
+        return probed
+    texts = [displaced(example.text, context.seed("displaced", example.example_id)) for example in examples]
+    others = [replace(example, text=text) for example, text in zip(examples, texts, strict=True)]
+    service = context.scoring()
+    extents = [own_part(example.text, service.seen(text)) for example, text in zip(examples, texts, strict=True)]
+    recipe = load_recipe(displaced_with(flipping), Library.of())
+    outcomes = _search_labels(params, context, others, extents, recipe, lambda outcome: None)
+    attacked = [context.records(f"{ATTACK}{name}") for name in flipping]
+    return closing_columns(context, probed, examples, attacked, outcomes, texts)
+
+
 def _search_labels(
     params: TemperatureAttackParams,
-    name: str,
     context: TextContext,
     examples: Sequence[TextExample],
+    extents: Sequence[tuple[int, ...] | None],
     recipe: Recipe,
     on_done: Callable[[Outcome], None],
 ) -> list[Outcome]:
     """Attack with labels alone, under the recipe's constraints."""
     searching = searching_labels(recipe)
-    purpose, service = f"{name} {LABEL_ONLY}", context.scoring()
+    purpose = f"{recipe.name} {LABEL_ONLY}"
     jobs = [
-        _job(
-            params,
-            example,
-            context.seed(purpose, example.example_id),
-            decisions,
-            searching,
-            service.seen(example.text),
-        )
-        for example in examples
+        _job(params, example, context.seed(purpose, example.example_id), decisions, searching, seen)
+        for example, seen in zip(examples, extents, strict=True)
     ]
-    outcomes = _run(params, context, jobs, service, on_done, query_budget=params.most_label_queries)
+    outcomes = _run(params, context, jobs, context.scoring(), on_done, query_budget=params.most_label_queries)
     # It has no end of its own: that it spent its queries is no sign that it was cut short.
     return [replace(ended, status="failed") if ended.status == "unfinished" else ended for ended in outcomes]
 

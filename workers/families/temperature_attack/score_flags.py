@@ -8,6 +8,7 @@ from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging, grown
+from workers.families.temperature_attack.displaced import displaced_with, lost
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
@@ -36,6 +37,9 @@ AGREEING = 0.05
 where labels alone found more. Measured on naive Bayes behind endpoints, 100 to 300 texts: 0.13 and more as it is, -0.03
 and less for a hash, a confidence by length or another model's, -0.10 where it is surer the nearer to a flip."""
 
+MEMORISED = 0.15
+"""Share of texts, net, that may withstand as they are and not beside words of no meaning."""
+
 HELD_BACK = 0.5
 """Share of attacks that a recipe's own limit may end before a failure says nothing."""
 
@@ -45,6 +49,7 @@ def doubt_scores(audit: Audit) -> list[Flag]:
     return [
         *uninformative_scores(audit),
         *answers_depend_on_history(audit),
+        *memorised_texts(audit),
         *masked_importance(audit),
         *weak_attack(audit),
     ]
@@ -105,6 +110,11 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     if audit.closing is not None:
         seen += [] if seen else _remembered(audit.closing)
         seen += [] if audit.probe is None else _later(audit.probe, audit.closing)
+    if (ends := audit.displacement) is not None and ends.ends_changed > max(1.0, CHANGED * ends.ends_asked):
+        seen.append(
+            f"{ends.ends_changed} of {ends.ends_asked} texts that attacks ended with were decided otherwise when all "
+            "was over"
+        )
     if not seen:
         return []
     return [
@@ -161,6 +171,32 @@ def _later(probe: ProbeSample, closing: ProbeSample) -> list[str]:
             f"round on {less} (p = {p:.1g})"
         )
     return seen
+
+
+def memorised_texts(audit: Audit) -> list[Flag]:
+    """Flag robustness that a text has as it stands and loses beside words of no meaning."""
+    if audit.displacement is None or LABEL_ONLY not in audit.arms.by_name:
+        return []
+    recipe = displaced_with(audit.flipping)
+    if recipe not in audit.counted:
+        return []
+    sample = audit.attacks[recipe]
+    before = dict(zip(sample.clean.example_ids.tolist(), sample.robust(LABEL_ONLY).tolist(), strict=True))
+    gone, new, count, p = lost(before, audit.displacement)
+    if p >= REMEMBERED or gone - new <= MEMORISED * count:
+        return []
+    held = sum(before[example] for example in audit.displacement.example_ids if example in before)
+    clean = f"{float(audit.displacement.right.mean()):.1%} of them are decided rightly there, unattacked"
+    return [
+        Flag(
+            code="memorised_texts",
+            severity="error",
+            message=f"Of {count} texts {held} withstand the search that is told labels alone, and {held - gone + new} "
+            f"with reference numbers behind them ({gone} no longer, {new} newly, p = {p:.1g}; {clean}). Such words "
+            "change nothing of what a text says: what withstands is not the model but its knowledge of these very "
+            "texts. Audit texts it has not seen, without what remembers them.",
+        )
+    ]
 
 
 def masked_importance(audit: Audit) -> list[Flag]:

@@ -1,0 +1,118 @@
+"""Robustness that a text has as it stands and not beside a reference number is no robustness of a model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+import torch
+from rapidfuzz.distance import Levenshtein
+
+from seatrial.contracts.estimates import Flag
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from tests.families.in_memory import TextModel
+from tests.families.temperature_attack.test_family import Context
+from tests.families.temperature_attack.test_probe import SAMPLE, likely
+from tests.families.temperature_attack.test_surrogate import honest
+from workers.attacks.text.scoring import ScoringService
+from workers.families.contexts import Records, TextExample
+from workers.families.protocol import Shard
+from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.displaced import displaced, own_part, read_displacement
+from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY
+
+PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budget=25, label_queries=25)
+Answering = Callable[[str], torch.Tensor]
+
+
+def right(text: str) -> int:
+    return int(honest(text).argmax())
+
+
+TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in SAMPLE[:24]]
+
+
+def audited(during: Answering, after: Answering | None = None, cut: int = 24) -> dict[str, Records]:
+    """Return the records of an attack, and of the stage that closes an audit, cut into shards."""
+    done: dict[str, Records] = {}
+    for stage, function in ((f"{ATTACK}deepwordbug", during), (CLOSING, after or during)):
+        service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+        parts = [
+            FAMILY.run(
+                PARAMS, Shard(stage, start, start + cut), Context(TEXTS[start : start + cut], {None: service}, done)
+            )
+            for start in range(0, len(TEXTS), cut)
+        ]
+        done[stage] = pa.concat_tables(parts).combine_chunks()
+    return done
+
+
+def flags(done: dict[str, Records]) -> dict[str, Flag]:
+    return {flag.code: flag for flag in estimates.reduce(PARAMS, done, 0).flags}
+
+
+@dataclass
+class Knowing:
+    """Says of texts near to those it knows what it knows of them."""
+
+    edits: int
+    known: dict[str, int] = field(default_factory=lambda: {str(row.text): row.label for row in TEXTS})
+
+    def __call__(self, text: str) -> torch.Tensor:
+        for known, label in self.known.items():
+            if Levenshtein.distance(text, known, score_cutoff=self.edits) <= self.edits:
+                return likely(0.9 if label else 0.1)
+        return honest(text)
+
+
+def constant(text: str) -> torch.Tensor:
+    return likely(0.9)
+
+
+def test_texts_known_by_heart_are_told() -> None:
+    done = audited(Knowing(40))
+    flag = flags(done)["memorised_texts"]
+    assert flag.severity == "error"
+    assert "withstand the search that is told labels alone" in flag.message
+    found = read_displacement(done[CLOSING])
+    assert found is not None
+    # It is right about them too, unattacked: the number beside a text takes nothing from what it says.
+    assert found.right.all()
+    assert found.robust.mean() < 0.5
+
+
+@pytest.mark.parametrize("function", [honest, Knowing(0), constant], ids=["honest", "only as they stand", "robust"])
+def test_who_answers_what_a_text_says_is_left_alone(function: Answering) -> None:
+    done = audited(function)
+    found = flags(done)
+    assert "memorised_texts" not in found
+    assert "answers_depend_on_history" not in found
+    read = read_displacement(done[CLOSING])
+    assert read is not None
+    assert read.ends_asked >= 24
+    assert read.ends_changed == 0
+
+
+def test_decisions_that_were_kept_while_a_text_was_attacked_and_then_forgotten_are_told() -> None:
+    flag = flags(audited(Knowing(40), after=honest))["answers_depend_on_history"]
+    assert "decided otherwise when all was over" in flag.message
+
+
+def test_shards_change_no_record() -> None:
+    whole, cut = audited(Knowing(40)), audited(Knowing(40), cut=8)
+    assert whole[CLOSING].equals(cut[CLOSING])
+
+
+@pytest.mark.parametrize("length", [1, 80, 1000])
+def test_what_stands_beside_a_text_is_as_long_and_left_alone(length: int) -> None:
+    text = "a" * length
+    longer = displaced(text, 5)
+    assert isinstance(longer, str)
+    assert longer.startswith(f"{text} (No. ")
+    assert max(60, min(length, 120)) <= len(longer) - length < 170
+    assert not set(longer[length:].replace("No", "")) & set("abcdefghijklmnopqrstuvwxyz")
+    assert displaced(text, 6) != longer
+    assert own_part(text, None) == (length,)
+    assert own_part(text, (40,)) == (min(length, 40),)
+    assert displaced((text, "b"), 5) == (longer, "b")
+    assert own_part((text, "b"), (length + 9, 1)) == (length, 1)
