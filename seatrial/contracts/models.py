@@ -139,12 +139,18 @@ class ModelManifest(Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _classes_are_those_of_the_words(cls, manifest: Any) -> Any:
-        # Of a language model the labels stand where their words do.
+    def _servers_say_the_rest(cls, manifest: Any) -> Any:
         architecture = manifest.get("architecture") if isinstance(manifest, dict) else None
-        if isinstance(architecture, dict) and architecture.get("kind") in SERVED[1:] and not manifest.get("labels"):
-            return manifest | {"labels": [*words] if isinstance(words := architecture.get("labels"), dict) else None}
-        return manifest
+        if not isinstance(architecture, dict) or (kind := architecture.get("kind")) not in SERVED:
+            return manifest
+        more: dict[str, Any] = {}
+        # Of a language model the labels stand where their words do.
+        if kind in SERVED[1:] and not manifest.get("labels"):
+            more["labels"] = [*words] if isinstance(words := architecture.get("labels"), dict) else None
+        # Of an endpoint the shape is all there is to say, also where something else is wrong with it.
+        if isinstance(given := manifest.get("input"), dict):
+            more["input"] = {"mean": [0.0], "std": [1.0]} | given
+        return manifest | more
 
     @field_validator("architecture", mode="before")
     @classmethod
@@ -170,14 +176,6 @@ class ModelManifest(Request):
                     f"{', '.join(sorted(named))}"
                 )
         return architecture
-
-    @field_validator("input", mode="before")
-    @classmethod
-    def _servers_normalise(cls, given: Any, info: ValidationInfo) -> Any:
-        # Of an endpoint the shape is all there is to say.
-        if isinstance(given, dict) and isinstance(info.data.get("architecture"), ServedArchitecture):
-            return {"mean": [0.0], "std": [1.0]} | given
-        return given
 
     @field_validator("labels")
     @classmethod

@@ -170,8 +170,12 @@ def test_a_template_of_another_task_is_refused_with_what_it_may_hold(
     client: httpx.Client, services: Services, task: str, template: Any, said: str
 ) -> None:
     manifest = {**endpoint_manifest(request=template), "task": task}
+    if task == "image-classification":
+        manifest["input"] = {"shape": [1, 8, 8]}
     problem = assert_problem(add(client, manifest), 422, "invalid-request")
     assert said in problem.detail
+    assert problem.errors
+    assert [one.pointer for one in problem.errors] == ["/manifest/architecture"]
     assert_nothing_stored(services)
 
 
