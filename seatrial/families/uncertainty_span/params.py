@@ -177,7 +177,7 @@ class UncertaintySpanParams(FamilyParams):
         # The masked-gradient check repeats both attacks at twice the radius on at most 100 examples.
         backward += 2 * attack * min(samples, 100)
         if (further := budget(self.effort, self.steps)) is not None:
-            each, fitted = further.passes(), min(samples, SURROGATE_EXAMPLES)
+            each, fitted = further.passes(self.norm), min(samples, SURROGATE_EXAMPLES)
             forward += each.forward * samples + further.surrogate_queries * fitted
             backward += each.backward * samples
         for name in self.attacks:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.fakes import Quantised, sawtooth, stairs
-from seatrial.families.uncertainty_span.effort import STAGES, budget
+from seatrial.families.uncertainty_span.effort import MOST_ROOM, STAGES, budget
 from tests import assets
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Context, Model, audit, parameters
 from workers.families.protocol import Shard
@@ -81,6 +81,34 @@ def test_a_mask_is_an_error_that_gives_both_numbers(mask, steps) -> None:
     assert f"gradients span {by_gradients:.3g} nat" in flag.message
     assert f"a search by scores alone {without:.3g} (difference" in flag.message
     assert result.estimates["mus_worst"].value >= without
+
+
+def test_a_model_that_thresholds_pixels_is_found_out_by_noise_that_narrows() -> None:
+    """Black images whose every pixel is flat to .45, as the first layers of l_inf-trained networks are."""
+    black, weights = torch.zeros(4, 1, 10, 10), torch.arange(100) / 5
+
+    def thresholded(images: Tensor) -> Tensor:
+        moved = torch.relu(images.flatten(1) - 0.45) @ weights
+        return torch.stack([torch.full_like(moved, 6.0), moved], 1)
+
+    params = parameters(norm="l2", epsilon=1.2, steps=30, effort="standard")
+    result, done = audit(params, Model(thresholded, 2), (black, torch.zeros(4, dtype=torch.int64)))
+    assert max(np.asarray(done[stage]["entropy_under"]).max() for stage in ("attack", "ascent")) < 0.02
+    assert np.asarray(done["smoothed"]["alone_entropy_under"]).mean() > 0.4
+    assert result.estimates["mus_worst"].value > 0.6
+    assert "masked_gradients" in codes(result, "error")
+
+
+def test_fewer_doubtful_examples_get_more_rounds_at_the_same_cost() -> None:
+    plain = budget("standard", 150)
+    for norm in ("linf", "l2"):
+        once = plain.rounds_again(norm, is_saturated=False)
+        assert len(once) == plain.again
+        assert len(plain.rounds_again(norm, is_saturated=False, room=2.5)) == 7
+        more = plain.rounds_again(norm, is_saturated=True, room=MOST_ROOM)
+        assert len(more) == MOST_ROOM * len(plain.rounds_again(norm, is_saturated=True))
+        assert more[: len(once)] == once
+        assert set(more) == {True, False}
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import COPIES, Budget, budget
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.annealed import AnnealedPGD
 from workers.attacks.autoattack.square import Square
-from workers.attacks.entropy_range import EntropyRange
+from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, margin_temperature
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import ChangingLoss, Descent, MomentumPGD
 from workers.attacks.regions import Region, make_region
@@ -34,6 +35,15 @@ GAUSSIAN = 4.0
 """Radii of an l_2 ball, divided by the root of the number of pixels, that a noisy copy's unit is: as far as the l_inf
 radii in use go, beside the l_2 radii in use."""
 
+
+FLAT_MARGIN = 5.0
+"""Nats between the two largest logits of a clean image, scaled for an ascent through narrowing noise: the fewer, the
+more classes it makes likely at once. Of a PGD-trained MNIST model in l_2 2, 45 steps reach 1.41 nat with 5, 1.38 with
+3.5, 1.39 with 7 and 1.23 unscaled."""
+
+FAR, NEAR = (1.0, 0.35), (0.7, 0.35)
+"""Standard deviations of the narrowing noise, from an image and from where another attack ended, as shares of what a
+noisy copy's unit is (:func:`pixel_radius`)."""
 
 LEVELS = 255
 ON_GRID = 1e-3
@@ -84,19 +94,6 @@ class FurtherAttack:
     def likeliest(self, rank: int) -> Tensor:
         """Return the classes (batch,) at a rank of the clean logits; 0 is the predicted one."""
         return self.clean.argsort(dim=1, descending=True, stable=True)[:, rank]
-
-    def lead_of(self, rank: int) -> ChangingLoss:
-        """Return the loss that falls as the class at a rank of the clean logits catches up with the predicted one.
-
-        Beyond the last rank it begins again with the second class.
-        """
-        ends = torch.stack([self.predictions, self.likeliest(1 + (rank - 1) % (self.classes - 1))], 1)
-
-        def lead(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
-            own, other = logits.gather(1, ends[indices]).unbind(1)
-            return own - other
-
-        return lead
 
     @property
     def classes(self) -> int:
@@ -162,8 +159,46 @@ class FurtherAttack:
             check_cancelled=self.context.check_cancelled,
         )
 
-    def climb(self, steps: int, starts: Tensor, *, temperature: int = 0) -> Tensor:
-        """Raise the entropy from where another attack ended; return the best images."""
+    def anneal(self, purpose: str, starts: Tensor | None = None) -> Tensor:
+        """Raise the entropy through noise that narrows; return where that ends (batch, ...).
+
+        What is as unsure as it can be stays where it starts.
+
+        Args:
+            purpose: Of the draws.
+            starts: Where other attacks ended, to be left for no more than half as far; None: the images.
+        """
+        found = (self.batch.images if starts is None else starts).clone()
+        at = (-self.reach.highest[0] > self.highest).nonzero().squeeze(1)
+        if len(at) == 0:
+            return found
+        temperatures = (margin_temperature(self.clean[at]).double() * (CLEAN_MARGIN / FLAT_MARGIN)).clamp_min(1.0)
+
+        def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
+            return -entropy(logits.double() / temperatures[indices].unsqueeze(1))
+
+        begin, end = (share * pixel_radius(self.params, found) for share in (FAR if starts is None else NEAR))
+        search = AnnealedPGD(
+            self.params.norm,
+            self.params.epsilon,
+            self.budget.anneal,
+            step=0.5 if starts is None else 0.25,
+            sigmas=(begin, end),
+            box=self.box,
+        )
+        generators = self.generators(purpose)
+        found[at] = search.run(
+            self.model,
+            self.batch.images[at],
+            loss,
+            starts=found[at],
+            generators=[generators[i] for i in at.tolist()],
+            check_cancelled=self.context.check_cancelled,
+        )
+        return found
+
+    def climb(self, steps: int, starts: Tensor, *, temperature: int = 0) -> Descent:
+        """Raise the entropy from where another attack ended."""
         divisor = self.temperatures[temperature]
 
         def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
@@ -171,7 +206,7 @@ class FurtherAttack:
 
         return self.descend(
             steps, loss, self.reach.raising(temperature), step=0.25, goal=self.highest, starts=starts
-        ).best
+        )
 
     def ask_squares(
         self,

@@ -1,17 +1,21 @@
 """Further searches where the attacks before disagree: what one found and others missed, none may have found yet."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import REPEATED_SHARE, STAGES, is_aside
+from seatrial.families.uncertainty_span.effort import MOST_ROOM, REPEATED_SHARE, STAGES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CALIBRATED
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.samples import Sample
+from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.flags import is_saturated
 from workers.families.uncertainty_span.further import FurtherAttack
 
 OPEN = 0.005
@@ -43,42 +47,47 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
         for name in names
     }
     non_finite = columns["entropy_under"].isnan()
-    chosen = np.flatnonzero(_most_doubtful(known("entropy_under"), context.classifier.classes)[rows])
+    saturated = is_saturated(Sample(context.records("attack")))
+    share = 1.0 if saturated else REPEATED_SHARE
+    doubtful = _most_doubtful(known("entropy_under"), context.classifier.classes, share)
+    chosen = np.flatnonzero(doubtful[rows])
     if len(chosen):
         at = torch.from_numpy(chosen)
         places = at.to(batch.images.device)
         part = Batch([batch.example_ids[i] for i in chosen], batch.images[places], batch.labels[places])
-        for name, found in _attack(FurtherAttack.begin(params, context, part)).items():
+        room = min(MOST_ROOM, share * len(doubtful) / doubtful.sum())
+        attack = FurtherAttack.begin(params, context, part)
+        rounds = attack.budget.rounds_again(params.norm, is_saturated=saturated, room=room)
+        for name, found in _attack(attack, rounds).items():
             best = torch.fmin if name.endswith("over") else torch.fmax
             columns[name][at] = best(columns[name][at], found.cpu())
     return columns, non_finite
 
 
-def _most_doubtful(highest: Floats, classes: int) -> NDArray[np.bool_]:
+def _most_doubtful(highest: Floats, classes: int, share: float = REPEATED_SHARE) -> NDArray[np.bool_]:
     """Return which examples (n,) are attacked again, given the entropies (attacks, n) reached; NaN: errored."""
     spread = np.nan_to_num(np.fmax.reduce(highest) - np.fmin.reduce(highest))
-    first = np.argsort(-spread, kind="stable")[: math.ceil(REPEATED_SHARE * len(spread))]
+    first = np.argsort(-spread, kind="stable")[: math.ceil(share * len(spread))]
     found = np.zeros(len(spread), dtype=bool)
     found[first] = spread[first] > OPEN * math.log(classes)
     return found
 
 
-def _attack(attack: FurtherAttack) -> Columns:
-    """Search anew by scores, then go towards one class after the other along the gradients of noisy copies."""
-    for number in range(attack.budget.again):
-        if not is_aside(number):
+def _attack(attack: FurtherAttack, rounds: Sequence[bool]) -> Columns:
+    """Search anew by scores (true) or ascend through narrowing noise, round by round.
+
+    Each round goes on by plain gradients; an ascent starts from the least sure image of the rounds before it.
+    """
+    budget = attack.budget
+    best, value = attack.batch.images, -attack.reach.highest[0]
+    for number, is_search in enumerate(rounds):
+        if is_search:
             images = attack.ask_squares(
-                attack.budget.squares_again,
-                attack.reach.raising(),
-                f"repeated {number}",
-                goal=attack.highest,
-                starts=None,
+                budget.squares_again, attack.reach.raising(), f"repeated {number}", goal=attack.highest, starts=None
             )
-            attack.climb(attack.budget.climb, images)
-            continue
-        for rank in (number, number + 2):
-            aside = attack.descend(
-                attack.budget.smooth, attack.lead_of(rank), attack.reach.raising(), noise=f"repeated aside {rank}"
-            )
-            attack.climb(attack.budget.climb, aside.final)
+        else:
+            images = attack.anneal(f"repeated annealed {number}", best if number else None)
+        found = attack.climb(budget.climb if is_search else budget.refine, images)
+        is_better = found.value < value
+        best, value = torch.where(per_example(is_better, best), found.best, best), torch.minimum(found.value, value)
     return attack.columns()[0]

@@ -4,13 +4,15 @@ What is put in front of a network to mislead gradients (sawteeth, stairs) averag
 and so do units that are flat around the image itself, as those of adversarially trained networks are.
 """
 
+import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import EntropyRange
-from workers.attacks.losses import cross_entropy, entropy, margin
+from workers.attacks.losses import cross_entropy, margin
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.further import CERTAIN, FurtherAttack
+from workers.models.memory import forward
 
 
 def attack_smoothed(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
@@ -31,12 +33,11 @@ def attack_smoothed(params: UncertaintySpanParams, context: ImageContext, batch:
 
 
 def _attack(attack: FurtherAttack, alone: EntropyRange, repeat: int) -> list[Tensor]:
-    """Return images (batch, ...) to go on from: the least sure, and where two ways end.
+    """Return images (batch, ...) to go on from: where a way across the decision boundary ends, and two ascents.
 
-    The least sure come after a way across the decision boundary and towards the highest entropy. The ways are that and
-    one towards the third likeliest class, and whatever is at their ends: what is flat around the image is not there.
-    Of a PGD-trained MNIST model in l_2 2, 100 plain steps from the end of one such way reach 0.9 nat where 200 annealed
-    steps from random points reach 0.34.
+    What is flat around the image is not there. The ascents go through noise that narrows, the second from where the
+    first ended: of a PGD-trained MNIST model in l_2 2, one and 30 plain steps from its end reach 1.4 nat with half the
+    passes of the way across, which comes to 0.9.
     """
     predictions, steps = attack.predictions, attack.budget.smooth
 
@@ -51,20 +52,11 @@ def _attack(attack: FurtherAttack, alone: EntropyRange, repeat: int) -> list[Ten
         goal=0.0,
         noise=f"smoothed across {repeat}",
     )
-    aside = attack.descend(
-        steps,
-        attack.lead_of(2 + repeat),
-        criterion,
-        noise=f"smoothed aside {repeat}",
-    )
-    under = attack.descend(
-        steps,
-        lambda logits, indices, progress: -entropy(logits),
-        alone.raising(),
-        goal=attack.highest,
-        starts=across.best,
-        noise=f"smoothed under {repeat}",
-    )
+    everyone = torch.arange(len(predictions), device=predictions.device)
+    far = attack.anneal(f"smoothed far {repeat}")
+    near = attack.anneal(f"smoothed near {repeat}", far)
+    for images in (far, near):
+        alone.see(forward(attack.model, images), everyone)
     attack.descend(
         max(1, steps // 2),
         lambda logits, indices, progress: cross_entropy(logits, predictions[indices]),
@@ -72,4 +64,4 @@ def _attack(attack: FurtherAttack, alone: EntropyRange, repeat: int) -> list[Ten
         goal=CERTAIN,
         noise=f"smoothed over {repeat}",
     )
-    return [under.best, across.final, aside.final]
+    return [across.final, far, near]
