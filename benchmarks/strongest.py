@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workers.attacks.annealed import AnnealedPGD
 from workers.attacks.autoattack.square import Square
 from workers.attacks.entropy_range import EntropyRange, annealed_entropy, margin_temperature
 from workers.attacks.losses import cross_entropy, entropy, margin
-from workers.attacks.momentum import MomentumPGD
+from workers.attacks.momentum import Descent, MomentumPGD
 from workers.attacks.regions import make_region, per_example
 
 
@@ -19,9 +20,9 @@ def strongest(
     """Return the lowest and highest entropy (n,) that it reaches before ``is_spent`` says so.
 
     In turns: annealed ascent from random points, gradients of smoothed copies for the margin and the entropy, random
-    squares, ties of the prediction with every other class, where ways towards each class along such gradients end, and
-    steps away from the best image so far; ascent of the entropy from wherever each ends. Every turn has other draws,
-    and other noise.
+    squares, ties of the prediction with every other class, where ways towards each class along such gradients end,
+    steps away from the best image so far, and chains of ascents through noise that narrows, from the image and from the
+    best so far; ascent of the entropy from wherever each ends. Every turn has other draws, and other noise.
     """
     with torch.no_grad():
         clean = network(images)
@@ -29,7 +30,7 @@ def strongest(
     predictions, likeliest, start = clean.argmax(1), clean.argsort(1, descending=True), margin_temperature(clean)
     unit = epsilon if norm == "linf" else min(1.0, 4 * epsilon / images[0].numel() ** 0.5)
     generators = [torch.Generator().manual_seed(row) for row in range(count)]
-    region, everyone = make_region(norm, images, epsilon, (0.0, 1.0)), torch.arange(count)
+    region = make_region(norm, images, epsilon, (0.0, 1.0))
     best, highest = images.clone(), reach.highest[0].clone()
 
     def descend(loss, criterion, steps, step=0.5, starts=None, sigmas=()):  # type: ignore[no-untyped-def]
@@ -37,13 +38,12 @@ def strongest(
         drawn = generators if sigmas else ()
         return search.run(network, images, loss, criterion, starts=starts, generators=drawn)
 
-    def climb(starts: Tensor, steps: int) -> None:
+    def climb(starts: Tensor, steps: int) -> Descent:
         nonlocal best, highest
-        found = descend(lambda z, i, p: -entropy(z), reach.raising(), steps, 0.25, starts).best
-        with torch.no_grad():
-            reached = reach.see(network(found), everyone)[0]
-        best = torch.where(per_example(reached > highest, best), found, best)
-        highest = torch.maximum(highest, reached)
+        found = descend(lambda z, i, p: -entropy(z), reach.raising(), steps, 0.25, starts)
+        best = torch.where(per_example(-found.value > highest, best), found.best, best)
+        highest = torch.maximum(highest, -found.value)
+        return found
 
     def leading(towards: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         def lead(logits: Tensor, indices: Tensor) -> Tensor:
@@ -67,12 +67,12 @@ def strongest(
         return search.search(network, images, reach.raising(), generators=generators, starts=starts).images
 
     def raise_it(turn: int) -> None:
-        sigma = (0.25, 0.5, 0.75, 1.0, 1.5)[turn // 9 % 5] * unit
-        towards = likeliest[:, 1 + turn // 9 % (classes - 1)]
+        sigma = (0.25, 0.5, 0.75, 1.0, 1.5)[turn // 12 % 5] * unit
+        towards = likeliest[:, 1 + turn // 12 % (classes - 1)]
         lead = leading(towards)
-        match turn % 9:
+        match turn % 12:
             case 0:
-                loss = annealed_entropy(start * (1 + turn // 9 % 3), 1.0)
+                loss = annealed_entropy(start * (1 + turn // 12 % 3), 1.0)
                 climb(descend(loss, reach.raising(), 200, 1.0, region.draw(generators)).best, 100)
             case 1:
                 found = descend(lambda z, i, p: own(z, i), seeing(own), 20, 0.5, region.draw(generators), [sigma] * 6)
@@ -96,8 +96,31 @@ def strongest(
                 along = [sigma] * 6
                 climb(descend(lambda z, i, p: lead(z, i), seeing(lead), 20, 0.5, None, along).final, 150)
                 climb(descend(lambda z, i, p: own(z, i), seeing(own), 20, 0.5, None, along).final, 150)
-            case _:
+            case 8:
                 lower_it(towards)
+            case 9 | 10:
+                chain(turn, None)
+            case _:
+                chain(turn, best)
+
+    def chain(turn: int, starts: Tensor | None) -> None:
+        """Ascend through narrowing noise, then again and again from the best end, at temperatures in turn."""
+        flatness = (0.4, 0.5, 0.3, 0.7, 0.2)[turn // 12 % 5]
+        temperatures = (flatness * start.double()).clamp_min(1.0)
+        steps, ends = 45 * (1 + turn // 12 % 3), starts
+        value = torch.full((count,), torch.inf, dtype=torch.float64)
+        for again in range(5):
+            begin, end, first = (0.7, 0.35, 0.25) if ends is not None else ((1.0, 1.4)[turn // 12 % 2], 0.35, 0.5)
+            search = AnnealedPGD(norm, epsilon, steps, first, (begin * unit, end * unit))
+            loss = lambda z, i, p: -entropy(z.double() / temperatures[i].unsqueeze(1))  # noqa: E731
+            found = search.run(network, images, loss, starts=images if ends is None else ends, generators=generators)
+            climbed = climb(found, 60 if again < 4 else 200)
+            ends = (
+                climbed.best
+                if ends is None
+                else torch.where(per_example(climbed.value < value, ends), climbed.best, ends)
+            )
+            value = torch.minimum(climbed.value, value)
 
     def lower_it(towards: Tensor) -> None:
         descend(lambda z, i, p: entropy(z), reach.lowering(), 150, 0.5, region.draw(generators))

@@ -31,9 +31,7 @@ def least_sure(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
 
 def test_a_model_that_thresholds_pixels_is_found_out_by_it_and_not_by_plain_steps() -> None:
     clean = entropy(thresholded(IMAGES))
-    plain = MomentumPGD("l2", 1.5, 40).run(
-        thresholded, IMAGES, least_sure, lambda logits, indices: -entropy(logits)
-    )
+    plain = MomentumPGD("l2", 1.5, 40).run(thresholded, IMAGES, least_sure, lambda logits, indices: -entropy(logits))
     assert torch.equal(-plain.value, clean)
     ends = SEARCH.run(thresholded, IMAGES, least_sure, starts=IMAGES, generators=generators(12))
     assert (entropy(thresholded(ends)) > clean + 0.2).float().mean() > 0.8

@@ -204,9 +204,7 @@ class FurtherAttack:
         def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
             return -entropy(logits.double() / divisor)
 
-        return self.descend(
-            steps, loss, self.reach.raising(temperature), step=0.25, goal=self.highest, starts=starts
-        )
+        return self.descend(steps, loss, self.reach.raising(temperature), step=0.25, goal=self.highest, starts=starts)
 
     def ask_squares(
         self,
