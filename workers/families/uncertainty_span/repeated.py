@@ -22,11 +22,17 @@ OPEN = 0.005
 """Share of log C by which the entropies that the attacks before reached have to differ."""
 
 
+AFRESH = 4
+"""Rounds from one ascent that starts from the image to the next: of a PGD-trained MNIST model in l_2 2, sixteen reach
+1.572 nat by it and 1.560 where each goes on from the best."""
+
+
 def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Search again, round by round, on those of a batch that are among the sample's most doubtful.
 
     Most doubtful is where the highest entropies that the attacks before reached differ most: of an adversarially
-    trained MNIST model at its own radius, the quarter of the examples that hold 0.8 of what those miss.
+    trained MNIST model at its own radius, the quarter of the examples that hold 0.8 of what those miss. Where the
+    softmax saturates it is wherever they differ.
 
     Returns:
         ``entropy_over`` and ``entropy_under``, and with ``calibrated_`` before them those of calibrated logits: the
@@ -76,7 +82,8 @@ def _most_doubtful(highest: Floats, classes: int, share: float = REPEATED_SHARE)
 def _attack(attack: FurtherAttack, rounds: Sequence[bool]) -> Columns:
     """Search anew by scores (true) or ascend through narrowing noise, round by round.
 
-    Each round goes on by plain gradients; an ascent starts from the least sure image of the rounds before it.
+    Each round goes on by plain gradients; an ascent starts from the least sure image of the rounds before it, and in
+    every ``AFRESH`` rounds from the image.
     """
     budget = attack.budget
     best, value = attack.batch.images, -attack.reach.highest[0]
@@ -86,7 +93,7 @@ def _attack(attack: FurtherAttack, rounds: Sequence[bool]) -> Columns:
                 budget.squares_again, attack.reach.raising(), f"repeated {number}", goal=attack.highest, starts=None
             )
         else:
-            images = attack.anneal(f"repeated annealed {number}", best if number else None)
+            images = attack.anneal(f"repeated annealed {number}", best if number % AFRESH else None)
         found = attack.climb(budget.climb if is_search else budget.refine, images)
         is_better = found.value < value
         best, value = torch.where(per_example(is_better, best), found.best, best), torch.minimum(found.value, value)

@@ -1,7 +1,8 @@
 """Attacks along the gradients of a smoothed copy of the model, and plain ascent from where they end.
 
 What is put in front of a network to mislead gradients (sawteeth, stairs) averages out over noisy copies of the input,
-and so do units that are flat around the image itself, as those of adversarially trained networks are.
+and so do units that are flat around the image itself, as those of adversarially trained networks are. Noise that
+narrows on the way finds what only large changes wake.
 """
 
 import torch
