@@ -23,6 +23,7 @@ from pathlib import Path
 from app.gates.measured import Measured, MeasuredCheck
 from app.gates.verdict import judge
 from app.policies import presets
+from benchmarks.edited_text_fakes import edited
 from benchmarks.knowing_text_fakes import knowing
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
@@ -164,7 +165,8 @@ def main() -> int:
     )
     known = [(str(example.text), example.label) for example in sample]
     endpoints = honest(odds) + fakes(odds, [text for text, _ in known])
-    endpoints += knowing(odds, known, [text for text, _ in train])
+    vocabulary = [text for text, _ in train]
+    endpoints += knowing(odds, known, vocabulary) + edited(odds, [*vocabulary, *(text for text, _ in known)])
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")

@@ -197,8 +197,9 @@ class TemperatureAttackParams(FamilyParams):
         forward = queries = float(samples + probe)
         flipping = sum(recipe != UNCOUNTED for recipe in self.recipes)
         if flipping:
-            # Texts beside words of no meaning are attacked as well, and what attacks ended with is asked again.
-            closing = (self.most_label_queries + 2 + (2 + further) * flipping) * min(samples, PROBED)
+            # Texts beside words of no meaning are attacked as well, what attacks ended with is asked again, and edited
+            # texts before and after unedited ones.
+            closing = (self.most_label_queries + 9 + (2 + further) * flipping) * min(samples, PROBED)
             forward, queries = forward + closing, queries + closing
         for recipe in self.recipes:
             attack = self._queries(recipe, words) * samples

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import pyarrow as pa
 import pytest
 import torch
 from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import extractOne
 
 from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from tests.families.in_memory import TextModel
+from tests.families.temperature_attack.fabricated import parameters, records
+from tests.families.temperature_attack.test_crossing import LONG
 from tests.families.temperature_attack.test_family import Context
 from tests.families.temperature_attack.test_probe import SAMPLE, likely
+from tests.families.temperature_attack.test_probe import Context as Asking
 from tests.families.temperature_attack.test_surrogate import honest
 from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample
@@ -20,6 +25,8 @@ from workers.families.protocol import Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.displaced import displaced, own_part, read_displacement
 from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY
+from workers.families.temperature_attack.primed import read_priming, with_primed
+from workers.families.temperature_attack.probe import run_probe
 
 PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budget=25, label_queries=25)
 Answering = Callable[[str], torch.Tensor]
@@ -65,6 +72,19 @@ class Knowing:
         return honest(text)
 
 
+@dataclass
+class Keeping:
+    """Decides for texts near to those it was asked before what it decided then."""
+
+    edits: int
+    said: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> torch.Tensor:
+        near = extractOne(text, self.said.keys(), scorer=Levenshtein.distance, score_cutoff=self.edits)
+        self.said[text] = self.said[near[0]] if near else right(text)
+        return likely(0.9 if self.said[text] else 0.1)
+
+
 def constant(text: str) -> torch.Tensor:
     return likely(0.9)
 
@@ -98,6 +118,19 @@ def test_decisions_that_were_kept_while_a_text_was_attacked_and_then_forgotten_a
     assert "decided otherwise when all was over" in flag.message
 
 
+def test_decisions_kept_of_whatever_is_near_to_what_was_asked_are_told_by_asking_edits_first() -> None:
+    for function, is_told in ((Keeping(20), True), (Keeping(1), False), (honest, False)):
+        context = Asking(function)
+        context.scoring().ask_anew([row.text for row in LONG])
+        closing = with_primed(context, run_probe(context, LONG, CLOSING), LONG)  # type: ignore[arg-type]
+        found = read_priming(closing)
+        assert found is not None
+        assert (found.texts, found.p < 0.001) == (128, is_told)
+        done = records(params := parameters(arms=[]), label_only=0.5) | {CLOSING: closing}
+        told = {flag.code: flag.message for flag in estimates.reduce(params, done, 0).flags}
+        assert ("only where that was asked first" in told.get("answers_depend_on_history", "")) is is_told
+
+
 def test_shards_change_no_record() -> None:
     whole, cut = audited(Knowing(40)), audited(Knowing(40), cut=8)
     assert whole[CLOSING].equals(cut[CLOSING])
@@ -112,6 +145,11 @@ def test_what_stands_beside_a_text_is_as_long_and_left_alone(length: int) -> Non
     assert max(60, min(length, 120)) <= len(longer) - length < 170
     assert not set(longer[length:].replace("No", "")) & set("abcdefghijklmnopqrstuvwxyz")
     assert displaced(text, 6) != longer
+    elsewhere = [str(displaced(text, 5, places)) for places in ((0.0,), (0.5,), (0.0, 1.0), (0.5, 1.0))]
+    assert [one.count("(") for one in elsewhere] == [1, 1, 2, 2]
+    assert all(one.count("a") == length for one in elsewhere)
+    far = [Levenshtein.distance(one, other) for one, other in combinations([longer, *elsewhere], 2)]
+    assert min(far) > 40 or length == 1
     assert own_part(text, None) == (length,)
     assert own_part(text, (40,)) == (min(length, 40),)
     assert displaced((text, "b"), 5) == (longer, "b")

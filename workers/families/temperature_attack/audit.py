@@ -15,6 +15,7 @@ from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.contexts import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
+from workers.families.temperature_attack.primed import Priming, read_priming
 from workers.families.temperature_attack.probe import ProbeSample
 from workers.families.temperature_attack.records import (
     AttackSample,
@@ -38,6 +39,7 @@ class Audit:
         probe: Answers along paths of edits; None where the records are from before there was this stage.
         closing: The same with other edits, after everything else.
         displacement: Attacks on texts beside words of no meaning; None where the records are from before there were.
+        priming: What it does to an edited text that the unedited one was asked; None likewise.
     """
 
     params: TemperatureAttackParams
@@ -48,6 +50,7 @@ class Audit:
     probe: ProbeSample | None = None
     closing: ProbeSample | None = None
     displacement: Displacement | None = None
+    priming: Priming | None = None
 
     @cached_property
     def clean(self) -> CleanSample:
@@ -143,6 +146,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         probe=ProbeSample(done["probe"]) if "probe" in done else None,
         closing=ProbeSample(done["closing"]) if "closing" in done else None,
         displacement=read_displacement(done["closing"]) if "closing" in done else None,
+        priming=read_priming(done["closing"]) if "closing" in done else None,
     )
 
 

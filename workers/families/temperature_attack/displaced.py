@@ -23,6 +23,11 @@ from workers.data import Text
 from workers.families.columns import ints
 from workers.families.contexts import Records, TextContext, TextExample
 
+Places = tuple[float, ...]
+"""Where in a text something is put, ascending: 0 is before it, 1 behind it."""
+
+BEHIND: Places = (1.0,)
+
 SHORTEST, LONGEST = 60, 120
 """Characters that are put beside a text: about as many as it has, within these. Twice what DeepWordBug may edit."""
 
@@ -38,16 +43,27 @@ _COLUMNS = [
 ]
 
 
-def displaced(text: Text, seed: int) -> Text:
-    """Return a text with numbers of reference behind it; of a pair behind the premise.
+def displaced(text: Text, seed: int, places: Places = BEHIND) -> Text:
+    """Return a text with numbers of reference behind it, or elsewhere; of a pair the premise.
 
     >>> displaced("a fine day", 1)
     'a fine day (No. 2209, 2021-10-08, 11:26; No. 6863, 2020-02-01, 20:25; No. 7859, 2005-06-21, 05:56)'
     """
     if not isinstance(text, str):
-        return (str(displaced(text[0], seed)), *text[1:])
+        return (str(displaced(text[0], seed, places)), *text[1:])
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     wanted = min(max(len(text), SHORTEST), LONGEST)
+    pieces, done = [], 0
+    for place in places:
+        # Between words; where no space parts any, between letters.
+        cut = text.rfind(" ", 0, int(place * len(text))) if 0 < place < 1 else int(place * len(text))
+        cut = int(place * len(text)) if cut < 0 else cut
+        pieces += [text[done:cut] if place == 1 else text[done:cut].strip(" "), _numbers(rng, wanted)]
+        done = cut
+    return " ".join(piece for piece in [*pieces, text[done:].lstrip(" ")] if piece)
+
+
+def _numbers(rng: random.Random, wanted: int) -> str:
     told: list[str] = []
     while sum(map(len, told)) < wanted - 2 * len(told):
         number, year, month, day, hour, minute = (
@@ -55,7 +71,7 @@ def displaced(text: Text, seed: int) -> Text:
             for low, high in ((1000, 9999), (2005, 2025), (1, 13), (1, 29), (0, 24), (0, 60))
         )
         told.append(f"No. {number}, {year}-{month:02}-{day:02}, {hour:02}:{minute:02}")
-    return f"{text} ({'; '.join(told)})"
+    return f"({'; '.join(told)})"
 
 
 def displaced_with(recipes: Sequence[str]) -> str:
@@ -96,7 +112,7 @@ def closing_columns(
     answers = context.scoring().ask_anew([*texts, *(outcome.text for outcome in outcomes)]) if outcomes else []
     count = len(outcomes)
     for row, (example, outcome) in enumerate(zip(examples, outcomes, strict=False)):
-        before, after = _decided(answers[row]), _decided(answers[count + row])
+        before, after = decided(answers[row]), decided(answers[count + row])
         is_measured = outcome.status != "errored" and before is not None and after is not None
         rows[row] = {"is_displaced": is_measured}
         if is_measured:
@@ -107,7 +123,7 @@ def closing_columns(
     for row, example in enumerate(examples):
         recorded = ends.get(example.example_id, [])
         context.check_cancelled()
-        again = [_decided(answer) for answer in context.scoring().ask_anew([text for text, _ in recorded])]
+        again = [decided(answer) for answer in context.scoring().ask_anew([text for text, _ in recorded])]
         given = [(old, new) for (_, old), new in zip(recorded, again, strict=True) if new is not None]
         rows[row] |= {"ends_asked": len(given), "ends_changed": sum(old != new for old, new in given)}
     more = pa.Table.from_pylist(rows, schema=pa.schema(_COLUMNS))
@@ -181,7 +197,8 @@ def _ends(attacked: Sequence[Records]) -> dict[int, list[tuple[Text, int]]]:
     return {example: list(texts.items()) for example, texts in found.items()}
 
 
-def _decided(answer: Any) -> int | None:
+def decided(answer: Any) -> int | None:
+    """Return the class an answer gives the largest score; None where it is no answer."""
     is_sound = isinstance(answer, Tensor) and bool(answer.isfinite().all())
     # The first of several that tie, on every platform.
     return int(np.argmax(answer.numpy())) if is_sound else None

@@ -28,6 +28,7 @@ from workers.families.temperature_attack.arms import Arms, fitted_temperature, r
 from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
 from workers.families.temperature_attack.figures import draw
+from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import (
     SearchSample,
@@ -231,7 +232,7 @@ def _close(
     recipe = load_recipe(displaced_with(flipping), Library.of())
     outcomes = _search_labels(params, context, others, extents, recipe, lambda outcome: None)
     attacked = [context.records(f"{ATTACK}{name}") for name in flipping]
-    return closing_columns(context, probed, examples, attacked, outcomes, texts)
+    return with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
 
 
 def _search_labels(

@@ -115,6 +115,11 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"{ends.ends_changed} of {ends.ends_asked} texts that attacks ended with were decided otherwise when all "
             "was over"
         )
+    if (of := audit.priming) is not None and of.p < REMEMBERED:
+        seen.append(
+            f"of {of.texts} edited texts {of.more} have the decision of the unedited one only where that was asked "
+            f"first, and {of.less} only where it was not (p = {of.p:.1g})"
+        )
     if not seen:
         return []
     return [

@@ -1,0 +1,96 @@
+"""Doubts at their edge: an audit that deserves one, beside one that nearly does."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+from seatrial.families.temperature_attack.flags import FLAGS
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from tests.families.temperature_attack.fabricated import Ending, parameters, records
+from tests.families.temperature_attack.test_estimates import rights, table, transfer
+from workers.families.contexts import Records, TextExample
+from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.records import attack_records
+from workers.models import UnansweredError
+
+PWWS = transfer(["pwws"])
+ARMS = ("as_served", "transfer")
+
+
+def severity(code: str, params: TemperatureAttackParams, done: Mapping[str, Records]) -> str | None:
+    """Return a flag's severity; None where it is not raised."""
+    found = {flag.code: flag.severity for flag in estimates.reduce(params, done, 0).flags}
+    assert found.keys() <= {flag.code for flag in FLAGS}
+    return found.get(code)
+
+
+def answered(*logits: list[float]) -> dict[str, Records]:
+    """Return the records of an audit in which no attack changed a thing: one text a row of logits."""
+    examples = [TextExample(row, "x", 1) for row in range(len(logits))]
+    given = [torch.tensor(row) for row in logits]
+    outcomes = dict.fromkeys(ARMS, [Ending("failed", "x", 3, 0.1)] * len(logits))
+    return {"attack_pwws": attack_records(examples, given, outcomes, dict.fromkeys(ARMS, given))}
+
+
+@pytest.mark.parametrize(("lost", "expected"), [(9, "warning"), (3, None)])
+def test_a_gap_that_may_be_chance_is_no_illusion(lost: int, expected: str | None) -> None:
+    done = {"attack_pwws": table("+" * 40, as_served="+" * 40, transfer="-" * lost + "+" * (40 - lost))}
+    assert severity("illusion", PWWS, done) == expected
+
+
+@pytest.mark.parametrize(("sure", "margin", "expected"), [(4, 200.0, "warning"), (3, 200.0, None), (40, 12.0, None)])
+def test_scores_close_to_one_are_not_saturated(sure: int, margin: float, expected: str | None) -> None:
+    done = answered(*[[-margin, 0.0]] * sure, *[[0.0, 1.0]] * (40 - sure))
+    assert severity("saturated_softmax", PWWS, done) == expected
+
+
+@pytest.mark.parametrize(("margin", "expected"), [(1e-9, "warning"), (1e-6, None)])
+def test_scores_close_to_a_tie_do_not_tie(margin: float, expected: str | None) -> None:
+    assert severity("underconfident_ties", PWWS, answered(*[[0.0, margin]] * 40)) == expected
+
+
+@pytest.mark.parametrize(("further", "expected"), [(18, "info"), (1, None)])
+def test_an_arm_other_than_the_search_may_show_what_calibration_leaves(further: int, expected: str | None) -> None:
+    params = parameters(arms=["calibrated", "platt_vector"], recipes=["pwws"])
+    calibrated = "-" * 12 + "+" * 28
+    lower = "-" * (12 + further) + "+" * (28 - further)
+    done = records(params) | {
+        "attack_pwws": table("+" * 40, as_served="+" * 40, calibrated=calibrated, platt_vector=lower)
+    }
+    assert severity("calibration_falls_short", params, done) == expected
+
+
+@pytest.mark.parametrize(("errored", "expected"), [(3, "warning"), (2, "info"), (0, None)])
+def test_a_few_errors_are_a_note(errored: int, expected: str | None) -> None:
+    examples = [TextExample(row, "x", 1) for row in range(40)]
+    logits = [UnansweredError("no") if row < errored else right for row, right in enumerate(rights(*[True] * 40))]
+    outcomes = dict.fromkeys(ARMS, [Ending("failed", "x", 3, 0.1)] * 40)
+    done = {"attack_pwws": attack_records(examples, logits, outcomes, dict.fromkeys(ARMS, logits))}
+    assert severity("errored_examples", PWWS, done) == expected
+
+
+@pytest.mark.parametrize(("beside", "expected"), [(2, "warning"), (1, None)])
+def test_one_text_in_a_hundred_may_be_counted_otherwise(beside: int, expected: str | None) -> None:
+    done = {"attack_pwws": table("+" * 100, as_served="+" * 100, transfer="+" * 100)}
+    succeeded = pa.array(["succeeded"] * beside + ["failed"] * (100 - beside))
+    at = done["attack_pwws"].schema.get_field_index("as_served.status")
+    done["attack_pwws"] = done["attack_pwws"].set_column(at, "as_served.status", succeeded)
+    assert severity("search_disagreement", PWWS, done) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [({"arms": []}, "warning"), ({"recipes": ["input_reduction"]}, "warning"), ({}, None)]
+)
+def test_one_arm_is_something_to_compare_with(changes: dict[str, list[str]], expected: str | None) -> None:
+    params = parameters(**({"arms": ["calibrated"]} | changes))
+    assert severity("nothing_compared", params, records(params, n=30)) == expected
+
+
+def test_every_doubt_of_texts_is_spoken_of_by_a_test() -> None:
+    folder = Path(__file__).parent
+    written = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_*.py")))
+    untested = [flag.code for flag in FLAGS if f'"{flag.code}"' not in written]
+    assert not untested
