@@ -121,6 +121,12 @@ class DeepMindWideResNetArchitecture(Request):
     _depth_is_six_n_plus_four = field_validator("depth")(_six_n_plus_four)
 
 
+class RobustWideResNetArchitecture(Request):
+    """Ra-WRN-70-16 (Peng et al. 2023): a WideResNet with a wide stem, other depths and squeeze-and-excitation."""
+
+    kind: Literal["ra_wide_resnet_70_16"] = Field(title="Ra-WRN-70-16", description="WideResNet of Peng et al. (2023).")
+
+
 class LeNetArchitecture(Request):
     """LeNet for one-channel 28x28 images, as the MNIST models of the transductive literature use it."""
 
@@ -231,6 +237,7 @@ Architecture = Annotated[
     | WideResNetArchitecture
     | SmallStemResNetArchitecture
     | DeepMindWideResNetArchitecture
+    | RobustWideResNetArchitecture
     | LeNetArchitecture
     | TorchvisionArchitecture
     | TimmArchitecture

@@ -13,7 +13,8 @@ DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
 
 
 # Published counts: He et al. 2016, table 6 (0.27, 0.46, 0.66, 0.85, 1.7 M); Zagoruyko and Komodakis 2016 (36.5 M);
-# PreActResNet-18 and ResNet-18 to 152 of the common CIFAR code; Gowal et al. 2020 (36.5 and 267 M); LeNet by hand.
+# PreActResNet-18 and ResNet-18 to 152 of the common CIFAR code; Gowal et al. 2020 (36.5 and 267 M); LeNet and
+# Ra-WRN-70-16 by hand.
 @pytest.mark.parametrize(
     ("architecture", "changes", "parameters"),
     [
@@ -33,6 +34,7 @@ DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
         ({"kind": "resnet_32x32", "depth": 152}, {}, 58_156_618),
         ({"kind": "dm_wide_resnet", "depth": 28, "width": 10}, {}, 36_479_194),
         ({"kind": "dm_wide_resnet", "depth": 70, "width": 16}, {}, 266_796_506),
+        ({"kind": "ra_wide_resnet_70_16"}, {}, 267_240_802),
         ({"kind": "lenet"}, DIGITS, 832 + 51_264 + 3_212_288 + 10_250),
     ],
 )
@@ -82,6 +84,26 @@ def test_deepminds_convolutions_are_padded_as_jax_pads_them(group: int, stride: 
     out = torch.nn.functional.conv2d(padded, block.conv_0.weight, stride=stride)
     out = torch.nn.functional.conv2d(torch.relu(block.batchnorm_1(out)), block.conv_1.weight, padding=1)
     assert torch.allclose(block(x), out + (x if block.shortcut is None else block.shortcut(activated)), atol=1e-6)
+
+
+def test_blocks_of_ra_wrn_are_scaled_by_squeeze_and_excitation_before_the_shortcut() -> None:
+    with torch.device("meta"):
+        network = build_architecture(manifest({"kind": "ra_wide_resnet_70_16"}), set())
+    assert [len(group.block) for group in network.layer] == [30, 31, 10]
+    assert [group.block[0].conv_0.stride for group in network.layer] == [(1, 1), (2, 2), (2, 2)]
+    gates = seeded(network.layer[0].block[0].se.to_empty(device="cpu"))
+    assert (gates.fc1.weight.shape, gates.fc2.weight.shape) == ((54, 216, 1, 1), (216, 54, 1, 1))
+    x = torch.rand(2, 216, 3, 3)
+    hidden = torch.relu(x.mean(dim=(2, 3)) @ gates.fc1.weight.squeeze().T + gates.fc1.bias)
+    scale = torch.sigmoid(hidden @ gates.fc2.weight.squeeze().T + gates.fc2.bias)
+    assert torch.allclose(gates(x), x * scale[:, :, None, None], atol=1e-6)
+    # With gates half open, a block gives half of what it would without them, and all of its shortcut.
+    block = seeded(network.layer[0].block[1].to_empty(device="cpu"))
+    for tensor in block.se.state_dict().values():
+        tensor.zero_()
+    scaled = block(x) - x
+    block.se = None
+    assert torch.allclose(2 * scaled, block(x) - x, atol=1e-4)
 
 
 def test_option_a_shortcut_pads_with_zeros() -> None:

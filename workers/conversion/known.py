@@ -62,6 +62,9 @@ def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
         yield {"kind": "wide_resnet", "depth": 6 * _blocks(state, r"block1\.layer\.") + 4, "width": len(wide) // 16}
         return
     deep = state.get("layer.0.block.0.conv_0.weight")
+    if deep is not None and "layer.0.block.0.se.fc1.weight" in state:
+        yield {"kind": "ra_wide_resnet_70_16"}
+        return
     if deep is not None:
         depth, width = 6 * _blocks(state, r"layer\.0\.block\.") + 4, len(deep) // 16
         yield {"kind": "dm_wide_resnet", "depth": depth, "width": width}

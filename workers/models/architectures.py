@@ -15,6 +15,7 @@ from seatrial.contracts.architectures import (
     LayersArchitecture,
     LeNetArchitecture,
     PreActResNet18Architecture,
+    RobustWideResNetArchitecture,
     SmallStemResNetArchitecture,
     TimmArchitecture,
     TorchvisionArchitecture,
@@ -23,7 +24,7 @@ from seatrial.contracts.architectures import (
 from seatrial.contracts.models import ModelManifest
 from seatrial.store.settings import Settings, get_settings
 from workers.errors import TargetError
-from workers.models.cifar_networks import DeepMindWideResNet, SmallStemResNet
+from workers.models.cifar_networks import DeepMindWideResNet, RobustWideResNet, SmallStemResNet
 from workers.models.tracing import TRACED_IMAGES, ValueCount, check_values
 from workers.models.zoo import build_zoo
 
@@ -245,6 +246,8 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
         return build_zoo(architecture, channels, classes)
     if isinstance(architecture, SmallStemResNetArchitecture):
         return SmallStemResNet(architecture.depth, channels, classes)
+    if isinstance(architecture, RobustWideResNetArchitecture):
+        return RobustWideResNet(channels, classes)
     if isinstance(architecture, DeepMindWideResNetArchitecture):
         return DeepMindWideResNet(architecture.depth, architecture.width, channels, classes, architecture.activation)
     if isinstance(architecture, LeNetArchitecture):

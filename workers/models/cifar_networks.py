@@ -94,10 +94,34 @@ def _group(
     return nn.Sequential(*blocks), channels
 
 
-class _DeepMindBlock(nn.Module):
-    """Pre-activation block; strided convolutions are padded at the far side alone, as JAX's "SAME" does."""
+class _SqueezeExcitation(nn.Module):
+    """Scales each channel by a gate that a bottleneck makes of all channels' means (Hu et al. 2018)."""
 
-    def __init__(self, channels_in: int, channels: int, stride: int, activation: Callable[[], nn.Module]) -> None:
+    def __init__(self, channels: int, squeezed: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Conv2d(channels, squeezed, 1)
+        self.fc2 = nn.Conv2d(squeezed, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (batch, channels, height, width)."""
+        gates = self.fc2(F.relu(self.fc1(x.mean(dim=(2, 3), keepdim=True))))
+        return x * gates.sigmoid()  # type: ignore[no-any-return]
+
+
+class _DeepMindBlock(nn.Module):
+    """Pre-activation block; strided convolutions are padded at the far side alone, as JAX's "SAME" does.
+
+    With ``squeeze``, its result is scaled channel by channel, by gates of that share of its channels.
+    """
+
+    def __init__(
+        self,
+        channels_in: int,
+        channels: int,
+        stride: int,
+        activation: Callable[[], nn.Module],
+        squeeze: float | None = None,
+    ) -> None:
         super().__init__()
         self.batchnorm_0 = nn.BatchNorm2d(channels_in)
         self.conv_0 = nn.Conv2d(channels_in, channels, 3, stride, bias=False)
@@ -106,6 +130,7 @@ class _DeepMindBlock(nn.Module):
         self.shortcut: nn.Conv2d | None = None
         if channels_in != channels:
             self.shortcut = nn.Conv2d(channels_in, channels, 1, stride, bias=False)
+        self.se = _SqueezeExcitation(channels, round(squeeze * channels)) if squeeze is not None else None
         self._activation = activation()
         self._padding: Sequence[int] = (1, 1, 1, 1) if stride == 1 else (0, 1, 0, 1)
 
@@ -114,17 +139,24 @@ class _DeepMindBlock(nn.Module):
         activated = self._activation(self.batchnorm_0(x))
         passed = x if self.shortcut is None else self.shortcut(activated)
         out = self.conv_0(F.pad(activated, list(self._padding)))
-        return self.conv_1(self._activation(self.batchnorm_1(out))) + passed  # type: ignore[no-any-return]
+        out = self.conv_1(self._activation(self.batchnorm_1(out)))
+        return (out if self.se is None else self.se(out)) + passed  # type: ignore[no-any-return]
 
 
 class _DeepMindGroup(nn.Module):
     def __init__(
-        self, blocks: int, channels_in: int, channels: int, stride: int, activation: Callable[[], nn.Module]
+        self,
+        blocks: int,
+        channels_in: int,
+        channels: int,
+        stride: int,
+        activation: Callable[[], nn.Module],
+        squeeze: float | None = None,
     ) -> None:
         super().__init__()
-        first = _DeepMindBlock(channels_in, channels, stride, activation)
+        first = _DeepMindBlock(channels_in, channels, stride, activation, squeeze)
         self.block = nn.Sequential(
-            first, *(_DeepMindBlock(channels, channels, 1, activation) for _ in range(blocks - 1))
+            first, *(_DeepMindBlock(channels, channels, 1, activation, squeeze) for _ in range(blocks - 1))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -161,4 +193,27 @@ class DeepMindWideResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (batch, classes)."""
         out = self._activation(self.batchnorm(self.layer(self.init_conv(x))))
+        return self.logits(out.mean(dim=(2, 3)))  # type: ignore[no-any-return]
+
+
+class RobustWideResNet(nn.Module):
+    """Ra-WRN-70-16 (Peng et al. 2023, Robust principles: design principles for adversarially robust CNNs).
+
+    A wider stem, 30, 31 and 10 blocks of 216, 432 and 864 channels, SiLU, and squeeze-and-excitation by a quarter.
+    """
+
+    def __init__(self, channels_in: int, classes: int) -> None:
+        super().__init__()
+        self.init_conv = nn.Conv2d(channels_in, 96, 3, 1, 1, bias=False)
+        self.layer = nn.Sequential(
+            _DeepMindGroup(30, 96, 216, 1, nn.SiLU, 0.25),
+            _DeepMindGroup(31, 216, 432, 2, nn.SiLU, 0.25),
+            _DeepMindGroup(10, 432, 864, 2, nn.SiLU, 0.25),
+        )
+        self.batchnorm = nn.BatchNorm2d(864)
+        self.logits = nn.Linear(864, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits (batch, classes)."""
+        out = F.silu(self.batchnorm(self.layer(self.init_conv(x))))
         return self.logits(out.mean(dim=(2, 3)))  # type: ignore[no-any-return]
