@@ -45,7 +45,12 @@ def load(manifest: ModelManifest, path: Path) -> ImageClassifier:
     return load_onnx(manifest, path, torch.device("cpu"), limits=LIMITS)
 
 
-if __name__ == "__main__":
+def fuzzer() -> Fuzzer:
+    """Return what changes ONNX files."""
     from tests.fuzz.onnx_mutations import mutated
 
-    main(Fuzzer("benchmarks.fuzz_onnx", "files", "model.onnx", files, mutated, bytes, load), __doc__ or "")
+    return Fuzzer("benchmarks.fuzz_onnx", "files", "model.onnx", files, mutated, bytes, load)
+
+
+if __name__ == "__main__":
+    main(fuzzer(), __doc__ or "")

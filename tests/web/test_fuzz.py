@@ -56,8 +56,8 @@ def known_ids(base: str, services: Services) -> str:
 
 @pytest.mark.slow
 def test_generated_requests_find_no_server_error(settings: Settings, tmp_path: Path) -> None:
-    # A policy of too many rules is refused for their number, not for its size.
-    app = create_app(settings.model_copy(update={"max_json_bytes": 200_000}))
+    # Too many rules or columns are refused for their number, not for their size.
+    app = create_app(settings.model_copy(update={"max_json_bytes": 1_000_000}))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
