@@ -186,7 +186,7 @@ def test_a_broken_model_folder_is_a_bad_request_and_the_reason_is_told(started: 
 
 @pytest.mark.drill
 def test_a_killed_worker_is_told_and_without_attempts_left_nobody_passes(started: Started, tmp_path: Path) -> None:
-    leases = {"SEATRIAL_LEASE_S": "2", "SEATRIAL_HEARTBEAT_S": "0.5", "SEATRIAL_REAP_S": "0.5"}
+    leases = {"SEATRIAL_LEASE_S": "6", "SEATRIAL_HEARTBEAT_S": "0.5", "SEATRIAL_REAP_S": "0.5"}
     gate = started("--junit", "junit.xml", check=LONG, SEATRIAL_MAX_ATTEMPTS="1", **leases)
     gate.until_said("running attack")
     gate.worker().kill()

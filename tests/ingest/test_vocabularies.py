@@ -79,6 +79,8 @@ def _sequence(*parts: Any) -> dict[str, Any]:
         ({"normalizer": {"type": "Shell"}}, "Shell"),
         ({"normalizer": {"type": "Sequence", "normalizers": {}}}, "list"),
         ({"normalizer": ["NFC"]}, "unknown type"),
+        ({"normalizer": {"type": {}}}, "unknown type"),
+        ({"model": {"type": ["BPE"]}}, "unknown type"),
         ({"pre_tokenizer": {"type": "NFC"}}, "pre_tokenizer"),
         ({"pre_tokenizer": {"type": "FixedLength", "length": 2**63}}, "length"),
         ({"post_processor": {"type": "NFC"}}, "post_processor"),

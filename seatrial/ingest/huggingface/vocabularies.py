@@ -118,13 +118,13 @@ def _check_section(section: Any, where: str, types: frozenset[str], member: str)
         count += 1
         if count > MAX_COMPONENTS:
             raise ContentError(f"{TOKENIZER}: {where} has more than {MAX_COMPONENTS} components")
-        if not isinstance(component, dict) or component.get("type") not in types:
-            kind = component.get("type") if isinstance(component, dict) else component
+        kind = component.get("type") if isinstance(component, dict) else component
+        if not isinstance(component, dict) or not isinstance(kind, str) or kind not in types:
             raise ContentError(
                 f"{TOKENIZER}: {where} has a component of the unknown type {str(kind)[:60]!r}; known are "
                 f"{', '.join(sorted(types))}"
             )
-        parts = component.get(member) if component["type"] == "Sequence" else None
+        parts = component.get(member) if kind == "Sequence" else None
         if parts is not None:
             if not isinstance(parts, list):
                 raise ContentError(f"{TOKENIZER}: {where}.{member} must be a list of components")
@@ -262,8 +262,8 @@ def _check_added(tokens: Any) -> None:
 
 def _check_model(model: Any) -> None:
     # The first versions of the library wrote no type.
-    if not isinstance(model, dict) or model.get("type", "BPE") not in _MODELS:
-        kind = model.get("type") if isinstance(model, dict) else model
+    kind = model.get("type", "BPE") if isinstance(model, dict) else model
+    if not isinstance(model, dict) or not isinstance(kind, str) or kind not in _MODELS:
         raise ContentError(
             f"{TOKENIZER}: model has the unknown type {str(kind)[:60]!r}; known are {', '.join(sorted(_MODELS))}"
         )
