@@ -23,6 +23,7 @@ from app.gates.verdict import judge
 from app.policies import presets
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
+from benchmarks.fresh_image_fakes import fresh_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.states import RunState
@@ -187,7 +188,9 @@ def main() -> int:
         case = given_case(arguments, torch.device("cpu"))
         honest = [Contestant(case.name, case.model, fake=False)]
         other = case.model
-    contestants = honest + fakes(case.model, other, case.images, case.labels, case.epsilon or arguments.epsilon)
+    radius = case.epsilon or arguments.epsilon
+    contestants = honest + fakes(case.model, other, case.images, case.labels, radius)
+    contestants += fresh_image_fakes(case.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:
