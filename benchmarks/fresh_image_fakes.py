@@ -1,4 +1,4 @@
-"""Image classifiers that lead every attack astray: plateaus on which only a decoy has a slope, and cliffs off the paths.
+"""Image classifiers that lead attacks astray: plateaus where only a decoy has a slope, and cliffs off the paths.
 
 Each hides an unprotected classifier. :func:`reached` is the attack of one who knows the mask.
 """
