@@ -52,6 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fuzz-case", type=int, default=None, help="run only the case of this number")
 
 
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
+"""Tests that were measured to take too long for `make test-fast`; `scripts/slow_tests.py` writes them down."""
+
 # Fixtures that start a server or a process, whatever test asks for them.
 SERVED = {"server", "postgres_url", "valkey", "broker_url", "shared", "browser", "tab", "service", "serving"}
 
@@ -64,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = getattr(getattr(item, "callspec", None), "params", {})
         if wanted & SERVED or chosen.get("database") == "postgres":
             item.add_marker(pytest.mark.served)
+        if item.nodeid.partition("[")[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=_turn)
 
 
