@@ -24,6 +24,7 @@ from app.gates.measured import Measured, MeasuredCheck
 from app.gates.verdict import judge
 from app.policies import presets
 from benchmarks.edited_text_fakes import edited
+from benchmarks.fresh_text_fakes import fresh
 from benchmarks.knowing_text_fakes import knowing
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
@@ -167,6 +168,7 @@ def main() -> int:
     endpoints = honest(odds) + fakes(odds, [text for text, _ in known])
     vocabulary = [text for text, _ in train]
     endpoints += knowing(odds, known, vocabulary) + edited(odds, [*vocabulary, *(text for text, _ in known)])
+    endpoints += fresh(odds, vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
