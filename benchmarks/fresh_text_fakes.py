@@ -69,7 +69,7 @@ def fresh(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
     """
     words = sorted({word for text in vocabulary for word in text.lower().split()})
     signs: list[Callable[[str], bool]] = [
-        lambda text: not text.endswith((".", "!")),
+        lambda text: text[-1:].isspace() or text[-1:].isalnum(),
         lambda text: "  " in text,
         lambda text: bool(re.match(r"(\w+) \1\b", text)),
         lambda text: text.endswith("!"),
