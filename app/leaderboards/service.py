@@ -147,9 +147,15 @@ def _metrics(kind: str, checks: Sequence[MeasuredCheck]) -> list[str]:
 
 
 def _metric(asked: Asked, metrics: Sequence[str]) -> str | None:
-    if asked.metric is None or not metrics:
+    if asked.metric is None:
         return next((name for name in metrics if better_of(f"{asked.check}.{name}") != "neither"), None)
     metric = asked.metric.removeprefix(f"{asked.check}.")
+    if not metrics:
+        spec = families()[asked.check]
+        if spec.find_metric(*split_name(metric)) is None:
+            names = enumerate_words([one.name for one in spec.metrics][:40])
+            raise _unknown("metric", f"{asked.check} has no number {asked.metric!r}; there is {names}.")
+        return None
     if metric not in metrics:
         raise _unknown("metric", f"No model here has {asked.metric!r}; there is {enumerate_words(metrics[:40])}.")
     return metric

@@ -138,6 +138,10 @@ def test_what_is_not_there_is_said(console: Console, three: list[str]) -> None:
     for query, pointer in (({"check": "no_such"}, "/check"), ({"metric": "no_such"}, "/metric")):
         problem = assert_problem(ask(console, three[0], **query), 422)
         assert [one.pointer for one in problem.errors or ()] == [pointer]
+    misspelt = assert_problem(ask(console, three[0], check="temperature_attack", metric="clean_acuracy"), 422)
+    assert "clean_accuracy" in misspelt.detail
+    known = ask(console, three[0], check="temperature_attack", metric="adversarial_accuracy[arm=label_only]")
+    assert (known.status_code, known.json()["metric"]) == (200, None)
     empty = ask(console, three[0], check="temperature_attack")
     assert (empty.status_code, empty.json()["rows"], empty.json()["metric"]) == (200, [], None)
     assert "No model" in ask(console, three[0], check="temperature_attack", format="markdown").text
