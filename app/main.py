@@ -11,6 +11,9 @@ from starlette.routing import BaseRoute
 from app.access.authenticator import Authenticator
 from app.access.routes import router as access
 from app.access.schemas import KeyCreate
+from app.attestations.routes import router as attestations
+from app.attestations.routes import well_known
+from app.attestations.service import attest_judged
 from app.audits.routes import router as audits
 from app.audits.streams import EventStreams
 from app.comparisons.routes import router as comparisons
@@ -36,6 +39,7 @@ from app.web.services import open_services
 from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.routes import router as webhooks
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
+from seatrial.attestation.key_folder import KeyFolder
 from seatrial.store.settings import Settings, get_settings
 
 
@@ -60,6 +64,7 @@ def _routes() -> list[BaseRoute]:
         policies,
         gates,
         reports,
+        attestations,
         leaderboards,
         comparisons,
         perturb,
@@ -68,6 +73,7 @@ def _routes() -> list[BaseRoute]:
     ):
         rest.include_router(router, dependencies=[KnownQueryOnly])
     rest.include_router(health)
+    rest.include_router(well_known)
     return rest.routes
 
 
@@ -83,6 +89,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     services.add(Authenticator(settings, services.database))
     services.add(Deliverer(settings, services.database))
     services.add(EventStreams(settings))
+    services.add(KeyFolder.of(settings))
     metrics = Metrics(services.database, settings)
 
     @asynccontextmanager
@@ -90,6 +97,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         periodic = PeriodicRunner(
             {
                 "judging": lambda: judge_ended(services),
+                "attesting": lambda: attest_judged(services),
                 "webhooks": lambda: deliver_due(services),
                 "housekeeping": Housekeeping(services),
             }

@@ -5,11 +5,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits import repository
+from app.audits.preregistration import preregister
 from app.audits.reading import not_found, read_audit
 from app.audits.submitting import add_audit, plan
 from app.web.idempotency import Answer, fingerprint, once
 from app.web.problems import ConflictError
 from app.web.services import Services
+from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.audits import AuditCreate
 from seatrial.store.lifecycle import cancel_audit, retry_audit
 
@@ -27,6 +29,7 @@ def submit(services: Services, project_id: str, request: AuditCreate, key: str |
 
     def work(session: Session) -> Answer:
         audit_id = add_audit(session, project_id, plan(session, project_id, request, services.settings))
+        preregister(session, services.of(KeyFolder), audit_id)
         headers = {"Location": f"/v1/audits/{audit_id}", "Retry-After": str(RETRY_AFTER_S)}
         return Answer(202, headers, read_audit(session, project_id, audit_id))
 

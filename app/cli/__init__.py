@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from app.cli.attest import attest
 from app.cli.audits import audit, judge
 from app.cli.compare import compare
 from app.cli.convert import convert
@@ -21,6 +22,8 @@ from app.cli.replay import replay
 from app.cli.resources import resources
 from app.cli.serve import serve
 from app.cli.showing import escape_error
+from app.cli.signing_keys import signing
+from app.cli.verify import verify
 from app.cli.whole_file import READER_GONE, forget_stdout
 from app.cli.worker import worker
 from seatrial.store.settings_errors import InvalidSettingsError
@@ -51,12 +54,13 @@ def main() -> None:
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
     keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines,
-    leaderboard, compare).
+    leaderboard, compare, attest). `verify` checks a signed verdict with neither.
     """
 
 
 for command in (
-    *(gate, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
-    *(models, datasets, audit, judge, policies, baselines, leaderboard, compare),
+    *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
+    *(models, datasets, audit, judge, policies, baselines, leaderboard, compare, attest),
 ):
     main.add_command(command)
+keys.add_command(signing)

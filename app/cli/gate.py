@@ -240,6 +240,9 @@ def _judged(
     outputs: Outputs,
     waiting: dict[str, float],
 ) -> Exit:
+    if outputs.needs_key and not client.signing_keys().keys:
+        # Better known before hours of work than after.
+        raise BadRequestError("--attestation: no key signs there; sign with one of your own: --signing-key KEY.pem")
     _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])

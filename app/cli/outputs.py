@@ -10,8 +10,10 @@ from urllib.parse import quote
 
 import click
 
+from app.cli.attest import SIGNING_KEY, attestation, read_key
 from app.cli.exits import BadRequestError
 from app.cli.progress import say_all
+from seatrial.attestation.keys import SigningKey
 from seatrial.client import Client, ClientError, ReportFormat
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -23,13 +25,18 @@ FORMATS: dict[ReportFormat, str] = {
     "html": "the report, one HTML file, here.",
     "json": "the report as JSON here.",
 }
-Output = ReportFormat | Literal["bundle"]
+Output = ReportFormat | Literal["bundle", "attestation"]
 BUNDLE: Literal["bundle"] = "bundle"
+ATTESTATION: Literal["attestation"] = "attestation"
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
 def output_options(command: C) -> C:
     """Give a command an option per file it can write."""
+    command = SIGNING_KEY(command)
+    command = click.option(
+        f"--{ATTESTATION}", type=_PATH, help="Write the signed verdict, for `seatrial verify`, here."
+    )(command)
     command = click.option(f"--{BUNDLE}", type=_PATH, help="Write the bundle that `seatrial replay` runs again here.")(
         command
     )
@@ -45,10 +52,17 @@ class Outputs:
     Attributes:
         paths: Path of each.
         location: File that alerts are shown at, relative to the current folder; None where there is none.
+        signing_key: What the verdict is signed with; None: the service's key.
     """
 
     paths: dict[Output, Path]
     location: str | None = None
+    signing_key: SigningKey | None = None
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the service must sign."""
+        return ATTESTATION in self.paths and self.signing_key is None
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> "Outputs":
@@ -59,8 +73,9 @@ class Outputs:
         Raises:
             BadRequestError: A file could not be written: better known before hours of work than after.
         """
-        names: tuple[Output, ...] = (*FORMATS, BUNDLE)
-        given = {name: options.pop(name) for name in names}
+        names: tuple[Output, ...] = (*FORMATS, BUNDLE, ATTESTATION)
+        key = read_key(options.pop("signing_key", None))
+        given = {name: options.pop(name, None) for name in names}
         paths = {name: path for name, path in given.items() if path is not None}
         for path in paths.values():
             try:
@@ -70,7 +85,7 @@ class Outputs:
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise BadRequestError(f"{path} cannot be written: permission denied")
             _remove_earlier(path)
-        return cls(paths, _location(options))
+        return cls(paths, _location(options), key)
 
     def write(self, client: Client, audit_id: str) -> bool:
         """Write all there is, and return whether that is all; what is missing is reported."""
@@ -79,6 +94,8 @@ class Outputs:
             try:
                 if name == BUNDLE:
                     client.bundle(audit_id, path)
+                elif name == ATTESTATION:
+                    path.write_bytes(attestation(client, audit_id, None, self.signing_key))
                 else:
                     report = client.report(audit_id, name)
                     path.write_bytes(_located(report, self.location) if name == "sarif" and self.location else report)

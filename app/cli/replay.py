@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.cli.attest import SIGNING_KEY, read_key
 from app.cli.embedded import embedded
 from app.cli.exits import BadRequestError, CouldNotRunError, Exit, ending_as_documented
 from app.cli.files import shorten
 from app.cli.memory import memory_limited
 from app.cli.progress import progress_display, say
 from app.cli.remote import KEY
+from app.cli.reproduction import Reproduction
 from app.cli.showing import echo_line
 from seatrial.client import Client, ProblemResponseError, Source, WaitTimeoutError
 from seatrial.contracts.registry import as_meant
@@ -70,6 +72,12 @@ _INPUT = click.Path(exists=True, path_type=Path)
     help="Largest difference that counts as the same: another device adds floats in another order.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
+@click.option(
+    "--attestation",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Attestation of the audit: sign that this run confirms it, beside what is signed there.",
+)
+@SIGNING_KEY
 def replay(
     bundle: Path,
     url: str | None,
@@ -78,6 +86,8 @@ def replay(
     data: Sequence[Path],
     tolerance: float,
     timeout: float | None,
+    attestation: Path | None,
+    signing_key: Path | None,
 ) -> None:
     """Run the audit in BUNDLE again and compare every number and every record.
 
@@ -88,13 +98,21 @@ def replay(
         # Reading records takes Arrow, which other commands do without.
         from app.reports.unbundling import BundleError
 
+        signing = read_key(signing_key)
+        if (attestation is None) != (signing is None):
+            raise BadRequestError("--attestation and --signing-key go together: a reproduction is signed by who ran it")
         try:
             with TemporaryDirectory(prefix="seatrial-replay-") as scratch:
                 recorded = _opened(bundle, Path(scratch, "recorded"))
+                reproduction = Reproduction(attestation, signing, recorded) if attestation and signing else None
                 files = _files(recorded, models, data)
                 with _client(url, key) as client:
                     replayed = _run(client, recorded, files, Path(scratch), timeout)
-                status = _tell(recorded, replayed, tolerance)
+                comparison = _compared(recorded, replayed, tolerance)
+                status = _tell(comparison, tolerance)
+                if reproduction is not None and status == Exit.PASSED:
+                    reproduction.add(comparison, replayed, tolerance)
+                    echo_line(f"Signed in {attestation}: reproduced.")
         except BundleError as error:
             raise BadRequestError(f"{bundle} is not a sound bundle: {error}") from error
         sys.exit(status)
@@ -237,8 +255,8 @@ def _renamed(value: Any, ids: dict[str, str]) -> Any:
     return ids.get(value, value) if isinstance(value, str) else value
 
 
-def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
-    """Print what came out and return how the command ends."""
+def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> "Comparison":
+    """Return what differs."""
     from app.reports.replays import compare
 
     before, now = recorded.index.versions, replayed.index.versions
@@ -247,12 +265,16 @@ def _tell(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> Exit:
             say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
     try:
         with memory_limited(MEMORY_BYTES):
-            comparison = compare(recorded, replayed, tolerance=tolerance)
+            return compare(recorded, replayed, tolerance=tolerance)
     except MemoryError as error:
         raise BadRequestError(f"the records cannot be compared: {_TOO_LARGE}") from error
     except (ValueError, TypeError, RecursionError) as error:
         # Values that no family writes: texts that are no UTF-8, lists of lists of lists.
         raise BadRequestError(f"the records cannot be compared: {shorten(str(error))}") from error
+
+
+def _tell(comparison: "Comparison", tolerance: float) -> Exit:
+    """Print what came out and return how the command ends."""
     if comparison.recast:
         say(f"The intervals of {comparison.recast:,} numbers are made in another way since: these were not compared.")
     if comparison.differences:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse
 
+from app.attestations.routes import read_attestation
 from app.audits import service as audits
 from app.audits.records import RecordsFormat, read_records, records_response
 from app.audits.routes import read_figure
@@ -32,6 +33,7 @@ from app.web.bodies import parse_json
 from app.web.identifiers import AuditId, CheckName, FigureName
 from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
+from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.policies import BaselineCreate, JudgementRequest
 from seatrial.contracts.states import RunState
 
@@ -121,6 +123,7 @@ def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Se
         shown=shown,
         done=DONE.get(done),
         formats=[(name, FORMATS[name]) for name in offered],
+        can_sign=bool(shown.own) and bool(services.of(KeyFolder).published().keys),
     )
 
 
@@ -160,6 +163,12 @@ async def show_report(
 async def download_bundle(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
     """Download what it takes to run the audit again."""
     return await read_bundle(request, audit_id, viewer.principal, services)
+
+
+@router.get("/audits/{audit_id}/attestation")
+async def download_attestation(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
+    """Download the signed verdict."""
+    return await read_attestation(request, audit_id, viewer.principal, services)
 
 
 @router.get("/audits/{audit_id}/records/{check}")

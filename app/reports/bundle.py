@@ -8,6 +8,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
@@ -246,7 +247,7 @@ def _write(writer: _Writer, contents: _Contents, services: Services, *, with_inp
         checks=checks,
         judgement=contents.judgement,
         policy=contents.policy,
-        versions=dict(_versions()),
+        versions=versions(),
         workers=contents.workers,
     )
     writer.add_json(INDEX, index.model_dump(mode="json"))
@@ -270,9 +271,10 @@ def _write_records(writer: _Writer, row: CheckRow, stages: list[_Stage], service
     return BundleCheck(position=row.ordinal, kind=row.kind, state=state, params=row.params, records=records)
 
 
-def _versions() -> Iterator[tuple[str, str]]:
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that numbers depend on, as far as they are installed here."""
+    found = {}
     for package in _PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            continue
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

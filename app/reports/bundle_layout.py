@@ -10,6 +10,7 @@
     SHA256SUMS                        of all of these, as ``sha256sum --check`` reads it
 """
 
+import hashlib
 from datetime import datetime
 from typing import Any, Literal
 
@@ -21,6 +22,16 @@ from seatrial.contracts.states import RunState
 
 FORMAT: Literal["seatrial.bundle/1"] = "seatrial.bundle/1"
 INDEX, RESULTS, SUMS = "audit.json", "results.json", "SHA256SUMS"
+
+
+def evidence_digest(sums: str) -> str:
+    """Return the digest of an audit's numbers and records, whoever made the bundle and when.
+
+    Args:
+        sums: ``SHA256SUMS``: its lines about ``results.json`` and ``records/`` are what is hashed.
+    """
+    lines = [line for line in sums.splitlines() if line.partition("  ")[2].startswith((RESULTS, "records/"))]
+    return "sha256:" + hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 class BundleInput(Read):

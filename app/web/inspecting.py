@@ -57,7 +57,7 @@ class Inspections:
             MalformedBodyError: The client went away; nobody hears this.
         """
         async with self._turns.turn(project_id, lambda: _stay(request)):
-            call = Call(_zygote(), function, arguments, self._settings, size_bytes=size_bytes)
+            call = Call(zygote(), function, arguments, self._settings, size_bytes=size_bytes)
             working = asyncio.ensure_future(to_thread.run_sync(call, limiter=self._threads))
             try:
                 while not (await asyncio.wait([working], timeout=LOOK_S))[0]:
@@ -83,6 +83,6 @@ async def _stay(request: Request) -> None:
 
 
 @lru_cache(maxsize=1)
-def _zygote() -> Zygote:
+def zygote() -> Zygote:
     """Return the process's zygote; one for all applications in it."""
     return Zygote([["importlib:import_module", name] for name in MODULES])

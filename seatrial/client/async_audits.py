@@ -11,6 +11,7 @@ import anyio
 import httpx
 from pydantic import BaseModel
 
+from seatrial.attestation.statements import Unsigned
 from seatrial.client import retries
 from seatrial.client.async_session import AsyncSession
 from seatrial.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
@@ -21,6 +22,7 @@ from seatrial.client.sse import EventDecoder
 from seatrial.contracts.audits import AuditEstimate, AuditSummary
 from seatrial.contracts.events import EventRead
 from seatrial.contracts.policies import Policy, Verdict
+from seatrial.contracts.signing_keys import PublishedKeys
 from seatrial.contracts.states import TERMINAL, RunState
 
 
@@ -259,6 +261,29 @@ class AsyncAudits(AsyncSession):
         """
         path = f"/v1/audits/{path_part(audit_id)}/bundle"
         return await self._save(Request("GET", path, params={"inputs": "true"} if inputs else {}), target)
+
+    async def attestation(self, audit_id: str, *, judgement: str | None = None) -> bytes:
+        """Return the signed verdict of an audit: an in-toto bundle, JSON Lines of DSSE envelopes.
+
+        Args:
+            audit_id: Which audit.
+            judgement: Of this judgement; by default the verdict the audit has.
+
+        Raises:
+            ProblemResponseError: It has no verdict, or no key signs there.
+        """
+        path = f"/v1/audits/{path_part(audit_id)}/attestation"
+        response = await self._send(Request("GET", path, params=without_none({"judgement": judgement})))
+        return response.content
+
+    async def statements(self, audit_id: str, *, judgement: str | None = None) -> Unsigned:
+        """Return what an attestation of an audit states, unsigned; its arguments are those of :meth:`attestation`."""
+        path = f"/v1/audits/{path_part(audit_id)}/statements"
+        return await self._ask(Request("GET", path, params=without_none({"judgement": judgement})), Unsigned)
+
+    async def signing_keys(self) -> PublishedKeys:
+        """Return the public keys the service signs with, oldest first; none where it does not sign."""
+        return await self._ask(Request("GET", "/.well-known/seatrial-keys.json"), PublishedKeys)
 
     async def judge(
         self, audit_id: str, policy: str | Policy | Mapping[str, Any], *, baseline: str | None = None

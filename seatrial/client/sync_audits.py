@@ -11,6 +11,7 @@ from uuid import uuid4
 import httpx
 from pydantic import BaseModel
 
+from seatrial.attestation.statements import Unsigned
 from seatrial.client import retries
 from seatrial.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
 from seatrial.client.requests import Request, as_json, path_part, without_none
@@ -21,6 +22,7 @@ from seatrial.client.sync_session import Session
 from seatrial.contracts.audits import AuditEstimate, AuditSummary
 from seatrial.contracts.events import EventRead
 from seatrial.contracts.policies import Policy, Verdict
+from seatrial.contracts.signing_keys import PublishedKeys
 from seatrial.contracts.states import TERMINAL, RunState
 
 
@@ -259,6 +261,29 @@ class Audits(Session):
         """
         path = f"/v1/audits/{path_part(audit_id)}/bundle"
         return self._save(Request("GET", path, params={"inputs": "true"} if inputs else {}), target)
+
+    def attestation(self, audit_id: str, *, judgement: str | None = None) -> bytes:
+        """Return the signed verdict of an audit: an in-toto bundle, JSON Lines of DSSE envelopes.
+
+        Args:
+            audit_id: Which audit.
+            judgement: Of this judgement; by default the verdict the audit has.
+
+        Raises:
+            ProblemResponseError: It has no verdict, or no key signs there.
+        """
+        path = f"/v1/audits/{path_part(audit_id)}/attestation"
+        response = self._send(Request("GET", path, params=without_none({"judgement": judgement})))
+        return response.content
+
+    def statements(self, audit_id: str, *, judgement: str | None = None) -> Unsigned:
+        """Return what an attestation of an audit states, unsigned; its arguments are those of :meth:`attestation`."""
+        path = f"/v1/audits/{path_part(audit_id)}/statements"
+        return self._ask(Request("GET", path, params=without_none({"judgement": judgement})), Unsigned)
+
+    def signing_keys(self) -> PublishedKeys:
+        """Return the public keys the service signs with, oldest first; none where it does not sign."""
+        return self._ask(Request("GET", "/.well-known/seatrial-keys.json"), PublishedKeys)
 
     def judge(
         self, audit_id: str, policy: str | Policy | Mapping[str, Any], *, baseline: str | None = None

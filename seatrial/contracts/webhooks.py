@@ -7,7 +7,7 @@ from pydantic import Field
 
 from seatrial.contracts.base import Read
 
-AuditEvent = Literal["audit.succeeded", "audit.failed", "audit.cancelled", "audit.judged"]
+AuditEvent = Literal["audit.succeeded", "audit.failed", "audit.cancelled", "audit.judged", "audit.attested"]
 """What may happen to an audit that somebody wants to be told of."""
 
 WebhookEvent = AuditEvent | Literal["ping"]
@@ -20,11 +20,12 @@ DeliveryStatus = Literal["pending", "delivered", "failed"]
 class WebhookMessage(Read):
     """The body of a message: the same bytes in every attempt."""
 
-    type: WebhookEvent = Field(description="What happened.", examples=["audit.judged"])
+    type: WebhookEvent = Field(description="What happened.", examples=["audit.judged", "audit.attested"])
     timestamp: datetime = Field(description="When it happened (UTC).")
     data: dict[str, Any] = Field(
         description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
-        "read the rest with; `audit.judged` also names the `judgement`. Of a ping: `webhook`.",
+        "read the rest with; `audit.judged` also names the `judgement`, `audit.attested` that and the "
+        "`attestation` with its `digest`. Of a ping: `webhook`.",
         examples=[
             {"audit": "aud_...", "state": "succeeded", "verdict": "passed", "model": "mdl_...", "dataset": "dat_..."}
         ],

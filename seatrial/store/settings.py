@@ -178,6 +178,15 @@ class Settings(BaseSettings):
         default=60, ge=1, description="Pings, and as many redeliveries, a project may ask an API process for."
     )
 
+    signing_keys: Path | None = Field(
+        default=None,
+        description="Folder of the keys attestations are signed with; default: home/signing. `seatrial keys signing "
+        "create` makes one. Only the API needs it.",
+    )
+    signing_passphrase: SecretStr | None = Field(
+        default=None, description="What the private keys in it are encrypted with; default: they are not."
+    )
+
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(default=False, description="Log JSON lines.")
 
@@ -233,6 +242,11 @@ class Settings(BaseSettings):
         return self.resources or self.home.absolute() / "resources"
 
     @property
+    def resolved_signing_keys(self) -> Path:
+        """Where signing keys are."""
+        return self.signing_keys or self.home.absolute() / "signing"
+
+    @property
     def resolved_database_url(self) -> str:
         """The database URL, SQLite under ``home`` by default, Postgres always through psycopg 3."""
         url = self.database_url or f"sqlite:///{self.home.absolute() / 'seatrial.db'}"
@@ -256,7 +270,14 @@ class Settings(BaseSettings):
         return self.model_dump(mode="json", exclude=_NOT_FOR_CHILDREN)
 
 
-_NOT_FOR_CHILDREN = {"database_url", "broker_url", "artifacts_url", "bootstrap_key", "endpoint_secrets"}
+_NOT_FOR_CHILDREN = {
+    "database_url",
+    "broker_url",
+    "artifacts_url",
+    "bootstrap_key",
+    "endpoint_secrets",
+    "signing_passphrase",
+}
 _given: Settings | None = None
 
 

@@ -4,12 +4,13 @@ from seatrial.store.tables.access import IdempotencyRow, KeyRow, ProjectRow, Ses
 from seatrial.store.tables.audits import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 from seatrial.store.tables.base import Base
 from seatrial.store.tables.files import DiscardRow
-from seatrial.store.tables.gates import BaselineRow, JudgementRow, PolicyRow
+from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
 from seatrial.store.tables.webhooks import DeliveryRow, WebhookRow
 from seatrial.store.tables.workers import WorkerRow
 
 __all__ = [
+    "AttestationRow",
     "AuditRow",
     "Base",
     "BaselineRow",

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from seatrial.store.tables.base import Base, utc_now
@@ -45,6 +45,28 @@ class JudgementRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
     __table_args__ = (Index("ix_judgements_audit_id_id", "audit_id", "id"),)
+
+
+class AttestationRow(Base):
+    """A signed envelope about an audit; never changed, and further ones may follow."""
+
+    __tablename__ = "attestations"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    audit_id: Mapped[str] = mapped_column(ForeignKey("audits.id", ondelete="CASCADE"))
+    judgement_id: Mapped[str | None] = mapped_column(ForeignKey("judgements.id", ondelete="CASCADE"))
+    """The verdict attested; null in what was signed at submission."""
+    key_id: Mapped[str]
+    content: Mapped[str] = mapped_column(Text)
+    """JSON Lines of DSSE envelopes, as they are given out."""
+    digest: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+    __table_args__ = (
+        Index("ix_attestations_audit_id_judgement_id", "audit_id", "judgement_id"),
+        # Whoever signs second finds that there is one: a verdict has one attestation of a key.
+        UniqueConstraint("judgement_id", "key_id", name="uq_attestations_judgement_id_key_id"),
+    )
 
 
 class BaselineRow(Base):

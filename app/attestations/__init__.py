@@ -1,0 +1,1 @@
+"""Signed verdicts: what is signed, by which key, and where it is read."""

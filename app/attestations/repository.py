@@ -1,0 +1,78 @@
+"""SQL of attestations."""
+
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.policies import repository as policies
+from seatrial.store.database import AnyRow
+from seatrial.store.tables import AttestationRow, AuditRow, JudgementRow
+
+
+def find_attestation(session: Session, judgement_id: str, key_id: str) -> AttestationRow | None:
+    """Return what a key has signed of a verdict."""
+    return session.scalar(
+        select(AttestationRow).where(AttestationRow.judgement_id == judgement_id, AttestationRow.key_id == key_id)
+    )
+
+
+def find_own_judgement(session: Session, audit_id: str) -> JudgementRow | None:
+    """Return the verdict of the policy an audit was submitted with."""
+    return policies.find_own_judgement(session, audit_id)
+
+
+def find_judgement(session: Session, audit_id: str, judgement_id: str) -> JudgementRow | None:
+    """Return a judgement of an audit."""
+    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.id == judgement_id)
+    return session.scalar(query)
+
+
+def find_preregistration(session: Session, audit_id: str) -> AttestationRow | None:
+    """Return what was signed of an audit when it was submitted."""
+    query = select(AttestationRow).where(AttestationRow.audit_id == audit_id, AttestationRow.judgement_id.is_(None))
+    return session.scalar(query.order_by(AttestationRow.id).limit(1))
+
+
+def count_other_seeds(session: Session, audit: AuditRow, before: JudgementRow) -> int:
+    """Return how many audits asked the same of the same model and data with another seed before a verdict was made."""
+    asked = select(AuditRow.spec, AuditRow.seed).where(
+        AuditRow.project_id == audit.project_id,
+        AuditRow.model_id == audit.model_id,
+        AuditRow.dataset_id == audit.dataset_id,
+        AuditRow.id != audit.id,
+        AuditRow.created_at < before.created_at,
+    )
+    return sum(row.seed != audit.seed and _asks(row.spec) == _asks(audit.spec) for row in session.execute(asked))
+
+
+def list_unattested(session: Session, key_id: str, *, since: datetime, limit: int) -> list[AnyRow]:
+    """Return verdicts of audits' own policies that a key has not signed: (audit, project, judgement), oldest first.
+
+    Args:
+        session: A transaction.
+        key_id: The key.
+        since: Only those made since then.
+        limit: At most so many.
+    """
+    signed = select(AttestationRow.id).where(
+        AttestationRow.judgement_id == JudgementRow.id, AttestationRow.key_id == key_id
+    )
+    query = (
+        select(AuditRow.id.label("audit"), AuditRow.project_id.label("project"), JudgementRow.id.label("judgement"))
+        .join(JudgementRow, JudgementRow.audit_id == AuditRow.id)
+        .where(
+            # Ids begin with the time (UUIDv7), and are the only index there is on it.
+            JudgementRow.id >= f"jdg_{int(since.timestamp() * 1000):012x}",
+            JudgementRow.is_own.is_(True),
+            JudgementRow.verdict == AuditRow.verdict,
+            ~signed.exists(),
+        )
+        .order_by(JudgementRow.id)
+        .limit(limit)
+    )
+    return list(session.execute(query).all())
+
+
+def _asks(spec: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in spec.items() if name in ("checks", "samples")}
