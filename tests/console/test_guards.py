@@ -139,7 +139,8 @@ def test_the_three_files_are_there(console: Console) -> None:
 @pytest.mark.slow
 def test_pages_are_not_in_the_api_s_document(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert {path for path in paths if not path.startswith("/v1/")} == {"/healthz", "/readyz", "/metrics"}
+    others = {path for path in paths if not path.startswith("/v1/")}
+    assert others == {"/healthz", "/readyz", "/metrics", "/.well-known/seatrial-keys.json"}
 
 
 def test_who_asks_the_start_page_for_json_is_told_where_the_api_is(locked: Console) -> None:

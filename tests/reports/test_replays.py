@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.exits import Exit
-from app.cli.replay import _tell
+from app.cli.replay import _compared, _tell
 from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
 from app.reports.replays import Comparison, _compare_tables, compare
 from app.reports.unbundling import Bundle
@@ -222,12 +222,12 @@ def test_the_command_lists_what_is_new_and_succeeds(tmp_path: Path, capsys: pyte
         bundle(tmp_path / "first", fabricated.result()),
         bundle(tmp_path / "second", later(fabricated.result())),
     )
-    assert _tell(first, second, 0.0) == Exit.PASSED
+    assert _tell(_compared(first, second, 0.0), 0.0) == Exit.PASSED
     summary, *new = capsys.readouterr().out.splitlines()
     assert summary.startswith("identical: ")
     assert new[0] == "new, not in the bundle: 0/uncertainty_span.margin"
     assert len(new) == 3
-    assert _tell(second, first, 0.0) == Exit.FAILED
+    assert _tell(_compared(second, first, 0.0), 0.0) == Exit.FAILED
     told = capsys.readouterr().out
     assert "different: 7 differences in" in told
     assert "new, not in the bundle" not in told
