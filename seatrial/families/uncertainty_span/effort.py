@@ -31,6 +31,12 @@ MOST_ROOM = 3.0
 STAGES = ("ascent", "smoothed", "score", "distilled", "repeated")
 """Further attacks, each a stage of its own; what they reach together with the paper's two is ``mus_worst``."""
 
+CROSSING = "crossing"
+"""The stage that follows the lead of the prediction to where it changes."""
+
+CROSSING_PASSES = 23
+"""Forward passes of it an example: the clean one, and the points looked at on the way."""
+
 
 @dataclass(frozen=True)
 class Budget:

@@ -14,6 +14,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         "be too low.",
     ),
     FlagSpec(
+        code="abrupt_decisions",
+        severities=("error",),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "*ece", "mce"),
+        meaning="Followed to where their prediction changes, more than a quarter of the images keep over half of their "
+        "lead in logits until 95 % of the way there (lower end of the interval): the scores are made up from the "
+        "decision, and no attack on them shows how uncertain the model is.",
+        remedy="Audit the model without what replaces its scores: a network's own lead shrinks to nothing on the way.",
+    ),
+    FlagSpec(
         code="gradient_free",
         severities=("error", "warning"),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "accuracy", "*ece", "mce", "robust_accuracy"),

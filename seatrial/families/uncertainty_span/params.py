@@ -10,7 +10,7 @@ from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST, fits_its_norm
-from seatrial.families.uncertainty_span.effort import SURROGATE_EXAMPLES, Effort, budget, questions
+from seatrial.families.uncertainty_span.effort import CROSSING_PASSES, SURROGATE_EXAMPLES, Effort, budget, questions
 
 SpecificAttack = Literal[
     "ace",
@@ -178,7 +178,7 @@ class UncertaintySpanParams(FamilyParams):
         backward += 2 * attack * min(samples, 100)
         if (further := budget(self.effort, self.steps)) is not None:
             each, fitted = further.passes(self.norm), min(samples, SURROGATE_EXAMPLES)
-            forward += each.forward * samples + further.surrogate_queries * fitted
+            forward += (each.forward + CROSSING_PASSES) * samples + further.surrogate_queries * fitted
             backward += each.backward * samples
         for name in self.attacks:
             backward += samples if name == "ace" else attack * samples

@@ -140,7 +140,7 @@ def test_stages_follow_parameters_and_records() -> None:
         everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": Model(saturated, 4)}
     )
     assert list(full) == ["attack", "growth", "tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy"]
-    further = ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated"]
+    further = ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "crossing"]
     stages, done = [], {name: full[name] for name in ("attack", "growth")}
     while (stage := FAMILY.next_stage(parameters(effort="thorough"), done)) is not None:
         stages.append(stage)

@@ -56,6 +56,22 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
 
 
+def fitted_surrogate(context: ImageContext, images: Tensor, classes: int) -> Surrogate | None:
+    """Return the surrogate that the check fitted, on the images' device; None where no output was finite.
+
+    Args:
+        context: Of the shard.
+        images: (n, channels, height, width) of the kind it learnt from.
+        classes: Of the model under audit.
+    """
+    weights = context.records(SURROGATE)["weights"][0].values
+    if weights is None:
+        return None
+    surrogate = Surrogate((images.shape[1], images.shape[2], images.shape[3]), classes)
+    surrogate.load(torch.tensor(weights.to_numpy()))
+    return surrogate.to(images.device)
+
+
 def attack_distilled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack one batch of the surrogate, and show the model under audit where the attacks ended.
 
@@ -64,12 +80,9 @@ def attack_distilled(params: UncertaintySpanParams, context: ImageContext, batch
         the entropies of images that were made without asking the model.
     """
     attack = FurtherAttack.begin(params, context, batch)
-    weights = context.records(SURROGATE)["weights"][0].values
-    if weights is None:
+    surrogate = fitted_surrogate(context, batch.images, attack.classes)
+    if surrogate is None:
         return attack.columns(attack.reach.copy())
-    surrogate = Surrogate((batch.images.shape[1], batch.images.shape[2], batch.images.shape[3]), attack.classes)
-    surrogate.load(torch.tensor(weights.to_numpy()))
-    surrogate.to(batch.images.device)
     under, over = _carry_over(attack, surrogate)
     alone = attack.reach.copy()
     attack.climb(attack.budget.refine, under)

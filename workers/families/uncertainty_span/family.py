@@ -6,7 +6,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.families.uncertainty_span.effort import STAGES, SURROGATE_EXAMPLES
+from seatrial.families.uncertainty_span.effort import CROSSING, STAGES, SURROGATE_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
@@ -16,6 +16,7 @@ from workers.families.contexts import Batch, Columns, ImageContext, Records, Res
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.uncertainty_span import estimates, evidence, flags
 from workers.families.uncertainty_span.ascent import attack_by_ascent
+from workers.families.uncertainty_span.crossing import look_at_crossings
 from workers.families.uncertainty_span.distilled import attack_distilled, fit_surrogate
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
@@ -66,7 +67,7 @@ class UncertaintySpan:
         if params.effort != "quick":
             # Of one piece: it learns from all of them.
             planned.append(Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES))
-            planned += [Stage(name) for name in STAGES]
+            planned += [Stage(name) for name in (*STAGES, CROSSING)]
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
@@ -147,6 +148,8 @@ class UncertaintySpan:
                 return attack_distilled(params, context, batch)
             case "repeated":
                 return attack_repeatedly(params, context, batch)
+            case "crossing":
+                return look_at_crossings(params, context, batch)
             case "outliers":
                 return attack_outliers(params, context, batch)
         for name in params.attacks:
@@ -162,6 +165,8 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     compared = evidence.compare(attack, further, seed)
     is_cleared = evidence.is_cleared(compared)
     found = evidence.masked_gradients(compared) + flags.quick_effort(params)
+    if CROSSING in samples:
+        found += evidence.abrupt_decisions(samples[CROSSING])
     found += flags.zero_gradients(attack, is_cleared=is_cleared)
     found += flags.attack_not_improving(attack, is_cleared=is_cleared)
     if "growth" in samples:

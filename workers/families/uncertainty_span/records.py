@@ -1,5 +1,6 @@
 """Tables of records: one row per example, three columns every stage begins with, null where an example errored."""
 
+import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
@@ -23,11 +24,14 @@ def measure(logits: Tensor, suffix: str) -> Columns:
 
 
 def to_records(batch: Batch, errored: Tensor, columns: Columns) -> pa.Table:
-    """Return a batch's rows; every column but the first three is null where ``errored`` (batch,) is true."""
+    """Return a batch's rows; a column but the first three is null where ``errored`` (batch,) is true, or it is NaN."""
     missing = errored.cpu().numpy()
     arrays = {
         "example_id": pa.array(batch.example_ids, pa.int64()),
         "label": pa.array(batch.labels.cpu().numpy(), pa.int64()),
         "errored": pa.array(missing, pa.bool_()),
     }
-    return pa.table(arrays | {name: pa.array(values.cpu().numpy(), mask=missing) for name, values in columns.items()})
+    for name, values in columns.items():
+        found = values.cpu().numpy()
+        arrays[name] = pa.array(found, mask=missing | np.isnan(found))
+    return pa.table(arrays)
