@@ -153,6 +153,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Audit texts the model has not seen, and without caches or filters that recognise texts.",
     ),
     FlagSpec(
+        code="meaning_free_edits",
+        severities=("error",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="More than three in ten texts that withstand a recipe are decided otherwise after an edit that nobody "
+        "reads: a full stop more or less, two spaces, a word twice, an invisible character (lower end of the "
+        "interval). The model is made to withstand the recipes' edits and no others.",
+        remedy="Do not rely on its robustness; clean texts for serving as they are cleaned for the model's training, "
+        "and audit again.",
+    ),
+    FlagSpec(
         code="masked_importance",
         severities=("info",),
         speaks_of=("importance_correlation",),

@@ -59,6 +59,9 @@ PROBE_STEPS = 10
 CROSSING_STEPS = 16
 """Those of a second path of each, at most, that is to end on another decision."""
 
+MEANING_FREE_EDITS = 21
+"""Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
+
 
 class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
@@ -128,7 +131,8 @@ class TemperatureAttackParams(FamilyParams):
         ge=2,
         le=100_000,
         description="Most queries of the arm `label_only` on one example with one recipe; it is always run, asks for "
-        "labels alone, and keeps within query_budget. 300 find about a tenth more.",
+        "labels alone, and keeps within query_budget. 300 find about a tenth more. What withstands it is asked at most "
+        "21 times more, with edits that leave alone what it says.",
     )
     temperature_evaluations: int = Field(
         default=20, ge=3, le=200, description="Temperatures tried by arm `optimized`, at most."
@@ -209,8 +213,9 @@ class TemperatureAttackParams(FamilyParams):
                 # The source model answers for itself.
                 forward += (1 - FURTHER_ARM) * attack
             if recipe != UNCOUNTED:
-                queries += self.most_label_queries * samples
-                forward += self.most_label_queries * samples
+                asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS)
+                queries += asked * samples
+                forward += asked * samples
         if self.is_fitted:
             validation = min(self.validation_samples, sizes.get("validation_dataset", self.validation_samples))
             queries += validation
@@ -224,8 +229,10 @@ class TemperatureAttackParams(FamilyParams):
     @property
     def most_label_queries(self) -> int:
         """Queries of arm ``label_only`` on one example, at most."""
-        return self.label_queries if self.query_budget is None else min(self.label_queries, self.query_budget)
+        return round(self._within_budget(self.label_queries))
 
     def _queries(self, recipe: str, words: float) -> float:
-        most = 2 + QUERIES_PER_WORD[recipe] * words
+        return self._within_budget(2 + QUERIES_PER_WORD[recipe] * words)
+
+    def _within_budget(self, most: float) -> float:
         return most if self.query_budget is None else min(most, self.query_budget)

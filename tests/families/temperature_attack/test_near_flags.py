@@ -13,6 +13,7 @@ from tests.families.temperature_attack.fabricated import Ending, parameters, rec
 from tests.families.temperature_attack.test_estimates import rights, table, transfer
 from workers.families.contexts import Records, TextExample
 from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.meaning_free import Edited, with_edits
 from workers.families.temperature_attack.records import attack_records
 from workers.models import UnansweredError
 
@@ -79,6 +80,23 @@ def test_one_text_in_a_hundred_may_be_counted_otherwise(beside: int, expected: s
     at = done["attack_pwws"].schema.get_field_index("as_served.status")
     done["attack_pwws"] = done["attack_pwws"].set_column(at, "as_served.status", succeeded)
     assert severity("search_disagreement", PWWS, done) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "turned", "expected"), [(40, 20, "error"), (40, 18, None), (10, 7, "error"), (9, 9, None), (40, 0, None)]
+)
+def test_a_few_texts_may_turn_round_at_a_full_stop(asked: int, turned: int, expected: str | None) -> None:
+    params = parameters(arms=[])
+    done = records(params, label_only=0.5)
+    kinds = ["two spaces" if row < turned else None for row in range(asked)]
+    edited = [Edited(21, kind) for kind in kinds] + [Edited()] * (60 - asked)
+    done["attack_deepwordbug"] = with_edits(done["attack_deepwordbug"], edited)
+    assert severity("meaning_free_edits", params, done) == expected
+
+
+def test_records_from_before_such_edits_were_asked_are_read_and_not_doubted() -> None:
+    params = parameters(arms=[])
+    assert severity("meaning_free_edits", params, records(params, label_only=0.5)) is None
 
 
 @pytest.mark.parametrize(

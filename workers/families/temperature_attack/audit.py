@@ -1,7 +1,7 @@
 """Everything an audit recorded, read once: who stayed right under which attack, and the gaps between arms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.contexts import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
+from workers.families.temperature_attack.meaning_free import EditSample, read_edits
 from workers.families.temperature_attack.primed import Priming, read_priming
 from workers.families.temperature_attack.probe import ProbeSample
 from workers.families.temperature_attack.records import (
@@ -40,6 +41,7 @@ class Audit:
         closing: The same with other edits, after everything else.
         displacement: Attacks on texts beside words of no meaning; None where the records are from before there were.
         priming: What it does to an edited text that the unedited one was asked; None likewise.
+        edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
     """
 
     params: TemperatureAttackParams
@@ -51,6 +53,7 @@ class Audit:
     closing: ProbeSample | None = None
     displacement: Displacement | None = None
     priming: Priming | None = None
+    edits: Mapping[str, EditSample] = field(default_factory=dict)
 
     @cached_property
     def clean(self) -> CleanSample:
@@ -147,6 +150,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         closing=ProbeSample(done["closing"]) if "closing" in done else None,
         displacement=read_displacement(done["closing"]) if "closing" in done else None,
         priming=read_priming(done["closing"]) if "closing" in done else None,
+        edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
     )
 
 

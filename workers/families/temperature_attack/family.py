@@ -28,6 +28,7 @@ from workers.families.temperature_attack.arms import Arms, fitted_temperature, r
 from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
 from workers.families.temperature_attack.figures import draw
+from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import (
@@ -208,13 +209,17 @@ def _attack(
     attack([arm for arm in outcomes if arm not in UNSCORED], service)
     if "transfer" in outcomes:
         attack(["transfer"], context.scoring("source_model"))
+    edited = None
     if LABEL_ONLY in outcomes:
-        outcomes[LABEL_ONLY] = _search_labels(params, context, examples, extents, recipe, done)
+        ended = _search_labels(params, context, examples, extents, recipe, done)
+        outcomes[LABEL_ONLY], edited = edit_survivors(params, context, examples, clean, ended)
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
         importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
     records = attack_records(examples, clean, outcomes, adversarial, importance)
+    if edited is not None:
+        records = with_edits(records, edited)
     return with_resources(records, recipe, Library.of())
 
 

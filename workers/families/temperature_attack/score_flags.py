@@ -1,9 +1,12 @@
 """Doubts about what the scores tell an attack, and about how much the attacks could do: from what was measured."""
 
+from collections import Counter
+
 import numpy as np
 
 from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
+from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.families.temperature_attack.audit import Audit
@@ -40,6 +43,13 @@ and less for a hash, a confidence by length or another model's, -0.10 where it i
 MEMORISED = 0.15
 """Share of texts, net, that may withstand as they are and not beside words of no meaning."""
 
+TURNED = 0.3
+"""Share of texts that withstand the search by labels and may yet turn round at an edit without a meaning: the interval
+has to lie above it."""
+
+FEWEST_EDITED = 10
+"""Texts asked with such edits from which on they are judged."""
+
 HELD_BACK = 0.5
 """Share of attacks that a recipe's own limit may end before a failure says nothing."""
 
@@ -50,6 +60,7 @@ def doubt_scores(audit: Audit) -> list[Flag]:
         *uninformative_scores(audit),
         *answers_depend_on_history(audit),
         *memorised_texts(audit),
+        *meaning_free_edits(audit),
         *masked_importance(audit),
         *weak_attack(audit),
     ]
@@ -202,6 +213,31 @@ def memorised_texts(audit: Audit) -> list[Flag]:
             "texts. Audit texts it has not seen, without what remembers them.",
         )
     ]
+
+
+def meaning_free_edits(audit: Audit) -> list[Flag]:
+    """Flag decisions that hang on what nobody reads: withstanding typing errors, they turn round at a full stop."""
+    flags = []
+    for recipe in audit.counted:
+        edits = audit.edits.get(recipe)
+        if edits is None or len(edits.kinds) < FEWEST_EDITED:
+            continue
+        count, turned = len(edits.kinds), int(edits.flipped.sum())
+        low, high = clopper_pearson(turned, count)
+        if low <= TURNED:
+            continue
+        (kind, times), *_ = Counter(one for one in edits.kinds if one is not None).most_common(1)
+        flags.append(
+            Flag(
+                code="meaning_free_edits",
+                severity="error",
+                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95 % interval "
+                f"{low:.0%} to {high:.0%}) are decided otherwise after an edit that leaves alone what they say; the "
+                f"first that did it is most often: {kind} ({times}). A model that reads texts does not turn round so: "
+                "what it withstands are the recipes. These edits count in label_only; others like them may do more.",
+            )
+        )
+    return flags
 
 
 def masked_importance(audit: Audit) -> list[Flag]:

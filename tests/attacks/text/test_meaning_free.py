@@ -1,0 +1,77 @@
+"""Edits that leave alone what a text says: no letter of it is lost, whatever the text."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.families.temperature_attack.params import MEANING_FREE_EDITS
+from workers.attacks.text.meaning_free import KINDS, MOST, NO_BREAK, SOFT_HYPHEN, ZERO_WIDTH, meaning_free_edits
+
+TEXT = "The film is long, warm and funny."
+
+
+def letters(text: str) -> str:
+    """What is left to read: letters and digits, whatever their case, spaces and signs."""
+    return "".join(one for one in text.casefold() if one.isalnum())
+
+
+def test_each_kind_is_asked_once_and_a_question_is_what_the_estimate_says_at_most() -> None:
+    found = meaning_free_edits(TEXT, 1)
+    assert len(found) == MOST == MEANING_FREE_EDITS
+    assert [name for name, _ in found][: len(KINDS)] == list(KINDS)
+    assert all(name.count(" and ") == 2 for name, _ in found[len(KINDS) :])
+    assert len({text for _, text in found}) == len(found)
+
+
+@given(st.text(max_size=80), st.integers(0, 2**40))
+def test_no_edit_loses_a_letter_or_is_the_text_itself(text: str, seed: int) -> None:
+    for name, edited in meaning_free_edits(text, seed):
+        assert isinstance(edited, str)
+        assert edited != text
+        left, before = letters(edited), letters(text)
+        # Case may change the number of letters; twice written words add some.
+        assert len(left) >= len(before) - 1 or "case" in name or "capitals" in name
+        assert unicodedata.category(edited[0]) != "Cs" or unicodedata.category(text[0]) == "Cs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign"),
+    [
+        ("no punctuation at the end", lambda text: text[-1:].isalnum()),
+        ("two spaces", lambda text: "  " in text),
+        ("an invisible character", lambda text: ZERO_WIDTH in text.strip(ZERO_WIDTH)),
+        ("a soft hyphen", lambda text: SOFT_HYPHEN in text),
+        ("a no-break space", lambda text: NO_BREAK in text),
+        ("an exclamation mark at the end instead", lambda text: text.endswith("y!")),
+        ("the first word twice", lambda text: text.startswith("The The ")),
+        ("the first letter's case", lambda text: text.startswith("the ")),
+        ("brackets around", lambda text: text == f"({TEXT})"),
+    ],
+)
+def test_a_kind_writes_what_it_says(kind, sign) -> None:
+    assert sign(dict(meaning_free_edits(TEXT, 3))[kind])
+    assert not sign(TEXT)
+
+
+def test_places_are_drawn_anew_for_every_seed() -> None:
+    drawn = {dict(meaning_free_edits(TEXT, seed))["a word twice"] for seed in range(40)}
+    assert len(drawn) == len(TEXT.split())
+    assert meaning_free_edits(TEXT, 5) == meaning_free_edits(TEXT, 5)
+
+
+def test_of_a_pair_the_hypothesis_is_edited_and_nothing_beyond_what_is_seen() -> None:
+    assert [text[1] for _, text in meaning_free_edits(("a premise", TEXT), 2)] == [
+        text for _, text in meaning_free_edits(TEXT, 2)
+    ]
+    assert {text[0] for _, text in meaning_free_edits(("a premise", TEXT), 2)} == {"a premise"}
+    for _, edited in meaning_free_edits(TEXT, 2, seen=(12,)):
+        assert edited.endswith(TEXT[12:])
+    for _, edited in meaning_free_edits(("a premise", TEXT), 2, seen=(3, 12)):
+        assert edited[1].endswith(TEXT[12:])
+
+
+@pytest.mark.parametrize("text", ["", " ", ".", "a", "\u200b"])
+def test_texts_with_hardly_anything_in_them_are_edited_too(text: str) -> None:
+    assert all(edited != text for _, edited in meaning_free_edits(text, 1))

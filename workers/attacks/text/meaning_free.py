@@ -1,0 +1,118 @@
+"""Edits of a text that leave what it says alone: punctuation, spaces, case, a word written twice, invisible characters.
+
+The recipes write typing errors. A model that corrects those may still turn round at a missing full stop or two spaces,
+which nobody who reads a text would notice. Each kind is asked about once, at a place drawn anew for every text.
+"""
+
+import random
+import re
+from collections.abc import Callable
+
+from workers.data import Text
+
+Edit = Callable[[str, random.Random], str]
+
+COMPOSED = 4
+"""Questions about three kinds at once."""
+
+AT_ONCE = 3
+
+ZERO_WIDTH, NO_BREAK, SOFT_HYPHEN = "\u200b", "\u00a0", "\u00ad"
+
+
+def _gap(put: str) -> Edit:
+    """Write another gap between two words that are drawn."""
+
+    def edit(text: str, rng: random.Random) -> str:
+        gaps = [found.start() for found in re.finditer(r"(?<=\S) (?=\S)", text)]
+        if not gaps:
+            return text
+        at = gaps[int(rng.random() * len(gaps))]
+        return text[:at] + put + text[at + 1 :]
+
+    return edit
+
+
+def _word(change: Callable[[str, random.Random], str]) -> Edit:
+    """Write a word that is drawn otherwise."""
+
+    def edit(text: str, rng: random.Random) -> str:
+        words = list(re.finditer(r"\w+", text))
+        if not words:
+            return text
+        word = words[int(rng.random() * len(words))]
+        return text[: word.start()] + change(word[0], rng) + text[word.end() :]
+
+    return edit
+
+
+def _within(put: str) -> Callable[[str, random.Random], str]:
+    """Put something between two letters of a word, or behind its only one."""
+
+    def change(word: str, rng: random.Random) -> str:
+        at = 1 + int(rng.random() * max(1, len(word) - 1))
+        return word[:at] + put + word[at:]
+
+    return change
+
+
+def _without_end(text: str) -> str:
+    bare = text.rstrip()
+    return bare[:-1] if bare and bare[-1] in ".!?…。\uff01\uff1f" else bare
+
+
+def _first_word_twice(text: str, _: random.Random) -> str:
+    found = re.search(r"\w+", text)
+    return text if found is None else f"{text[: found.end()]} {text[found.start() :]}"
+
+
+KINDS: dict[str, Edit] = {
+    "no punctuation at the end": lambda text, _: _without_end(text),
+    "a full stop more": lambda text, _: f"{text.rstrip()}.",
+    "an exclamation mark at the end instead": lambda text, _: f"{_without_end(text)}!",
+    "three dots": lambda text, _: f"{_without_end(text)}...",
+    "a space behind": lambda text, _: f"{text} ",
+    "two spaces": _gap("  "),
+    "a line break": _gap("\n"),
+    "a no-break space": _gap(NO_BREAK),
+    "a comma": _gap(", "),
+    "a word twice": _word(lambda word, _: f"{word} {word}"),
+    "the first word twice": _first_word_twice,
+    "an invisible character": _word(_within(ZERO_WIDTH)),
+    "a soft hyphen": _word(_within(SOFT_HYPHEN)),
+    "a word in capitals": _word(lambda word, _: word.upper()),
+    "the first letter's case": lambda text, _: text[:1].swapcase() + text[1:],
+    "quotes around": lambda text, _: f'"{text}"',
+    "brackets around": lambda text, _: f"({text})",
+}
+"""Kinds of edits by what they write, in the order they are asked."""
+
+MOST = len(KINDS) + COMPOSED
+"""Questions about one text, at most."""
+
+
+def meaning_free_edits(text: Text, seed: int, *, seen: tuple[int, ...] | None = None) -> list[tuple[str, Text]]:
+    """Return edited texts with the names of their edits: each kind once, then some at once; none is the text itself.
+
+    Args:
+        text: A text, or a pair, whose last part is edited: a hypothesis beside its premise.
+        seed: Of the places.
+        seen: Characters of each part that the model sees, so that no edit is made beyond; None where it sees all.
+
+    >>> [edited for _, edited in meaning_free_edits("A fine day.", 1)][:4]
+    ['A fine day', 'A fine day..', 'A fine day!', 'A fine day...']
+    """
+    own = text if isinstance(text, str) else text[-1]
+    whole = own if seen is None else own[: seen[-1]]
+    rest = own[len(whole) :]
+    rng = random.Random(seed)  # noqa: S311 - not for secrets
+    found: dict[str, str] = {}
+    for name, edit in KINDS.items():
+        found.setdefault(edit(whole, rng) + rest, name)
+    for _ in range(COMPOSED):
+        names, edited = rng.sample(list(KINDS), AT_ONCE), whole
+        for name in names:
+            edited = KINDS[name](edited, rng)
+        found.setdefault(edited + rest, " and ".join(names))
+    found.pop(own, None)
+    return [(name, edited if isinstance(text, str) else (text[0], edited)) for edited, name in found.items()]

@@ -1,0 +1,117 @@
+"""Texts that withstood the search by labels, asked again with edits that leave alone what they say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.statistics.arrays import Mask
+from workers.attacks.text.attacking import Outcome
+from workers.attacks.text.meaning_free import meaning_free_edits
+from workers.attacks.text.watched_texts import changed_share
+from workers.data import Text
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.temperature_attack.displaced import decided
+from workers.models import Answer
+
+ASKED, KIND = "edits_asked", "edit_kind"
+"""Columns: how many edits a text was asked with, and the kind that changed its decision, null where none did."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What the edits did to one text.
+
+    Attributes:
+        asked: Questions; 0 where the search by labels had flipped the text, or it was wrong as it is.
+        kind: Of the first edit that changed the decision; None where none did.
+    """
+
+    asked: int = 0
+    kind: str | None = None
+
+
+def edit_survivors(
+    params: TemperatureAttackParams,
+    context: TextContext,
+    examples: Sequence[TextExample],
+    clean: Sequence[Answer],
+    outcomes: Sequence[Outcome],
+) -> tuple[list[Outcome], list[Edited]]:
+    """Return how the search by labels ended with these edits counted in, and what they did.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        examples: The shard's.
+        clean: What the model answers to each text as it is.
+        outcomes: Of the search by labels.
+    """
+    ended, found = list(outcomes), [Edited() for _ in examples]
+    for row, (example, answer, outcome) in enumerate(zip(examples, clean, outcomes, strict=True)):
+        if outcome.status != "failed" or decided(answer) != example.label:
+            continue
+        context.check_cancelled()
+        # The same for every recipe: what has been asked once is known.
+        seed, service = context.seed("meaning-free", example.example_id), context.scoring()
+        left = None if params.query_budget is None else max(0, params.query_budget - outcome.queries)
+        edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))[:left]
+        if not edits:
+            continue
+        decisions = [decided(given) for given in service.scores([text for _, text in edits])]
+        flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
+        silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
+        found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None)
+        ended[row] = replace(outcome, queries=outcome.queries + len(edits))
+        if flips:
+            text = edits[flips[0]][1]
+            share = changed_share(_words(example.text), _words(text))
+            ended[row] = replace(ended[row], status="succeeded", text=text, perturbed_share=share)
+        elif silent:
+            # As in every attack: who does not answer has withstood nothing.
+            ended[row] = replace(ended[row], status="errored", error=f"no scores of the text with {silent[0]}")
+    return ended, found
+
+
+def with_edits(records: Records, edited: Sequence[Edited]) -> Records:
+    """Return a recipe's table with what the edits did to its texts."""
+    records = records.append_column(ASKED, pa.array([one.asked for one in edited], pa.int64()))
+    return records.append_column(KIND, pa.array([one.kind for one in edited], pa.string()))
+
+
+@dataclass(frozen=True)
+class EditSample:
+    """Texts that had withstood the search by labels, under one recipe.
+
+    Attributes:
+        example_ids: (n,).
+        kinds: (n,) of the edits that changed the decision; None where none did.
+    """
+
+    example_ids: list[int]
+    kinds: list[str | None]
+
+    @property
+    def flipped(self) -> Mask:
+        """(n,) whether any edit did."""
+        return np.array([kind is not None for kind in self.kinds], dtype=bool)
+
+
+def read_edits(records: Records) -> EditSample | None:
+    """Return what the edits did; None where the records are from before there were any."""
+    if ASKED not in records.column_names:
+        return None
+    rows = [
+        (number, kind)
+        for number, kind, asked, errored in zip(
+            *(records[name].to_pylist() for name in ("example_id", KIND, ASKED, "errored")), strict=True
+        )
+        if asked and not errored
+    ]
+    return EditSample([number for number, _ in rows], [kind for _, kind in rows])
+
+
+def _words(text: Text) -> list[str]:
+    return (text if isinstance(text, str) else " ".join(text)).split()
