@@ -90,7 +90,8 @@ class Outputs:
     def write(self, client: Client, audit_id: str) -> bool:
         """Write all there is, and return whether that is all; what is missing is reported."""
         is_whole = True
-        for name, path in self.paths.items():
+        # What is signed goes first: reports say what the signature covers.
+        for name, path in sorted(self.paths.items(), key=lambda one: one[0] != ATTESTATION):
             try:
                 if name == BUNDLE:
                     client.bundle(audit_id, path)

@@ -28,7 +28,7 @@ _SPACE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 
 def render_markdown(report: ReportRead) -> str:
     """Return the report as Markdown: the verdict, its rules, flags, and all numbers in folded tables."""
-    parts = [*_head(report), *_flags(report.checks)]
+    parts = [*_head(report), *_flags(report.checks), *_signature(report)]
     room = MAX_CHARACTERS - sum(len(part) + 2 for part in parts)
     for check in report.checks:
         table = _numbers(check, room)
@@ -133,6 +133,23 @@ def _flags(checks: Iterable[ReportCheck]) -> Iterator[str]:
     if flags:
         yield "**Doubts about the numbers**"
         yield "\n".join(flags)
+
+
+def _signature(report: ReportRead) -> Iterator[str]:
+    """Yield who signed the verdict, and, folded, what that covers."""
+    if report.judgement is None:
+        return
+    signature = report.signature
+    if signature is None:
+        yield "No signature of this verdict is here."
+        return
+    when = f"{signature.signed_at:%Y-%m-%d %H:%M} UTC"
+    yield f"Signed {code(signature.result)} by the key {code(signature.key_id)} at {when}, {code(signature.digest)}."
+    yield "<details><summary>What the signature covers, and what it does not</summary>"
+    yield "\n".join(f"- {prose(sentence)}" for sentence in signature.covers)
+    yield "Not covered:"
+    yield "\n".join(f"- {prose(sentence)}" for sentence in signature.leaves_out)
+    yield "</details>"
 
 
 def _numbers(check: ReportCheck, room: int) -> list[str]:

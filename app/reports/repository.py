@@ -7,7 +7,7 @@ from app.policies import repository as policies
 from app.web.problems import NotFoundError
 from seatrial.contracts.policies import Judgement
 from seatrial.reporting.outcomes import Judged
-from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, JudgementRow, ModelRow, ShardRow
+from seatrial.store.tables import AttestationRow, AuditRow, CheckRow, DatasetRow, JudgementRow, ModelRow, ShardRow
 
 
 def get_audit(session: Session, project_id: str, audit_id: str) -> AuditRow:
@@ -84,6 +84,12 @@ def get_judgement(session: Session, audit_id: str, judgement_id: str) -> Judged:
     if row is None:
         raise NotFoundError(f"Audit {audit_id} has no judgement {judgement_id}.")
     return _judged(row)
+
+
+def find_attestation(session: Session, judgement_id: str) -> AttestationRow | None:
+    """Return what was signed last of a verdict."""
+    query = select(AttestationRow).where(AttestationRow.judgement_id == judgement_id)
+    return session.scalar(query.order_by(AttestationRow.id.desc()).limit(1))
 
 
 def _judged(row: JudgementRow) -> Judged:

@@ -68,6 +68,7 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
             "policyDigest": judgement.policy.digest,
             "baseline": judgement.baseline,
             "specDigest": report.reproduction.spec_digest,
+            **_signature(report),
         },
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -192,6 +193,13 @@ def _message(outcome: RuleOutcome) -> str:
             between = f" ({' to '.join(ends)})" if ends else ""
             parts.append(f"{name} {value}{between}.")
     return " ".join([*parts, f"Required: {outcome.requirement}.", outcome.reason])
+
+
+def _signature(report: ReportRead) -> dict[str, Any]:
+    signature = report.signature
+    if signature is None:
+        return {}
+    return {"attestation": {"digest": signature.digest, "keyId": signature.key_id, "result": signature.result}}
 
 
 def _model_name(report: ReportRead) -> str:

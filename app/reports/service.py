@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.gates.service import judge_audit
 from app.reports import repository
+from app.reports.signatures import find_signature
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.endpoints import SERVED
@@ -102,6 +103,7 @@ def compose_report(
             spec_digest=audit.spec_digest,
             versions=_versions(model, repository.workers_of(session, audit_id)),
         ),
+        signature=find_signature(session, judged),
     )
     return in_words_of(model.task if model else "", report)
 

@@ -142,6 +142,21 @@ class ReportReproduction(Read):
     versions: dict[str, str] = Field(description="What composed this report and what measured.")
 
 
+class ReportSignature(Read):
+    """What this installation signed of the verdict, and what that covers."""
+
+    digest: str = Field(description="SHA-256 of the attestation, as GET /v1/audits/{id}/attestation gives it.")
+    key_id: str = Field(description="The key: one of /.well-known/seatrial-keys.json.")
+    signed_at: datetime = Field(description="When, by the signer's clock (UTC).")
+    result: Literal["PASSED", "WARNED", "FAILED"] = Field(description="The verdict as in-toto's test result.")
+    preregistered_at: datetime | None = Field(
+        description="When specification, policy and seed were signed, at submission; null: they were not."
+    )
+    other_seeds: int = Field(description="Audits that asked the same with another seed before the verdict was made.")
+    covers: list[str] = Field(description="What cannot have been changed since, a sentence each.")
+    leaves_out: list[str] = Field(description="What the signature does not speak for, a sentence each.")
+
+
 class ReportRead(Read):
     """What an audit found."""
 
@@ -165,3 +180,6 @@ class ReportRead(Read):
     checks: list[ReportCheck] = Field(description="Its checks, in the order asked.")
     glossary: list[ReportTerm] = Field(description="The terms used.")
     reproduction: ReportReproduction = Field(description="What running it again takes.")
+    signature: ReportSignature | None = Field(
+        default=None, description="What was signed of the verdict; null where none is here."
+    )

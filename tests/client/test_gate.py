@@ -17,7 +17,11 @@ from xml.etree import ElementTree
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
+from app.cli import main
+from seatrial.attestation.key_folder import KeyFolder
+from seatrial.contracts.signing_keys import PublishedKeys
 from tests import assets
 from tests.nursery import forking
 from tests.servers import die_with_parent, eventually
@@ -132,9 +136,14 @@ def started(tmp_path: Path) -> Iterator[Started]:
         gate.close()
 
 
-def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(started: Started, tmp_path: Path) -> None:
-    files = ["junit", "sarif", "markdown", "html", "json", "bundle"]
-    gate = started(*(word for name in files for word in (f"--{name}", f"out/{name}")))
+def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ["junit", "sarif", "markdown", "html", "json", "bundle", "attestation"]
+    published = KeyFolder(tmp_path / "signing").create()
+    (tmp_path / "keys.json").write_text(PublishedKeys(keys=[published]).model_dump_json())
+    signing = {"SEATRIAL_SIGNING_KEYS": str(tmp_path / "signing")}
+    gate = started(*(word for name in files for word in (f"--{name}", f"out/{name}")), **signing)
     status, printed = gate.ended()
     assert status == 0, gate.errors()
     assert "at least 0.5" in printed
@@ -146,6 +155,13 @@ def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(started:
     assert json.loads((tmp_path / "out" / "sarif").read_text())["version"] == "2.1.0"
     assert json.loads((tmp_path / "out" / "json").read_text())["audit"].startswith("aud_")
     assert (tmp_path / "out" / "bundle").read_bytes().startswith(b"PK")
+    signature = json.loads((tmp_path / "out" / "json").read_text())["signature"]
+    assert signature["preregistered_at"] is not None
+    words = ["verify", "out/attestation", "--model", "model", "--public-key", "keys.json", "--data", "digits.npz"]
+    monkeypatch.chdir(tmp_path)
+    verified = CliRunner().invoke(main, [*words, "--policy", "policy.yaml"])
+    assert verified.exit_code == 0, verified.output
+    assert "signed at submission; no other seed was tried before" in verified.output
 
 
 @pytest.mark.drill
