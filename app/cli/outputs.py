@@ -24,6 +24,7 @@ FORMATS: dict[ReportFormat, str] = {
     "markdown": "Markdown for a pull-request comment here.",
     "html": "the report, one HTML file, here.",
     "json": "the report as JSON here.",
+    "cyclonedx": "a bill of materials, CycloneDX 1.6 with every number's interval, here.",
 }
 Output = ReportFormat | Literal["bundle", "attestation"]
 BUNDLE: Literal["bundle"] = "bundle"

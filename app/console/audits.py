@@ -27,7 +27,7 @@ from app.console.viewer import (
 )
 from app.gates.service import judge_audit as judge
 from app.policies.baselines import promote
-from app.reports.negotiation import MEDIA_TYPES
+from app.reports.negotiation import MEDIA_TYPES, OF_ENDED, OF_VERDICTS, ReportFormat
 from app.reports.routes import read_bundle, read_report
 from app.web.bodies import parse_json
 from app.web.identifiers import AuditId, CheckName, FigureName
@@ -42,7 +42,14 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 PER_PAGE = 25
 VERDICTS = ("passed", "failed", "inconclusive", "errored")
 
-FORMATS = {"html": "a page", "json": "JSON", "markdown": "Markdown", "junit": "JUnit XML", "sarif": "SARIF"}
+FORMATS: dict[ReportFormat, str] = {
+    "html": "a page",
+    "json": "JSON",
+    "markdown": "Markdown",
+    "junit": "JUnit XML",
+    "sarif": "SARIF",
+    "cyclonedx": "a bill of materials (CycloneDX)",
+}
 DONE = {
     "cancelled": "Cancelling: running work stops at its next batch.",
     "retried": "What failed is queued again.",
@@ -114,8 +121,9 @@ def _index(request: Request) -> dict[str, str]:
 def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Service, done: str = "") -> Response:
     """Show an audit: how far it is, its verdict, what it found."""
     shown = service.audit_page(services, viewer.project_id, audit_id)
-    # Nothing is printed for a pipeline of an audit without a verdict.
-    offered = [name for name in MEDIA_TYPES if shown.progress.audit.verdict or name not in ("junit", "sarif")]
+    # Nothing is printed for a pipeline of an audit without a verdict, nor given away of one that runs.
+    missing = {*(() if shown.progress.audit.verdict else OF_VERDICTS), *(() if shown.progress.has_ended else OF_ENDED)}
+    offered = [name for name in MEDIA_TYPES if name not in missing]
     return page(
         request,
         "audit.html",

@@ -6,7 +6,7 @@ from typing import Literal
 from app.web.problems import NotAcceptableError
 from seatrial.reporting.words import enumerate_words
 
-ReportFormat = Literal["html", "json", "markdown", "junit", "sarif"]
+ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx"]
 
 MEDIA_TYPES: dict[ReportFormat, str] = {
     "html": "text/html",
@@ -14,7 +14,21 @@ MEDIA_TYPES: dict[ReportFormat, str] = {
     "markdown": "text/markdown",
     "junit": "application/junit+xml",
     "sarif": "application/sarif+json",
+    "cyclonedx": "application/vnd.cyclonedx+json",
 }
+SUFFIXES: dict[ReportFormat, str] = {
+    "html": "html",
+    "json": "json",
+    "markdown": "md",
+    "junit": "xml",
+    "sarif": "sarif",
+    "cyclonedx": "cdx.json",
+}
+"""How a file of each is called."""
+OF_VERDICTS: tuple[ReportFormat, ...] = ("junit", "sarif")
+"""What is nothing without a verdict."""
+OF_ENDED: tuple[ReportFormat, ...] = ("cyclonedx",)
+"""What leaves the house: only of audits that have ended."""
 
 
 def choose_format(accept: str | None, wanted: str | None) -> ReportFormat:

@@ -9,10 +9,12 @@ from starlette.concurrency import run_in_threadpool
 
 from app.access.principal import Reader
 from app.reports.bundle import build_bundle, bundle_name, get_ended
+from app.reports.exported import check_ended
 from app.reports.html import content_security_policy, render_html
 from app.reports.junit import render_junit
 from app.reports.markdown import render_markdown
-from app.reports.negotiation import MEDIA_TYPES, ReportFormat, choose_format
+from app.reports.ml_bom import render_ml_bom
+from app.reports.negotiation import MEDIA_TYPES, OF_ENDED, SUFFIXES, ReportFormat, choose_format
 from app.reports.sarif import render_sarif
 from app.reports.service import compose_report, no_verdict, pick_judgement
 from app.web.heads import Stream, is_head
@@ -21,6 +23,7 @@ from app.web.problems import raises
 from app.web.services import Service, Services
 from seatrial.reporting.outcomes import Judged
 from seatrial.reporting.schemas import ReportRead
+from seatrial.reporting.words import enumerate_words
 
 router = APIRouter(prefix="/v1/audits", tags=["reports"], responses=raises(401, 403))
 
@@ -28,7 +31,7 @@ Format = Annotated[
     str | None,
     Query(
         max_length=100,
-        description="`html`, `json`, `markdown`, `junit` or `sarif`; goes before the Accept header.",
+        description=f"{enumerate_words((f'`{kind}`' for kind in MEDIA_TYPES), 'or')}; goes before the Accept header.",
         examples=["html"],
     ),
 ]
@@ -59,7 +62,10 @@ _CHUNK_BYTES = 2**20
     responses={
         200: {
             "description": "The report, as asked for. A partial one says so.",
-            "content": {**_SENT, MEDIA_TYPES["sarif"]: {"schema": {"type": "object"}}},
+            "content": {
+                **_SENT,
+                **{MEDIA_TYPES[kind]: {"schema": {"type": "object"}} for kind in ("sarif", "cyclonedx")},
+            },
         },
         **raises(404, 406, 409, 422, 429),
     },
@@ -81,6 +87,9 @@ async def read_report(
     Markdown is short enough for a comment on a pull request, JUnit XML and SARIF 2.1.0 are read by CI systems. All of
     them print one verdict; an audit without any has no JUnit and no SARIF (409). In JUnit a rule that is inconclusive
     is a failure, since there is no third state and a green build must not come of it.
+
+    `cyclonedx` is a machine-learning bill of materials (CycloneDX 1.6) with every number and its interval. It is made
+    of audits that have ended (409), and leaves out the numbers of checks with a flag of severity `error`.
     """
     # Not a parameter: OpenAPI has no headers of this name (3.1, 4.8.12), and says which types there are.
     kind = choose_format(",".join(request.headers.getlist("accept")) or None, format)
@@ -103,10 +112,12 @@ def _report(services: Services, project_id: str, audit_id: str, kind: ReportForm
         return Response(render_markdown(report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
     if kind == "html":
         return _page(report, headers)
+    headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{SUFFIXES[kind]}"'
+    if kind in OF_ENDED:
+        check_ended(report)
+        return JSONResponse(render_ml_bom(report), media_type=MEDIA_TYPES[kind], headers=headers)
     if judged is None:
         raise no_verdict(report)
-    suffix = "xml" if kind == "junit" else "sarif"
-    headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{suffix}"'
     if kind == "junit":
         return Response(render_junit(report, judged), media_type=MEDIA_TYPES[kind], headers=headers)
     return JSONResponse(render_sarif(report, judged), media_type=MEDIA_TYPES[kind], headers=headers)

@@ -56,7 +56,7 @@ TAGS = [
     {"name": "audits", "description": "What is run, how far it is, what came out."},
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
-    {"name": "reports", "description": "A page, JSON, Markdown, JUnit XML or SARIF; and a bundle to run it all again."},
+    {"name": "reports", "description": "A page, and what machines read; the signed verdict; a bundle to run it again."},
     {"name": "perturb", "description": "Character-level noise without a model; nothing is stored."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},

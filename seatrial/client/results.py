@@ -13,7 +13,7 @@ from seatrial.reporting.numbers import format_estimate, format_interval, format_
 if TYPE_CHECKING:
     import pandas
 
-ReportFormat = Literal["html", "json", "markdown", "junit", "sarif"]
+ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx"]
 """Formats of a report."""
 
 MAX_ROWS = 50

@@ -37,6 +37,9 @@ def verdict_in(kind: str, answer: Any) -> str:
         return re.match(r"## Seatrial: \S+ (\w+)\n", answer.text)[1]
     if kind == "junit":
         return ET.fromstring(answer.text).find(".//property[@name='verdict']").get("value")
+    if kind == "cyclonedx":
+        told = {one["name"]: one["value"] for one in answer.json()["metadata"]["properties"]}
+        return told["seatrial:verdict"]
     return answer.json()["runs"][0]["properties"]["verdict"]
 
 

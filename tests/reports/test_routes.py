@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from app.reports.negotiation import MEDIA_TYPES
 from seatrial.reporting.schemas import ReportRead
 from tests.reports import fabricated
 from tests.reports.conftest import Reports
@@ -46,7 +47,8 @@ def test_another_format_is_406_and_lists_what_there_is(
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert problem["code"] == "not-acceptable"
-    assert [one["format"] for one in problem["available"]] == ["html", "json", "markdown", "junit", "sarif"]
+    assert [one["format"] for one in problem["available"]] == [*MEDIA_TYPES]
+    assert {one["media_type"] for one in problem["available"]} == {*MEDIA_TYPES.values()}
 
 
 def test_another_projects_audit_is_not_found(reports: Reports) -> None:
