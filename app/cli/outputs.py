@@ -25,6 +25,7 @@ FORMATS: dict[ReportFormat, str] = {
     "html": "the report, one HTML file, here.",
     "json": "the report as JSON here.",
     "cyclonedx": "a bill of materials, CycloneDX 1.6 with every number's interval, here.",
+    "model-index": "YAML for the head of a Hugging Face model card here.",
 }
 Output = ReportFormat | Literal["bundle", "attestation"]
 BUNDLE: Literal["bundle"] = "bundle"
@@ -76,7 +77,7 @@ class Outputs:
         """
         names: tuple[Output, ...] = (*FORMATS, BUNDLE, ATTESTATION)
         key = read_key(options.pop("signing_key", None))
-        given = {name: options.pop(name, None) for name in names}
+        given = {name: options.pop(name.replace("-", "_"), None) for name in names}
         paths = {name: path for name, path in given.items() if path is not None}
         for path in paths.values():
             try:

@@ -49,6 +49,7 @@ FORMATS: dict[ReportFormat, str] = {
     "junit": "JUnit XML",
     "sarif": "SARIF",
     "cyclonedx": "a bill of materials (CycloneDX)",
+    "model-index": "the head of a model card (model-index)",
 }
 DONE = {
     "cancelled": "Cancelling: running work stops at its next batch.",

@@ -6,7 +6,7 @@ from typing import Literal
 from app.web.problems import NotAcceptableError
 from seatrial.reporting.words import enumerate_words
 
-ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx"]
+ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx", "model-index"]
 
 MEDIA_TYPES: dict[ReportFormat, str] = {
     "html": "text/html",
@@ -15,6 +15,7 @@ MEDIA_TYPES: dict[ReportFormat, str] = {
     "junit": "application/junit+xml",
     "sarif": "application/sarif+json",
     "cyclonedx": "application/vnd.cyclonedx+json",
+    "model-index": "application/yaml",
 }
 SUFFIXES: dict[ReportFormat, str] = {
     "html": "html",
@@ -23,11 +24,12 @@ SUFFIXES: dict[ReportFormat, str] = {
     "junit": "xml",
     "sarif": "sarif",
     "cyclonedx": "cdx.json",
+    "model-index": "yaml",
 }
 """How a file of each is called."""
 OF_VERDICTS: tuple[ReportFormat, ...] = ("junit", "sarif")
 """What is nothing without a verdict."""
-OF_ENDED: tuple[ReportFormat, ...] = ("cyclonedx",)
+OF_ENDED: tuple[ReportFormat, ...] = ("cyclonedx", "model-index")
 """What leaves the house: only of audits that have ended."""
 
 

@@ -14,6 +14,7 @@ from app.reports.html import content_security_policy, render_html
 from app.reports.junit import render_junit
 from app.reports.markdown import render_markdown
 from app.reports.ml_bom import render_ml_bom
+from app.reports.model_index import render_model_index
 from app.reports.negotiation import MEDIA_TYPES, OF_ENDED, SUFFIXES, ReportFormat, choose_format
 from app.reports.sarif import render_sarif
 from app.reports.service import compose_report, no_verdict, pick_judgement
@@ -49,7 +50,7 @@ JudgementId = Annotated[
     Query(pattern=ID, description="Print this stored judgement of the audit instead.", examples=["jdg_..."]),
 ]
 _SENT = {"text/html": {"schema": {"type": "string"}}} | {
-    MEDIA_TYPES[kind]: {"schema": {"type": "string"}} for kind in ("markdown", "junit")
+    MEDIA_TYPES[kind]: {"schema": {"type": "string"}} for kind in ("markdown", "junit", "model-index")
 }
 _ZIP = "application/zip"
 # Streams the bytes of a file in pieces of this size.
@@ -88,8 +89,9 @@ async def read_report(
     them print one verdict; an audit without any has no JUnit and no SARIF (409). In JUnit a rule that is inconclusive
     is a failure, since there is no third state and a green build must not come of it.
 
-    `cyclonedx` is a machine-learning bill of materials (CycloneDX 1.6) with every number and its interval. It is made
-    of audits that have ended (409), and leaves out the numbers of checks with a flag of severity `error`.
+    `cyclonedx` is a machine-learning bill of materials (CycloneDX 1.6) with every number and its interval,
+    `model-index` the same as YAML for the head of a Hugging Face model card. They are made of audits that have ended
+    (409), and leave out the numbers of checks with a flag of severity `error`.
     """
     # Not a parameter: OpenAPI has no headers of this name (3.1, 4.8.12), and says which types there are.
     kind = choose_format(",".join(request.headers.getlist("accept")) or None, format)
@@ -115,6 +117,8 @@ def _report(services: Services, project_id: str, audit_id: str, kind: ReportForm
     headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{SUFFIXES[kind]}"'
     if kind in OF_ENDED:
         check_ended(report)
+        if kind == "model-index":
+            return Response(render_model_index(report), media_type=MEDIA_TYPES[kind], headers=headers)
         return JSONResponse(render_ml_bom(report), media_type=MEDIA_TYPES[kind], headers=headers)
     if judged is None:
         raise no_verdict(report)

@@ -13,7 +13,7 @@ from seatrial.reporting.numbers import format_estimate, format_interval, format_
 if TYPE_CHECKING:
     import pandas
 
-ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx"]
+ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx", "model-index"]
 """Formats of a report."""
 
 MAX_ROWS = 50

@@ -258,6 +258,7 @@ def test_everything_can_be_taken_away(console: Console) -> None:
         "report?format=junit": "application/junit+xml",
         "report?format=sarif": "application/sarif+json",
         "report?format=cyclonedx": "application/vnd.cyclonedx+json",
+        "report?format=model-index": "application/yaml",
         "bundle": "application/zip",
         f"records/{check}?format=parquet": "application/vnd.apache.parquet",
         f"records/{check}?format=jsonl": "application/x-ndjson",

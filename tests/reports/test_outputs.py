@@ -5,6 +5,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 from sqlalchemy import func, select
 
 from app.reports.negotiation import MEDIA_TYPES
@@ -40,6 +41,8 @@ def verdict_in(kind: str, answer: Any) -> str:
     if kind == "cyclonedx":
         told = {one["name"]: one["value"] for one in answer.json()["metadata"]["properties"]}
         return told["seatrial:verdict"]
+    if kind == "model-index":
+        return yaml.safe_load(answer.text)["model-index"][0]["results"][0]["metrics"][0]["value"]
     return answer.json()["runs"][0]["properties"]["verdict"]
 
 
