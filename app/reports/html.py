@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,7 @@ def _environment() -> Environment:
         data_uri=_data_uri,
         is_wide=_is_wide,
         prettyjson=_pretty_json,
+        metric_families=without_qualifiers,
     )
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
@@ -112,6 +114,15 @@ def _prose(text: str) -> Markup:
     """
     parts = text.split("`")
     return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+
+
+def without_qualifiers(names: Iterable[str]) -> list[str]:
+    """Return names of metrics without qualifiers, each once.
+
+    >>> without_qualifiers(["a.ece[arm=x]", "a.ece[arm=y]", "a.mus"])
+    ['a.ece', 'a.mus']
+    """
+    return list(dict.fromkeys(name.partition("[")[0] for name in names))
 
 
 def _pretty_json(value: Any) -> str:

@@ -28,13 +28,13 @@ _SPACE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 
 def render_markdown(report: ReportRead) -> str:
     """Return the report as Markdown: the verdict, its rules, flags, and all numbers in folded tables."""
-    parts = [*_head(report), *_flags(report.checks), *_signature(report)]
-    room = MAX_CHARACTERS - sum(len(part) + 2 for part in parts)
+    parts, tail = [*_head(report), *_flags(report.checks)], [*_controls(report), *_signature(report)]
+    room = MAX_CHARACTERS - sum(len(part) + 2 for part in [*parts, *tail])
     for check in report.checks:
         table = _numbers(check, room)
         parts += table
         room -= sum(len(part) + 2 for part in table)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *tail]) + "\n"
 
 
 def prose(text: str) -> str:
@@ -133,6 +133,18 @@ def _flags(checks: Iterable[ReportCheck]) -> Iterator[str]:
     if flags:
         yield "**Doubts about the numbers**"
         yield "\n".join(flags)
+
+
+def _controls(report: ReportRead) -> Iterator[str]:
+    """Yield, folded, which controls of published frameworks there is evidence for."""
+    spoken_for = [one for one in report.controls if one.standing != "none"]
+    if spoken_for:
+        yield "<details><summary>Evidence for controls of AISVS, ATLAS and ISO/IEC 24029-2</summary>"
+        yield "\n".join(
+            f"- {prose(one.id)}, {one.standing}: {prose(one.title)}. {prose(one.missing)}".rstrip()
+            for one in spoken_for
+        )
+        yield "</details>"
 
 
 def _signature(report: ReportRead) -> Iterator[str]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from app.reports.controls import controls_for
+from seatrial.contracts.controls import Control, controls
 from seatrial.contracts.policies import RuleOutcome
 from seatrial.reporting.numbers import format_parts
 from seatrial.reporting.outcomes import Judged, counted, is_silent, level, policy_name
@@ -38,7 +40,13 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
     judgement = judged.judgement
     rules = list(_rules(judged))
     ids = [rule["id"] for rule in rules]
-    driver = {"name": "Seatrial", "version": report.reproduction.versions["seatrial"], "rules": rules}
+    taxonomies = list(_taxonomies())
+    driver = {
+        "name": "Seatrial",
+        "version": report.reproduction.versions["seatrial"],
+        "supportedTaxonomies": [{"name": one["name"], "index": index} for index, one in enumerate(taxonomies)],
+        "rules": rules,
+    }
     times = {"startTimeUtc": report.started_at, "endTimeUtc": report.finished_at}
     invocation = {
         # The tool ran, unless nobody knows what the model is worth: SARIF's word for a verdict of errored.
@@ -47,6 +55,7 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
     }
     run = {
         "tool": {"driver": driver},
+        "taxonomies": taxonomies,
         "automationDetails": {"id": f"seatrial/{_model_name(report)}/{judgement.policy.name}/{report.audit}"},
         "invocations": [invocation],
         "artifacts": [
@@ -68,6 +77,7 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
             "policyDigest": judgement.policy.digest,
             "baseline": judgement.baseline,
             "specDigest": report.reproduction.spec_digest,
+            "controls": {one.id: one.standing for one in report.controls},
             **_signature(report),
         },
     }
@@ -91,6 +101,7 @@ def _rules(judged: Judged) -> Iterator[dict[str, Any]]:
                 "text": _plain(f"The policy {judged.judgement.policy.name} demands of {rule.get('metric')}: {demand}.")
             },
             "defaultConfiguration": {"level": "error" if rule.get("severity", "block") == "block" else "warning"},
+            "relationships": [_relationship(control) for control in controls_for(str(rule.get("metric")))],
             "properties": {key: value for key, value in rule.items() if value is not None},
         }
     if is_silent(judged.judgement):
@@ -99,6 +110,23 @@ def _rules(judged: Judged) -> Iterator[dict[str, Any]]:
             "shortDescription": {"text": "The policy must have tested something"},
             "defaultConfiguration": {"level": "error"},
         }
+
+
+def _taxonomies() -> Iterator[dict[str, Any]]:
+    """Yield the frameworks whose controls rules speak for, each a taxonomy (section 3.19.3)."""
+    for framework in dict.fromkeys(control.framework for control in controls()):
+        taxa = [control for control in controls() if control.framework == framework]
+        yield {
+            "name": framework,
+            "version": taxa[0].version,
+            "taxa": [
+                {"id": one.id, "shortDescription": {"text": _plain(one.title)}, "helpUri": one.source} for one in taxa
+            ],
+        }
+
+
+def _relationship(control: Control) -> dict[str, Any]:
+    return {"target": {"id": control.id, "toolComponent": {"name": control.framework}}, "kinds": ["relevant"]}
 
 
 def _rule_name(rule: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.gates.service import judge_audit
 from app.reports import repository
+from app.reports.controls import state_controls
 from app.reports.signatures import find_signature
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
@@ -103,6 +104,7 @@ def compose_report(
             spec_digest=audit.spec_digest,
             versions=_versions(model, repository.workers_of(session, audit_id)),
         ),
+        controls=state_controls(checks, judged.judgement if judged else None),
         signature=find_signature(session, judged),
     )
     return in_words_of(model.task if model else "", report)

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seatrial.contracts.base import Request
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.estimates import Result
 
@@ -332,6 +333,7 @@ class FamilySpec:
         starting: What stands in a form where parameters have no default.
         stage_shares: (parameters as stored, stage) to where in a check the stage stands, None where it is not known.
         glossary: Terms of its report that are not in everybody's, with their meanings.
+        evidence: Which of its numbers speak for which controls of published frameworks.
         not_for: Why it does not audit what another task's models do, by task, where there is more to say.
         audit_examples: Bodies of audits for the documentation, without model and dataset, by what they ask.
         policy_examples: Bodies of policies, likewise.
@@ -352,6 +354,7 @@ class FamilySpec:
     starting: Mapping[str, Any] = field(default_factory=dict)
     stage_shares: Callable[[Mapping[str, Any], str], StageShares | None] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
     not_for: Mapping[str, str] = field(default_factory=dict)
     audit_examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy_examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -157,6 +157,23 @@ class ReportSignature(Read):
     leaves_out: list[str] = Field(description="What the signature does not speak for, a sentence each.")
 
 
+class ReportControl(Read):
+    """A control of a published framework, and what the audit has for it: evidence, never conformity."""
+
+    id: str = Field(description="As the framework numbers it.")
+    framework: str = Field(description="Name of the framework.")
+    version: str = Field(description="Which version the number is of.")
+    title: str = Field(description="What it is about.")
+    source: str = Field(description="Where it is published.")
+    standing: Literal["evidence", "partial", "none"] = Field(
+        description="`evidence`: what the control asks of an audit is there; `partial`: numbers are, and something is "
+        "missing; `none`: no number that can be relied on speaks for it."
+    )
+    numbers: list[str] = Field(description="Names of the numbers that speak for it.")
+    rules: list[str] = Field(description="Rules of the policy about these, with what they count as.")
+    missing: str = Field(description="What is missing; empty where nothing is.")
+
+
 class ReportRead(Read):
     """What an audit found."""
 
@@ -180,6 +197,9 @@ class ReportRead(Read):
     checks: list[ReportCheck] = Field(description="Its checks, in the order asked.")
     glossary: list[ReportTerm] = Field(description="The terms used.")
     reproduction: ReportReproduction = Field(description="What running it again takes.")
+    controls: list[ReportControl] = Field(
+        default_factory=list, description="Controls of published frameworks, with what the audit has for each."
+    )
     signature: ReportSignature | None = Field(
         default=None, description="What was signed of the verdict; null where none is here."
     )

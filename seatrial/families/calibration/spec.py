@@ -1,5 +1,6 @@
 """What the rest of the house reads of ``calibration``."""
 
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec
 from seatrial.contracts.models import PREDICTIONS
 from seatrial.families.calibration.flags import FLAGS
@@ -14,6 +15,14 @@ SPEC = FamilySpec(
     flags=FLAGS,
     worker="workers.families.calibration.family:FAMILY",
     narrative="seatrial.families.calibration.narrative",
+    evidence=(
+        Evidence(
+            control="AISVS 11.3.1",
+            metrics=("ece", "s_ece", "ece_equal_mass", "ece_classwise", "ks", "brier", "nll"),
+            # Of clean examples: not those of another arm.
+            qualifiers={"arm": (None,)},
+        ),
+    ),
     audit_examples={
         "Do the probabilities in a table come true?": {"samples": 10_000, "checks": [{"kind": "calibration"}]},
     },

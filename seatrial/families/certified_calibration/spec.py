@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Situation
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.certified_calibration.flags import FLAGS
@@ -25,6 +26,17 @@ def misfits(params: CertifiedCalibrationParams, situation: Situation) -> Iterato
         yield from without_gradients(params.robust_accuracy)
 
 
+CERTIFIED = (
+    "certified_accuracy",
+    "certified_share",
+    "average_certified_radius",
+    "cce",
+    "cce_system",
+    "cbs",
+    "interval_width",
+)
+"""What holds for every input within a radius."""
+
 SPEC = FamilySpec(
     kind="certified_calibration",
     params=CertifiedCalibrationParams,
@@ -33,5 +45,19 @@ SPEC = FamilySpec(
     flags=(*FLAGS, *robust_accuracy_flags.FLAGS),
     worker="workers.families.certified_calibration.family:FAMILY",
     narrative="seatrial.families.certified_calibration.narrative",
+    evidence=(
+        *(Evidence(control=control, metrics=CERTIFIED) for control in ("AISVS 11.2.5", "AISVS 11.2.6", "AISVS 11.2.7")),
+        # Stability and sensitivity, clauses 5.3 and 5.4, by a verifier that is not deterministic (6.2.1.3).
+        Evidence(
+            control="ISO/IEC 24029-2 5.3",
+            metrics=("certified_accuracy", "certified_share", "average_certified_radius"),
+        ),
+        Evidence(control="ISO/IEC 24029-2 5.4", metrics=("interval_width", "cce", "cce_system", "cbs")),
+        *(
+            Evidence(control=control, metrics=("robust_accuracy",))
+            for control in ("AISVS 11.2.1", "AML.T0015", "AML.T0043")
+        ),
+        Evidence(control="AISVS 11.3.1", metrics=("ece", "brier"), qualifiers={"attack": (None,), "radius": (None,)}),
+    ),
     misfits=misfits,
 )

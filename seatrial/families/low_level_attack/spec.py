@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import TAGGING, TEXTS
 from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS
@@ -63,6 +64,10 @@ SPEC = FamilySpec(
     flags=FLAGS,
     worker="workers.families.low_level_attack.family:FAMILY",
     narrative="seatrial.families.low_level_attack.narrative",
+    evidence=tuple(
+        Evidence(control=control, metrics=("worst_case_score", "persistent_score", "relative_score", "score_drop"))
+        for control in ("AISVS 11.2.1", "AISVS 11.2.7", "AML.T0015", "AML.T0043")
+    ),
     misfits=misfits,
     canonical=canonical,
     unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},

@@ -1,5 +1,6 @@
 """What the rest of the house reads of ``temperature_attack``."""
 
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, HeldOut, Needs
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS
 from seatrial.families.temperature_attack.flags import FLAGS
@@ -14,6 +15,15 @@ SPEC = FamilySpec(
     flags=FLAGS,
     worker="workers.families.temperature_attack.family:FAMILY",
     narrative="seatrial.families.temperature_attack.narrative",
+    evidence=(
+        *(
+            Evidence(control=control, metrics=("adversarial_accuracy", "attack_success_rate", "illusion_gap"))
+            for control in ("AISVS 11.2.1", "AISVS 11.2.7", "AML.T0015", "AML.T0043")
+        ),
+        # Arms undo the temperature that hides a text model's gradients and importances: attacks that know of it.
+        Evidence(control="AISVS 11.2.4", metrics=("illusion_gap",)),
+        Evidence(control="AISVS 11.3.1", metrics=("ece", "mce"), qualifiers={"arm": ("as_served",)}),
+    ),
     needs=Needs(held_out=HeldOut("validation_samples", "validation_dataset")),
     audit_examples={
         "Is the robustness of a text classifier an illusion of its temperature?": {

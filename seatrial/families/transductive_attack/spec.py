@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation
 from seatrial.contracts.models import IMAGES, TABLES
 from seatrial.families.shared.defence_costs import is_module
@@ -52,6 +53,9 @@ def misfits(params: TransductiveAttackParams, situation: Situation) -> Iterator[
         )
 
 
+NOT_ADAPTIVE = ("no_adaptive_attack", "defence_not_simulated")
+"""Flags after which no number is about an attacker who knows the defence."""
+
 SPEC = FamilySpec(
     kind="transductive_attack",
     params=TransductiveAttackParams,
@@ -60,6 +64,19 @@ SPEC = FamilySpec(
     flags=(*FLAGS, *flags_about("static_robustness", "gain_over_static")),
     worker="workers.families.transductive_attack.family:FAMILY",
     narrative="seatrial.families.transductive_attack.narrative",
+    evidence=(
+        *(
+            Evidence(control=control, metrics=("robustness", "static_robustness", "selective_error"))
+            for control in ("AISVS 11.2.1", "AISVS 11.2.7", "AML.T0015", "AML.T0043")
+        ),
+        Evidence(control="AISVS 11.2.3", metrics=("gain_over_static",), unless=NOT_ADAPTIVE),
+        Evidence(
+            control="AISVS 11.2.4",
+            metrics=("robustness", "selective_error"),
+            qualifiers={"attack": ("fpa", "gmsa_avg", "gmsa_min")},
+            unless=NOT_ADAPTIVE,
+        ),
+    ),
     needs=Needs(gradients=True, training=("training_dataset",)),
     misfits=misfits,
     canonical=canonical,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.shared import robust_accuracy_flags
@@ -45,6 +46,13 @@ SPEC = FamilySpec(
     flags=(*FLAGS, *(flag for flag in robust_accuracy_flags.FLAGS if flag.code not in {own.code for own in FLAGS})),
     worker="workers.families.uncertainty_span.family:FAMILY",
     narrative="seatrial.families.uncertainty_span.narrative",
+    evidence=(
+        *(
+            Evidence(control=control, metrics=("mus", "mus_worst", "mus_calibrated", "msus", "robust_accuracy"))
+            for control in ("AISVS 11.2.1", "AISVS 11.2.7", "AML.T0015", "AML.T0043")
+        ),
+        Evidence(control="AISVS 11.3.1", metrics=("ece", "s_ece", "mce", "brier"), qualifiers={"arm": ("clean",)}),
+    ),
     misfits=misfits,
     canonical=canonical,
     formerly={"effort": "quick"},
