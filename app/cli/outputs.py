@@ -26,6 +26,8 @@ FORMATS: dict[ReportFormat, str] = {
     "json": "the report as JSON here.",
     "cyclonedx": "a bill of materials, CycloneDX 1.6 with every number's interval, here.",
     "model-index": "YAML for the head of a Hugging Face model card here.",
+    "annex-iv": "an extract for Annex IV of the EU AI Act, a page to print, here.",
+    "annex-iv-markdown": "the same extract as Markdown here.",
 }
 Output = ReportFormat | Literal["bundle", "attestation"]
 BUNDLE: Literal["bundle"] = "bundle"

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
+from app.reports.annex import TITLE, compose_annex
 from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.reporting.numbers import (
     format_aligned,
@@ -75,6 +76,21 @@ def render_html(report: ReportRead) -> str:
         style=Markup(_style()),  # noqa: S704
         policy=content_security_policy(),
         paired_sides=PairedSides(),
+    )
+
+
+def render_annex(report: ReportRead) -> str:
+    """Return the extract for Annex IV as an HTML document to print. Every name and label in it is escaped."""
+    return (
+        _environment()
+        .get_template("annex.html")
+        .render(
+            report=report,
+            title=TITLE,
+            sections=compose_annex(report),
+            style=Markup(_style()),  # noqa: S704
+            policy=content_security_policy(),
+        )
     )
 
 

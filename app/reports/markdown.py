@@ -37,7 +37,7 @@ def render_markdown(report: ReportRead) -> str:
     return "\n\n".join([*parts, *tail]) + "\n"
 
 
-def prose(text: str) -> str:
+def prose(text: str, *, most: int = MAX_MESSAGE) -> str:
     r"""Return a text of others as Markdown that shows exactly its words.
 
     Characters that could mean something are escaped (CommonMark 2.4), those that make links of addresses in GitHub's
@@ -50,8 +50,8 @@ def prose(text: str) -> str:
     'ask \\@\\u200broot \\#\\u200b now'
     """
     shown = _SPACE.sub(" ", text).strip()
-    if len(shown) > MAX_MESSAGE:
-        shown = shown[:MAX_MESSAGE] + " ..."
+    if len(shown) > most:
+        shown = shown[:most] + " ..."
     escaped = _AT_THE_BEGINNING.sub(r"\1\\\2", _ANYWHERE.sub(r"\\\1", shown))
     return re.sub(r"([@#])", "\\1\u200b", escaped)
 

@@ -6,7 +6,9 @@ from typing import Literal
 from app.web.problems import NotAcceptableError
 from seatrial.reporting.words import enumerate_words
 
-ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx", "model-index"]
+ReportFormat = Literal[
+    "html", "json", "markdown", "junit", "sarif", "cyclonedx", "model-index", "annex-iv", "annex-iv-markdown"
+]
 
 MEDIA_TYPES: dict[ReportFormat, str] = {
     "html": "text/html",
@@ -16,6 +18,8 @@ MEDIA_TYPES: dict[ReportFormat, str] = {
     "sarif": "application/sarif+json",
     "cyclonedx": "application/vnd.cyclonedx+json",
     "model-index": "application/yaml",
+    "annex-iv": "text/html",
+    "annex-iv-markdown": "text/markdown",
 }
 SUFFIXES: dict[ReportFormat, str] = {
     "html": "html",
@@ -25,16 +29,20 @@ SUFFIXES: dict[ReportFormat, str] = {
     "sarif": "sarif",
     "cyclonedx": "cdx.json",
     "model-index": "yaml",
+    "annex-iv": "annex-iv.html",
+    "annex-iv-markdown": "annex-iv.md",
 }
 """How a file of each is called."""
 OF_VERDICTS: tuple[ReportFormat, ...] = ("junit", "sarif")
 """What is nothing without a verdict."""
-OF_ENDED: tuple[ReportFormat, ...] = ("cyclonedx", "model-index")
+OF_ENDED: tuple[ReportFormat, ...] = ("cyclonedx", "model-index", "annex-iv", "annex-iv-markdown")
 """What leaves the house: only of audits that have ended."""
 
 
 def choose_format(accept: str | None, wanted: str | None) -> ReportFormat:
     """Return the kind of report to send; HTML when the request does not care.
+
+    Of two kinds of one media type an Accept header gets the first.
 
     Raises:
         NotAcceptableError: It wants a kind there is not.

@@ -1,6 +1,6 @@
 """Routes of reports."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -8,9 +8,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.access.principal import Reader
+from app.reports.annex_markdown import render_annex_markdown
 from app.reports.bundle import build_bundle, bundle_name, get_ended
 from app.reports.exported import check_ended
-from app.reports.html import content_security_policy, render_html
+from app.reports.html import content_security_policy, render_annex, render_html
 from app.reports.junit import render_junit
 from app.reports.markdown import render_markdown
 from app.reports.ml_bom import render_ml_bom
@@ -52,6 +53,10 @@ JudgementId = Annotated[
 _SENT = {"text/html": {"schema": {"type": "string"}}} | {
     MEDIA_TYPES[kind]: {"schema": {"type": "string"}} for kind in ("markdown", "junit", "model-index")
 }
+_TEXTS: dict[ReportFormat, Callable[[ReportRead], str]] = {
+    "model-index": render_model_index,
+    "annex-iv-markdown": render_annex_markdown,
+}
 _ZIP = "application/zip"
 # Streams the bytes of a file in pieces of this size.
 _CHUNK_BYTES = 2**20
@@ -90,8 +95,9 @@ async def read_report(
     is a failure, since there is no third state and a green build must not come of it.
 
     `cyclonedx` is a machine-learning bill of materials (CycloneDX 1.6) with every number and its interval,
-    `model-index` the same as YAML for the head of a Hugging Face model card. They are made of audits that have ended
-    (409), and leave out the numbers of checks with a flag of severity `error`.
+    `model-index` the same as YAML for the head of a Hugging Face model card, `annex-iv` (a page to print) and
+    `annex-iv-markdown` an extract for the technical documentation of Annex IV of the EU AI Act. They are made of audits
+    that have ended (409), and leave out the numbers of checks with a flag of severity `error`.
     """
     # Not a parameter: OpenAPI has no headers of this name (3.1, 4.8.12), and says which types there are.
     kind = choose_format(",".join(request.headers.getlist("accept")) or None, format)
@@ -113,12 +119,15 @@ def _report(services: Services, project_id: str, audit_id: str, kind: ReportForm
     if kind == "markdown":
         return Response(render_markdown(report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
     if kind == "html":
-        return _page(report, headers)
+        headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.html"'
+        return _page(render_html(report), headers)
     headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{SUFFIXES[kind]}"'
     if kind in OF_ENDED:
         check_ended(report)
-        if kind == "model-index":
-            return Response(render_model_index(report), media_type=MEDIA_TYPES[kind], headers=headers)
+        if kind == "annex-iv":
+            return _page(render_annex(report), headers)
+        if kind in _TEXTS:
+            return Response(_TEXTS[kind](report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
         return JSONResponse(render_ml_bom(report), media_type=MEDIA_TYPES[kind], headers=headers)
     if judged is None:
         raise no_verdict(report)
@@ -127,13 +136,12 @@ def _report(services: Services, project_id: str, audit_id: str, kind: ReportForm
     return JSONResponse(render_sarif(report, judged), media_type=MEDIA_TYPES[kind], headers=headers)
 
 
-def _page(report: ReportRead, headers: dict[str, str]) -> Response:
+def _page(page: str, headers: dict[str, str]) -> Response:
     return HTMLResponse(
-        render_html(report),
+        page,
         headers={
             **headers,
             "Content-Security-Policy": content_security_policy() + "; frame-ancestors 'none'; sandbox",
-            "Content-Disposition": f'inline; filename="seatrial-{report.audit}.html"',
             "Referrer-Policy": "no-referrer",
         },
     )

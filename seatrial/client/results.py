@@ -13,7 +13,9 @@ from seatrial.reporting.numbers import format_estimate, format_interval, format_
 if TYPE_CHECKING:
     import pandas
 
-ReportFormat = Literal["html", "json", "markdown", "junit", "sarif", "cyclonedx", "model-index"]
+ReportFormat = Literal[
+    "html", "json", "markdown", "junit", "sarif", "cyclonedx", "model-index", "annex-iv", "annex-iv-markdown"
+]
 """Formats of a report."""
 
 MAX_ROWS = 50

@@ -139,7 +139,19 @@ def started(tmp_path: Path) -> Iterator[Started]:
 def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = ["junit", "sarif", "markdown", "html", "json", "cyclonedx", "model-index", "bundle", "attestation"]
+    files = [
+        "junit",
+        "sarif",
+        "markdown",
+        "html",
+        "json",
+        "cyclonedx",
+        "model-index",
+        "annex-iv",
+        "annex-iv-markdown",
+        "bundle",
+        "attestation",
+    ]
     published = KeyFolder(tmp_path / "signing").create()
     (tmp_path / "keys.json").write_text(PublishedKeys(keys=[published]).model_dump_json())
     signing = {"SEATRIAL_SIGNING_KEYS": str(tmp_path / "signing")}

@@ -259,6 +259,8 @@ def test_everything_can_be_taken_away(console: Console) -> None:
         "report?format=sarif": "application/sarif+json",
         "report?format=cyclonedx": "application/vnd.cyclonedx+json",
         "report?format=model-index": "application/yaml",
+        "report?format=annex-iv": "text/html",
+        "report?format=annex-iv-markdown": "text/markdown",
         "bundle": "application/zip",
         f"records/{check}?format=parquet": "application/vnd.apache.parquet",
         f"records/{check}?format=jsonl": "application/x-ndjson",

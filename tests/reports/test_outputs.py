@@ -34,6 +34,8 @@ def verdict_in(kind: str, answer: Any) -> str:
         body = answer.json()
         assert body["judgement"]["verdict"] == body["verdict"]
         return body["verdict"]
+    if kind.startswith("annex-iv"):
+        return re.search(r"Verdict: (\w+)\\?\.", answer.text)[1]
     if kind == "markdown":
         return re.match(r"## Seatrial: \S+ (\w+)\n", answer.text)[1]
     if kind == "junit":
@@ -51,7 +53,8 @@ def test_every_output_prints_the_same_verdict(one: OneAudit, case: str) -> None:
     one.store(CASES[case])
     told = {}
     for kind, media_type in MEDIA_TYPES.items():
-        answer = one.get(media_type)
+        # Of two kinds of one media type the header gets the first.
+        answer = one.get(format=kind) if kind.startswith("annex-iv") else one.get(media_type)
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"].partition(";")[0] == media_type
         told[kind] = verdict_in(kind, answer)
