@@ -7,7 +7,6 @@ The records decide everything: numbers and flags are those of the examples, howe
 """
 
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +26,16 @@ from seatrial.families.shared.robust_accuracy import (
 )
 from seatrial.families.shared.robust_accuracy_records import holds
 from seatrial.statistics.estimating import proportion
+from seatrial.statistics.nested import nested_proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
+from workers.families.robust_accuracy_first import FIRST, SECOND, STANDING, standing_ids
 from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
 
-NAME: Literal["robust_accuracy"] = "robust_accuracy"
-"""Of the stage."""
+STAGES = (FIRST, SECOND)
+"""Names of its stages: the second is AutoAttack, and alone unless there are two phases."""
 
 GRADIENT_FREE = "gradient_free"
 """Column of the records of a model that gave no gradients; not there otherwise."""
@@ -73,9 +74,11 @@ def made_with(params: RobustAccuracyParams, records: Records) -> AutoAttack:
 def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records:
     """Attack one shard and return a row per example: ``correct``, ``robust``, ``broken_by`` and the signs for flags.
 
-    It goes on from the last batch that was saved.
+    It goes on from the last batch that was saved. In two phases there is ``standing`` as well, and of what does not
+    stand after the first nothing else.
     """
     saved, model = context.checkpoint(), context.classifier
+    standing = None if params.survivors is None else standing_ids(context.records(FIRST))
     ensemble = make_ensemble(params, box_of(model), by_gradients=gives_gradients(model), levels=levels_of(model))
     done: Columns = {} if saved is None else dict(saved)
     begin = len(done["errored"]) if done else 0
@@ -83,19 +86,37 @@ def run(params: RobustAccuracyParams, context: ResumableImageContext) -> Records
         if begin > 0:
             begin -= len(batch.example_ids)
             continue
-        evaluation, signs = attack_batch(ensemble, context, batch, NAME)
-        rows = {
-            "example_id": torch.tensor(batch.example_ids),
-            "label": batch.labels.cpu(),
-            "errored": evaluation.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
-            "correct": evaluation.correct.cpu(),
-            "robust": evaluation.robust.cpu(),
-            "broken_by": evaluation.broken_by.cpu(),
-            **signs,
-        }
+        rows = _attack(ensemble, context, batch, standing)
         done = {name: torch.cat([done[name], values]) if done else values for name, values in rows.items()}
         context.save(done)
     return to_records(done, ensemble)
+
+
+def _attack(ensemble: AutoAttack, context: ImageContext, batch: Batch, standing: frozenset[int] | None) -> Columns:
+    """Return the rows of one batch; only those that stand are attacked."""
+    stands = torch.tensor([standing is None or example in standing for example in batch.example_ids])
+    at = stands.nonzero().squeeze(1)
+    rows = {"example_id": torch.tensor(batch.example_ids), "label": batch.labels.cpu()}
+    if standing is not None:
+        rows[STANDING] = stands
+    part = batch
+    if len(at) < len(stands):
+        # One example at least, so that every batch has the same columns.
+        at = at if len(at) else torch.tensor([0])
+        places = at.to(batch.images.device)
+        part = Batch([batch.example_ids[i] for i in at.tolist()], batch.images[places], batch.labels[places])
+    evaluation, signs = attack_batch(ensemble, context, part, SECOND)
+    found = {
+        "errored": evaluation.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
+        "correct": evaluation.correct.cpu(),
+        "robust": evaluation.robust.cpu(),
+        "broken_by": evaluation.broken_by.cpu(),
+        **signs,
+    }
+    for name, values in found.items():
+        rows[name] = torch.zeros(len(stands), dtype=values.dtype)
+        rows[name][at] = values
+    return rows
 
 
 def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purpose: str) -> tuple[Evaluation, Columns]:
@@ -128,14 +149,17 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
 
 
 def to_records(columns: Columns, ensemble: AutoAttack) -> pa.Table:
-    """Return rows; every column but the first three is null where an example errored, ``broken_by`` where it held."""
-    missing = columns["errored"].numpy()
+    """Return rows; what was measured is null where an example errored or was not attacked, ``broken_by`` if it held."""
+    unknown = columns["errored"] | ~columns.get(STANDING, torch.ones_like(columns["errored"]))
+    missing = unknown.numpy()
     arrays: dict[str, pa.Array] = {}
     for name, values in columns.items():
-        if name in ("example_id", "label", "errored"):
+        if name == "errored":
+            arrays[name] = pa.array((values & columns.get(STANDING, values)).numpy())
+        elif name in ("example_id", "label", STANDING):
             arrays[name] = pa.array(values.numpy())
         elif name == "broken_by":
-            arrays[name] = to_names(values, ensemble, errored=columns["errored"])
+            arrays[name] = to_names(values, ensemble, errored=unknown)
         else:
             arrays[name] = pa.array(values.numpy(), mask=missing)
     return pa.table(arrays)
@@ -147,24 +171,52 @@ def to_names(broken_by: Tensor, ensemble: AutoAttack, *, errored: Tensor) -> pa.
     return pa.array([ensemble.attacks[at] if at >= 0 else None for at in positions], pa.string())
 
 
-def add_to(result: Result, params: RobustAccuracyParams, records: Records) -> None:
-    """Put the estimates, counts and flags of the records beside those a result has."""
-    result.estimates |= estimate(params, records)
-    result.counts |= count(params, records)
+def add_to(result: Result, params: RobustAccuracyParams, done: Mapping[str, Records]) -> None:
+    """Put the estimates, counts and flags of the records, by stage, beside those a result has; none of no stage."""
+    if SECOND not in done:
+        return
+    first, records = done.get(FIRST), attacked(done[SECOND])
+    result.estimates |= estimate(params, records, first)
+    result.counts |= count(params, records, first)
     result.flags += doubt(records, made_with(params, records))
 
 
-def estimate(params: RobustAccuracyParams, records: Records) -> dict[str, Estimate]:
-    """Return the robust accuracy, and what it was after each attack, with Clopper-Pearson intervals."""
+def attacked(records: Records) -> Records:
+    """Return the rows of those that AutoAttack was run on: all in one phase, of two those that stand."""
+    return records.filter(records[STANDING]) if STANDING in records.column_names else records
+
+
+def estimate(params: RobustAccuracyParams, records: Records, first: Records | None = None) -> dict[str, Estimate]:
+    """Return the robust accuracy, and what it was after each attack, with their intervals.
+
+    In one phase they are shares with Clopper-Pearson's intervals; in two, products of two shares
+    (:func:`seatrial.statistics.nested.nested_proportion`), and ``attack=pgd`` is what the first leaves.
+
+    Args:
+        params: What was asked.
+        records: Of those attacked.
+        first: Of the first phase, where there was one.
+    """
     held = holding(records, made_with(params, records))
-    estimates = {"robust_accuracy": proportion(list(held.values())[-1])}
-    return estimates | {
-        metric_name("robust_accuracy", attack=name): proportion(robust) for name, robust in held.items()
+    shares: dict[str, Estimate] = {}
+    if first is None:
+        shares = {name: proportion(robust) for name, robust in held.items()}
+    else:
+        standing = _flags(first, STANDING)
+        shares["pgd"] = proportion(standing)
+        for name, robust in held.items():
+            shares[name] = nested_proportion(int(standing.sum()), len(standing), int(robust.sum()), len(robust))
+    last = list(held)[-1]
+    return {"robust_accuracy": shares[last]} | {
+        metric_name("robust_accuracy", attack=name): share for name, share in shares.items()
     }
 
 
-def count(params: RobustAccuracyParams, records: Records) -> dict[str, int]:
-    """Return how many examples there were, errored, were right, held, and were broken by each attack."""
+def count(params: RobustAccuracyParams, records: Records, first: Records | None = None) -> dict[str, int]:
+    """Return how many examples there were, errored, were right, held, and were broken by each attack.
+
+    In two phases those are of the examples AutoAttack was run on; what the first one did is beside them.
+    """
     ensemble = made_with(params, records)
     correct = _flags(records, "correct")
     counts = {
@@ -173,6 +225,13 @@ def count(params: RobustAccuracyParams, records: Records) -> dict[str, int]:
         "robust_accuracy_correct": int(correct.sum()),
         "robust_accuracy_held": int(list(holding(records, ensemble).values())[-1].sum()),
     }
+    if first is not None:
+        counts |= {
+            "robust_accuracy_first_n": first.num_rows,
+            "robust_accuracy_first_errored": int(_flags(first, "errored").sum()),
+            "robust_accuracy_first_correct": int(_flags(first, "correct").sum()),
+            "robust_accuracy_first_standing": int(_flags(first, STANDING).sum()),
+        }
     broken_by = records["broken_by"].to_pylist()
     return counts | {metric_name("broken", attack=name): broken_by.count(name) for name in ensemble.attacks}
 

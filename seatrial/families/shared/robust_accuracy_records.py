@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.families.shared.per_example import Records, Values, values_of
+from seatrial.families.shared.per_example import NoMeanError, Records, Values, values_of
 from seatrial.families.shared.robust_accuracy import ATTACKS, WITHOUT_GRADIENTS
 
 
@@ -26,7 +26,15 @@ def holds(
 
 
 def holding(records: Records) -> Values | None:
-    """Return who is right and held AutoAttack, all of it or up to an attack."""
+    """Return who is right and held AutoAttack, all of it or up to an attack.
+
+    In two phases not every example is attacked by it, and the number is a product of two shares.
+
+    Raises:
+        NoMeanError: There were two phases.
+    """
+    if (records.params.get("robust_accuracy") or {}).get("survivors") is not None:
+        raise NoMeanError
     columns = records.columns("robust_accuracy", ("correct", "errored", "broken_by"), where="example_id")
     asked = records.params.get("robust_accuracy") or {}
     # What an attack left is what it and those before it left.

@@ -180,4 +180,4 @@ def test_an_audit_of_defences_shows_the_flags_of_its_static_model() -> None:
     result, _ = run_check(DEFENCES, TransductiveAttackParams.model_validate(given), model, (POINTS, LABELS))
     assert "optimizes_at_inference" in {flag.code for flag in result.flags}
     assert result.estimates["static_robustness"].value is not None
-    assert robust_accuracy.NAME not in result.estimates
+    assert robust_accuracy.SECOND not in result.estimates

@@ -11,7 +11,7 @@ from seatrial.families.certified_calibration.params import CertifiedCalibrationP
 from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import largest_radius
 from workers.errors import PreflightError
-from workers.families import robust_accuracy
+from workers.families import robust_accuracy, robust_accuracy_first
 from workers.families.certified_calibration import flags
 from workers.families.certified_calibration.attack import CertifiedAttack
 from workers.families.certified_calibration.certify import Certifier
@@ -55,12 +55,14 @@ class CertifiedCalibration:
         # is hours of work, which nobody wants to lose for the sake of whole batches.
         planned = [Stage(CERTIFY, grain=1), *[Stage(name) for name in params.ace_attacks]]
         if params.robust_accuracy is not None:
-            planned.append(Stage(robust_accuracy.NAME))
+            planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: CertifiedCalibrationParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Certify or attack one shard."""
-        if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
+        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.FIRST:
+            return robust_accuracy_first.run_first(params.robust_accuracy, context)
+        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.SECOND:
             return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
         if shard.stage == CERTIFY:
@@ -100,8 +102,8 @@ class CertifiedCalibration:
             counts[f"{name}_errored"] = sample.size - sample.valid
         result = Result(estimates=estimates, series=series, counts=counts)
         result.flags = flags.doubt(params, certify, attacks, estimates) if certify.valid else []
-        if params.robust_accuracy is not None and robust_accuracy.NAME in done:
-            robust_accuracy.add_to(result, params.robust_accuracy, done[robust_accuracy.NAME])
+        if params.robust_accuracy is not None:
+            robust_accuracy.add_to(result, params.robust_accuracy, done)
         return result
 
     def figures(self, params: CertifiedCalibrationParams, result: Result) -> Mapping[str, str]:

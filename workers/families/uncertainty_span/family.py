@@ -11,7 +11,7 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
-from workers.families import robust_accuracy
+from workers.families import robust_accuracy, robust_accuracy_first
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.uncertainty_span import estimates, evidence, flags
@@ -61,8 +61,8 @@ class UncertaintySpan:
             return Stage("attack")
         if QUERIES in done["attack"].column_names:
             # Nothing further can be run without gradients.
-            is_left = params.robust_accuracy is not None and robust_accuracy.NAME not in done
-            return Stage(robust_accuracy.NAME) if is_left else None
+            is_left = params.robust_accuracy is not None and robust_accuracy_first.SECOND not in done
+            return Stage(robust_accuracy_first.SECOND) if is_left else None
         planned = [Stage("growth", limit=GROWTH_EXAMPLES)]
         if params.effort != "quick":
             # Of one piece: it learns from all of them.
@@ -76,12 +76,14 @@ class UncertaintySpan:
         if params.outliers is not None:
             planned.append(Stage("outliers", source=OUTLIERS, limit=params.outliers.limit(done["attack"].num_rows)))
         if params.robust_accuracy is not None:
-            planned.append(Stage(robust_accuracy.NAME))
+            planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: UncertaintySpanParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Attack one shard; batches are independent of each other, so any cut gives the same rows."""
-        if params.robust_accuracy is not None and shard.stage == robust_accuracy.NAME:
+        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.FIRST:
+            return robust_accuracy_first.run_first(params.robust_accuracy, context)
+        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.SECOND:
             return robust_accuracy.run(params.robust_accuracy, context)
         if shard.stage == SURROGATE:
             return fit_surrogate(params, context)
@@ -101,7 +103,7 @@ class UncertaintySpan:
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         check_cancelled()
-        samples = {name: Sample(records) for name, records in done.items() if name != robust_accuracy.NAME}
+        samples = {name: Sample(records) for name, records in done.items() if name not in robust_accuracy.STAGES}
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in FURTHER if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
@@ -116,8 +118,8 @@ class UncertaintySpan:
             found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
         result = Result(estimates=found, series=series, counts=_count(samples, specific))
         result.flags = _doubt(params, samples, seed) if attack.valid else []
-        if params.robust_accuracy is not None and robust_accuracy.NAME in done:
-            robust_accuracy.add_to(result, params.robust_accuracy, done[robust_accuracy.NAME])
+        if params.robust_accuracy is not None:
+            robust_accuracy.add_to(result, params.robust_accuracy, done)
         return result
 
     def figures(self, params: UncertaintySpanParams, result: Result) -> Mapping[str, str]:
