@@ -6,7 +6,7 @@ audit knows of that, under the points it belongs to; the rest of Annex IV is the
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -33,7 +33,7 @@ class Grid:
 
     caption: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     is_form: bool = False
 
 
