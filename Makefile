@@ -1,5 +1,5 @@
 # The scripts do the work and can be read and run by themselves.
-.PHONY: demo demo-text test test-fast test-all check serve setup bench clean
+.PHONY: demo demo-text test test-fast test-all check serve setup bench release clean
 
 demo:
 	scripts/demo
@@ -29,6 +29,9 @@ setup:
 bench:
 	scripts/setup bench
 	@for name in pgd api upload_memory sandbox text_attack certify adaptive cce autoattack transductive judging low_level; do echo "== $$name"; .venv/bin/python -m benchmarks.$$name || exit 1; done
+
+release:
+	scripts/release
 
 clean:
 	rm -rf .venv .demo .demo-text build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -25,7 +25,7 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def test_there_are_workflows() -> None:
-    assert [path.name for path in WORKFLOWS] == ["ci.yml", "nightly.yml"]
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "nightly.yml", "release.yml"]
 
 
 @pytest.mark.parametrize("name", [path.name for path in WORKFLOWS])
