@@ -44,6 +44,8 @@ OTHER_VARIABLES = {
     "SEATRIAL_TEST_INTERPRETERS": "1: each worker of a test is a Python of its own, as in production; default: forked.",
     "SEATRIAL_HYPOTHESIS": "Profile of the property tests: `repeatable` (default) or `searching`.",
     "SEATRIAL_TAG": "Tag of the images in `docker-compose.yml`; default: `latest`.",
+    "SEATRIAL_REGISTRY": "Where `scripts/release` pushes images.",
+    "SEATRIAL_RELEASE": "Tag of the release it makes: `v` and the version of `pyproject.toml`.",
     "SEATRIAL_BIND": "Address `docker-compose.yml` publishes the API on; default: `127.0.0.1`.",
     "SEATRIAL_PORT": "Port it publishes it on; default: `8000`.",
     "SEATRIAL_GPU": "GPU of the worker in `docker-compose.yml`; default: `0`.",
