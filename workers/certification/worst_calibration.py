@@ -2,7 +2,7 @@
 
 The published programme (Emde et al., Towards Certification of Uncertainty Calibration under Adversarial Attacks)
 assigns each example to a bin and a confidence within it by integer variables, and approximates the optimum from below
-by ADMM. Equal-width bins allow an exact solution in O(n + bins^2):
+by ADMM. Bins whose edges are fixed beforehand, of equal width or not, allow an exact solution in O(n + bins^2):
 
 1. sum_m |g_m| is the largest sum_m s_m g_m over signs s, and for given signs every example chooses by itself. A wrong
    answer takes the *last plus* bin it can reach, at its top (its own lower end if all are minus); a right one takes the
@@ -74,12 +74,12 @@ class Intervals:
     last: Ints
 
     @classmethod
-    def read(cls, lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int) -> Self:
-        """Return the intervals of a sample.
+    def read(cls, lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int | Floats) -> Self:
+        """Return the intervals of a sample, in equal-width bins or in bins of other edges (bins + 1,).
 
         Raises:
             ValueError: The vectors differ in shape, an interval is empty or not within [0, 1], an entry of ``correct``
-                is neither 0 nor 1, or there is no bin.
+                is neither 0 nor 1, there is no bin, or edges do not ascend from 0 to 1.
         """
         low, high, hits = np.asarray(lower, np.float64), np.asarray(upper, np.float64), np.asarray(correct)
         if low.ndim != 1 or not low.shape == high.shape == hits.shape:
@@ -87,24 +87,24 @@ class Intervals:
                 "lower, upper and correct must be vectors of one length: "
                 f"their shapes are {low.shape}, {high.shape} and {hits.shape}"
             )
-        if bins < 1:
-            raise ValueError(f"there must be at least 1 bin: {bins=}")
+        edges = _edges(bins)
         _refuse(~((low >= 0) & (high <= 1)), low, high, "intervals must be within [0, 1]")
         _refuse(~(low <= high), low, high, "lower must not exceed upper")
         if not bool(np.all((hits == 0) | (hits == 1))):
             raise ValueError("correct must hold only 0 and 1, or False and True")
-        edges = bin_edges(bins)
         return cls(
             lower=low,
             upper=high,
             correct=hits.astype(np.bool_),
             edges=edges,
             first=np.maximum(np.searchsorted(edges, low, side="left") - 1, 0).astype(np.int64),
-            last=np.minimum(np.searchsorted(edges, high, side="right") - 1, bins - 1).astype(np.int64),
+            last=np.minimum(np.searchsorted(edges, high, side="right") - 1, len(edges) - 2).astype(np.int64),
         )
 
 
-def worst_calibration_error(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int = 15) -> WorstCase:
+def worst_calibration_error(
+    lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int | Floats = 15
+) -> WorstCase:
     """Return the largest ECE that any confidences within the intervals have, and confidences that have it.
 
     Guarantee: if every true confidence lies in its interval and no correctness changes, no perturbation that the
@@ -115,7 +115,7 @@ def worst_calibration_error(lower: ArrayLike, upper: ArrayLike, correct: ArrayLi
         lower: (n,) lower ends of certified confidence intervals, in [0, 1].
         upper: (n,) upper ends, at least ``lower``; both ends belong to the interval, which may have width zero.
         correct: (n,) whether the certified class is the label.
-        bins: Equal-width bins.
+        bins: Equal-width bins, or edges (bins + 1,) from 0 to 1 that no attack moves.
 
     Returns:
         The worst case, its confidences counted in closed bins; value None for an empty sample. Counting them in
@@ -135,7 +135,7 @@ def worst_calibration_error(lower: ArrayLike, upper: ArrayLike, correct: ArrayLi
 
 
 def resampled_errors(
-    lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, weights: ArrayLike, bins: int = 15
+    lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, weights: ArrayLike, bins: int | Floats = 15
 ) -> Floats:
     """Return max over signs s of (1/n) sum_i w_i h_s(i) for many weight vectors w, (resamples,).
 
@@ -148,7 +148,7 @@ def resampled_errors(
         upper: (n,) upper ends.
         correct: (n,) whether the certified class is the label.
         weights: (resamples, n) of any sign; they need not add up to n, by which the result is divided.
-        bins: Equal-width bins.
+        bins: Equal-width bins, or edges.
 
     Raises:
         ValueError: As :meth:`Intervals.read`, or the weights are not one finite row per resample.
@@ -159,7 +159,7 @@ def resampled_errors(
     if n == 0:
         return np.full(len(rows), np.nan)
     found = np.empty(len(rows))
-    for part in slices(rows, bins):
+    for part in slices(rows, len(sample.edges) - 1):
         found[part] = best_signs(*gains(sample, rows[part]))[0] / n
     return found
 
@@ -284,6 +284,17 @@ def slices(weights: Floats, bins: int) -> Iterator[slice]:
     rows = max(1, CELLS // max(weights.shape[1], (bins + 1) ** 2))
     for start in range(0, len(weights), rows):
         yield slice(start, start + rows)
+
+
+def _edges(bins: int | Floats) -> Floats:
+    if isinstance(bins, int | np.integer):
+        if bins < 1:
+            raise ValueError(f"there must be at least 1 bin: {bins=}")
+        return bin_edges(int(bins))
+    edges = np.asarray(bins, dtype=np.float64)
+    if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or edges[-1] != 1 or not bool(np.all(np.diff(edges) >= 0)):
+        raise ValueError(f"edges must ascend from 0 to 1, got {edges}")
+    return edges
 
 
 def _refuse(is_wrong: NDArray[np.bool_], lower: Floats, upper: Floats, rule: str) -> None:

@@ -1,0 +1,208 @@
+"""Certified KS and Kuiper errors: the largest calibration errors without bins that certified intervals leave possible.
+
+Order a sample by confidence z and add up z - c, c being 1 where the answer is right: the Kolmogorov-Smirnov error is
+the largest |sum over z <= t| / n (Gupta et al., Calibration of Neural Networks using Splines, ICLR 2021), the Kuiper
+error the largest over a range a < z <= b (ECCE-R; Arrieta-Ibarra et al., Metrics of Calibration for Probabilistic
+Predictions, JMLR 2022). Neither depends on bins, so neither is inflated by confidences that are moved across edges.
+
+For a range and a sign every example chooses by itself. Where the error is positive, a wrong answer goes in if it can,
+as high as the range allows, and a right one stays out if it can. So the worst case is a maximum of sums over ranges:
+exact. Ranges are cut just below a value z may be confined by, or just above it; both count, as confidences may come as
+near as one likes. The negative sign is the positive one of 1 - z and 1 - c, ranges turned round.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csc_array
+
+from seatrial.statistics.arrays import Floats, Ints, Mask
+from workers.certification.worst_calibration import Intervals, checked_weights, slices
+
+
+@dataclass(frozen=True)
+class WorstSum:
+    """A certified error, as the mean of what each example adds to it.
+
+    Attributes:
+        value: The error; None for no examples.
+        terms: (n,) what each adds, of mean ``value``, in [-1, 1].
+    """
+
+    value: float | None
+    terms: Floats
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Intervals as one sign sees them; cut 2 r is just below ``values[r]``, cut 2 r + 1 just above it."""
+
+    lower: Floats
+    upper: Floats
+    correct: Mask
+    values: Floats
+    start: Ints
+    end: Ints
+
+    def terms(self, low: int, high: int) -> Floats:
+        """Return what each example adds (n,) in the range between two cuts, ``low`` < ``high``."""
+        can_enter = (2 * self.start < high) & (2 * self.end >= low)
+        must = (2 * self.start >= low) & (2 * self.end < high)
+        top = self.values[min(high // 2, len(self.values) - 1)]
+        gained = np.where(can_enter, np.minimum(self.upper, top), 0.0)
+        return np.where(self.correct, np.where(must, self.upper - 1, 0.0), gained)
+
+
+def _sides(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike) -> tuple[_Side, _Side]:
+    sample = Intervals.read(lower, upper, correct, 1)
+    sides = []
+    for low, high, right in (
+        (sample.lower, sample.upper, sample.correct),
+        (1 - sample.upper, 1 - sample.lower, ~sample.correct),
+    ):
+        values = np.unique(np.concatenate([low, high]))
+        start, end = (np.searchsorted(values, one).astype(np.int64) for one in (low, high))
+        sides.append(_Side(low, high, right, values, start, end))
+    return sides[0], sides[1]
+
+
+def worst_ks(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike) -> WorstSum:
+    """Return the largest KS error that any confidences within the intervals have; O(n log n).
+
+    Guarantee: as :func:`~workers.certification.worst_calibration.worst_calibration_error`, for the KS error; it is
+    approached as nearly as one likes, and never exceeded.
+
+    Args:
+        lower: (n,) lower ends of certified confidence intervals, in [0, 1].
+        upper: (n,) upper ends, at least ``lower``.
+        correct: (n,) whether the certified class is the label.
+
+    Raises:
+        ValueError: As :meth:`~workers.certification.worst_calibration.Intervals.read`.
+
+    >>> worst_ks([0.5, 0.6], [0.7, 0.9], [True, False]).value
+    0.35
+    """
+    sides = _sides(lower, upper, correct)
+    n = len(sides[0].lower)
+    if n == 0:
+        return WorstSum(None, np.empty(0))
+    best = WorstSum(0.0, np.zeros(n))
+    once = np.ones((1, n))
+    below, above = _up_to(sides[0], once)[:, 0], _beyond(sides[1], once)[:, 0]
+    for terms in (
+        sides[0].terms(-1, int(below.argmax())),
+        sides[1].terms(int(above.argmax()), 2 * len(sides[1].values)),
+    ):
+        if float(terms.mean()) > (best.value or 0.0):
+            best = WorstSum(float(terms.mean()), terms)
+    return best
+
+
+def resampled_ks(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, weights: ArrayLike) -> Floats:
+    """Return max over ranges z <= t and signs of (1/n) sum_i w_i h(i) for many weight vectors w (resamples,).
+
+    h(i) is the most that example i adds in that range under that sign. As
+    :func:`~workers.certification.worst_calibration.resampled_errors`.
+
+    Raises:
+        ValueError: As there.
+    """
+    sides = _sides(lower, upper, correct)
+    n = len(sides[0].lower)
+    rows = checked_weights(weights, n)
+    if n == 0:
+        return np.full(len(rows), np.nan)
+    found = np.zeros(len(rows))
+    for part in slices(rows, 1):
+        below, above = _up_to(sides[0], rows[part]), _beyond(sides[1], rows[part])
+        found[part] = np.maximum(below.max(axis=0), above.max(axis=0)) / n
+    return found
+
+
+def worst_kuiper(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike) -> WorstSum:
+    """Return the largest Kuiper error that any confidences within the intervals have.
+
+    Guarantee: as :func:`worst_ks`, for ranges a < z <= b. Takes O(n^2) additions, 0.1 s for 2000 examples.
+
+    Args:
+        lower: (n,) lower ends of certified confidence intervals, in [0, 1].
+        upper: (n,) upper ends, at least ``lower``.
+        correct: (n,) whether the certified class is the label.
+
+    Raises:
+        ValueError: As :meth:`~workers.certification.worst_calibration.Intervals.read`.
+
+    >>> round(worst_kuiper([0.1, 0.8], [0.1, 0.8], [True, False]).value, 3)
+    0.45
+    """
+    sides = _sides(lower, upper, correct)
+    n = len(sides[0].lower)
+    if n == 0:
+        return WorstSum(None, np.empty(0))
+    best = WorstSum(0.0, np.zeros(n))
+    for side in sides:
+        terms = side.terms(*_best_range(side))
+        if float(terms.mean()) > (best.value or 0.0):
+            best = WorstSum(float(terms.mean()), terms)
+    return best
+
+
+def _up_to(side: _Side, weights: Floats) -> Floats:
+    """Return the sums (cuts, resamples) over the examples up to each cut, by weights (resamples, n)."""
+    one, wrong = np.ones(len(side.lower)), ~side.correct
+    passed = _below(side, side.end, one, wrong, weights)
+    entered = _below(side, side.start, one, wrong, weights)
+    held = _below(side, side.end, side.upper, wrong, weights)
+    caught = _below(side, side.end, 1 - side.upper, side.correct, weights)
+    total: Floats = held + np.repeat(side.values, 2)[:, None] * (entered - passed) - caught
+    return total
+
+
+def _beyond(side: _Side, weights: Floats) -> Floats:
+    """Return the sums (cuts, resamples) over the examples above each cut, by weights (resamples, n)."""
+    right, every = side.correct, weights @ np.where(side.correct, side.upper - 1, side.upper)
+    passed = _below(side, side.end, side.upper, ~right, weights)
+    free = _below(side, side.start, 1 - side.upper, right, weights)
+    total: Floats = every - passed + free
+    return total
+
+
+def _below(side: _Side, at: Ints, amount: Floats, chosen: Mask, weights: Floats) -> Floats:
+    """Return sums (cuts, resamples) of amounts of the chosen, who count from just above their value on."""
+    many = len(side.values)
+    column = csc_array((amount[chosen], (at[chosen], np.flatnonzero(chosen))), shape=(many, len(chosen)))
+    sums = np.cumsum(column @ weights.T, axis=0)
+    # Just below the first value is nobody; just below another are those up to the one before.
+    return np.stack([np.concatenate([np.zeros_like(sums[:1]), sums[:-1]]), sums], axis=1).reshape(2 * many, -1)
+
+
+def _best_range(side: _Side) -> tuple[int, int]:
+    """Return the cuts between which the sum is largest."""
+    many = 2 * len(side.values)
+    cut = np.repeat(side.values, 2)
+    wrong = ~side.correct
+
+    def below(at: Ints, amount: Floats) -> Floats:
+        # Of nothing, bincount makes integers.
+        found: Floats = np.cumsum(np.bincount(2 * at + 1, weights=amount, minlength=many), dtype=np.float64)
+        return found
+
+    one = np.ones(int(wrong.sum()))
+    ended = below(side.end[wrong], side.upper[wrong])
+    gained = ended + cut * (below(side.start[wrong], one) - below(side.end[wrong], one))
+    # What is lost if the range begins at a cut: wrong answers that end before, right ones caught inside.
+    lost = ended.copy()
+    order = np.flatnonzero(side.correct)
+    order = order[np.argsort(side.end[order], kind="stable")]
+    caught, best, where = 0, 0.0, (0, 1)
+    for high in range(1, many):
+        while caught < len(order) and 2 * side.end[order[caught]] < high:
+            one_caught = order[caught]
+            lost[: 2 * side.start[one_caught] + 1] += 1 - side.upper[one_caught]
+            caught += 1
+        low = int(lost[:high].argmin())
+        if gained[high] - lost[low] > best:
+            best, where = float(gained[high] - lost[low]), (low, high)
+    return where
