@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
-from app.cli.gate_files import is_file, read_checks, read_gate_file
+from app.cli.gate_files import default_checks, is_file, known_policy, read_checks, read_gate_file
 from app.cli.outputs import FORMATS
-from app.cli.progress import progress_display
+from app.cli.progress import progress_display, say
 from app.cli.remote import with_client
 from app.cli.showing import echo, echo_line
 from app.cli.uploads import read_object
@@ -20,6 +20,8 @@ from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
 from seatrial.reporting.numbers import format_interval, format_value
+
+_GOES_ON = "it keeps running: seatrial audit status {0}, or seatrial audit cancel {0}"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -49,8 +51,11 @@ def audit() -> None:
 @spec_options
 @with_client
 def submit(client: Client, /, **options: Any) -> None:
-    """Submit the audit described in SPEC, a JSON file as POST /v1/audits takes it, and print its id."""
-    echo_line(client.submit(**described(options)).id)
+    """Submit the audit described in SPEC, a JSON file as POST /v1/audits takes it, and print its id.
+
+    Without checks it is what `seatrial gate` runs by default.
+    """
+    echo_line(client.submit(**_with_checks(client, described(options))).id)
 
 
 @audit.command(epilog=exit_table())
@@ -61,11 +66,11 @@ def submit(client: Client, /, **options: Any) -> None:
 def run(client: Client, /, timeout: float | None, report: Path | None, **options: Any) -> None:
     """Submit the audit described in SPEC, follow it to its end and print its numbers.
 
-    With a policy the verdict is printed and decides the exit status; without one, that is 0 when every check
-    succeeded.
+    Without checks it is what `seatrial gate` runs by default. With a policy the verdict is printed and decides the exit
+    status; without one, that is 0 when every check succeeded.
     """
     with ending_as_documented():
-        spec = described(options)
+        spec = _with_checks(client, described(options))
         audit_id = client.submit(**spec).id
         echo_line(audit_id, err=True)
         is_judged = spec.get("policy") is not None
@@ -75,8 +80,11 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
         except NotJudgedError as error:
             raise CouldNotRunError(str(error)) from error
         except WaitTimeoutError as error:
-            echo_line(f"{error}; it keeps running: seatrial audit status {audit_id}", err=True)
+            echo_line(f"{error}; {_GOES_ON.format(audit_id)}", err=True)
             sys.exit(Exit.TIMED_OUT)
+        except KeyboardInterrupt:
+            echo_line(f"No longer waited for; {_GOES_ON.format(audit_id)}", err=True)
+            raise
         if report is not None:
             report.write_bytes(client.report(audit_id))
         print_results(ended)
@@ -187,6 +195,15 @@ def described(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {"model": options["model"], "dataset": options["data"]}
     given |= {name: options[name] for name in ("samples", "seed", "baseline")}
     return spec | {name: value for name, value in given.items() if value is not None}
+
+
+def _with_checks(client: Client, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with checks: where none are given, those that a gate runs of such a model."""
+    if spec["checks"] or not spec["model"]:
+        return spec
+    policy = spec.get("policy")
+    known = None if policy is None else known_policy(policy, client)
+    return spec | {"checks": default_checks(known, client.model(spec["model"]).task, say)}
 
 
 def print_results(audit: AuditRead) -> None:

@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from app.cli.showing import echo, echo_line, show_error
-from seatrial.client import ClientError, ProblemResponseError
+from seatrial.client import ClientError, ProblemResponseError, ServiceUnreachableError
 from seatrial.contracts.policies import Verdict
 
 
@@ -76,7 +76,10 @@ class CouldNotRunError(click.ClickException):
 def as_click(error: ClientError) -> click.ClickException:
     """Return what a command ends with for an error of the client."""
     is_request_wrong = isinstance(error, ProblemResponseError) and 400 <= error.status < 500
-    return (BadRequestError if is_request_wrong else CouldNotRunError)(str(error))
+    told = str(error)
+    if isinstance(error, ServiceUnreachableError) and "refused" in told.lower():
+        told += "\nNo service listens there: start one with `seatrial serve`, or name another by --url (SEATRIAL_URL)."
+    return (BadRequestError if is_request_wrong else CouldNotRunError)(told)
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from app.cli.embedded import embedded
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
-from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file, unknown_policy
+from app.cli.gate_files import default_checks, is_file, known_policy, read_checks, read_gate_file, unknown_policy
 from app.cli.outputs import Outputs, output_options
 from app.cli.predictions import prepared_predictions
 from app.cli.progress import progress_display, say, say_all
@@ -246,7 +246,7 @@ def _judged(
     _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
-    checks = ask.checks or default_checks(_policy(ask, client), task, say)
+    checks = ask.checks or default_checks(known_policy(ask.policy, client), task, say)
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
     print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
     if ask.estimates_only:
@@ -305,17 +305,6 @@ def _look_up_policy(ask: Ask, client: Client) -> None:
     except ProblemResponseError as error:
         # 422: nothing can be called that.
         raise unknown_policy(ask.policy) if error.status in (404, 422) else error from error
-
-
-def _policy(ask: Ask, client: Client) -> Policy:
-    if isinstance(ask.policy, Policy):
-        return ask.policy
-    try:
-        return Policy.model_validate(client.policy(ask.policy).document)
-    except ValidationError as error:
-        raise CouldNotRunError(
-            f"the policy {ask.policy} is not one this version knows: {error.error_count()} fields are wrong or missing"
-        ) from error
 
 
 def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from app.cli.exits import BadRequestError
+from app.cli.exits import BadRequestError, CouldNotRunError
 from app.cli.files import read_limited, shorten
 from app.policies import presets
 from app.policies.documents import YamlError, yaml_to_json
+from seatrial.client import Client
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.policies import GateFile, Policy, Rule, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
@@ -67,6 +68,22 @@ def read_checks(path: Path) -> list[Any]:
     if not checks:
         raise BadRequestError(f"{path} holds no checks: write a list like [{{kind: {next(iter(families()))}}}]")
     return checks
+
+
+def known_policy(policy: Policy | str, client: Client) -> Policy:
+    """Return a policy that is given, or what a service has by its name.
+
+    Raises:
+        CouldNotRunError: This version does not know what it says.
+    """
+    if isinstance(policy, Policy):
+        return policy
+    try:
+        return Policy.model_validate(client.policy(policy).document)
+    except ValidationError as error:
+        raise CouldNotRunError(
+            f"the policy {policy} is not one this version knows: {error.error_count()} fields are wrong or missing"
+        ) from error
 
 
 def default_checks(policy: Policy | None, task: str, say: Callable[[str], None]) -> list[BaseModel]:

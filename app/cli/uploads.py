@@ -59,13 +59,19 @@ class Prepared:
 
 
 def prepare_model(
-    path: Path, *, version: str | None = None, for_task: str | None, say: Callable[[str], None]
+    path: Path,
+    *,
+    manifest_path: Path | None = None,
+    version: str | None = None,
+    for_task: str | None,
+    say: Callable[[str], None],
 ) -> Prepared:
     """Return a model ready to be uploaded.
 
     Args:
         path: A folder (``manifest.json`` beside one .safetensors or .pt2, or a Hugging Face folder), one .safetensors,
             .pt2 or an archive with its manifest beside it, or the manifest of an endpoint.
+        manifest_path: What is said about it; by default what is found in it or beside it.
         version: Overrides that of the manifest.
         for_task: Task of the data, where it is known: a model does not say whether it takes texts or pairs.
         say: Called with which files are not sent.
@@ -73,16 +79,17 @@ def prepare_model(
     Raises:
         BadRequestError: With what is missing and what would be right.
     """
-    if path.suffix == ".json" and path.is_file():
+    if path.suffix == ".json" and path.is_file() and manifest_path is None:
         manifest = read_object(path)
         if _kind(manifest) not in SERVED:
             raise BadRequestError(f"{path} is not the manifest of an endpoint: give the folder it describes")
         return Prepared(name_and_version(manifest, path.stem, version, None), None)
     if path.is_dir():
-        return _model_folder(path, version, for_task, say)
+        own = manifest_path or path / MANIFEST
+        return _model_folder(path, read_object(own) if own.is_file() else {}, version, for_task, say)
     if path.suffix in _PICKLED:
         raise _pickled(path)
-    manifest_path = _manifest_beside(path, is_model=True)
+    manifest_path = manifest_path or _manifest_beside(path, is_model=True)
     if manifest_path is None:
         raise BadRequestError(
             f"{path} has no manifest: write {path.name}.{MANIFEST} or {MANIFEST} beside it, with task, "
@@ -132,13 +139,16 @@ def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
 
 
 @contextmanager
-def pointing_to_manifest(path: Path, manifest_path: Path | None, task: str | None) -> Iterator[None]:
+def pointing_to_manifest(
+    path: Path, manifest_path: Path | None, task: str | None, option: str = "--data-manifest"
+) -> Iterator[None]:
     """Add to a refused manifest of data where that is set: at a command line nobody sends one.
 
     Args:
         path: The data.
         manifest_path: As :func:`prepare_data` was given it.
         task: What they are for.
+        option: Of the command, that names a manifest.
 
     Raises:
         BadRequestError: The refusal, and where to fix it.
@@ -150,9 +160,7 @@ def pointing_to_manifest(path: Path, manifest_path: Path | None, task: str | Non
         if not any(one.startswith("/manifest") for one in pointers):
             raise
         manifest_file = manifest_path or _manifest_beside(path, is_model=False)
-        where = (
-            f"in {manifest_file}" if manifest_file else f"in {path}.{MANIFEST}, or in a file given by --data-manifest"
-        )
+        where = f"in {manifest_file}" if manifest_file else f"in {path}.{MANIFEST}, or in a file given by {option}"
         wanted = {"columns": {column: "NAME" for of, columns in COLUMNS.items() if of == task for column in columns}}
         example = f": {json.dumps(wanted)}" if any("/columns" in one for one in pointers) else ""
         raise BadRequestError(f"{error}\nSet it {where}{example}") from error
@@ -189,8 +197,9 @@ def _manifest_beside(path: Path, *, is_model: bool) -> Path | None:
     return None
 
 
-def _model_folder(folder: Path, version: str | None, for_task: str | None, say: Callable[[str], None]) -> Prepared:
-    manifest = read_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+def _model_folder(
+    folder: Path, manifest: dict[str, Any], version: str | None, for_task: str | None, say: Callable[[str], None]
+) -> Prepared:
     is_hugging_face = (folder / "config.json").is_file()
     if "architecture" not in manifest and is_hugging_face:
         manifest["architecture"] = {"kind": "huggingface"}

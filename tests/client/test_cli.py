@@ -104,7 +104,14 @@ def test_an_endpoint_is_added_by_its_manifest_alone(run, server: Server, tmp_pat
     added = run("models", "add", "--endpoint", tmp_path / "endpoint.json", "--wait", 0, *there)
     assert added.exit_code == 0, added.output
     assert added.stdout.strip() in run("models", "list", *there).output
-    for arguments in ((), (tmp_path / "endpoint.json",), ("--manifest", tmp_path / "endpoint.json")):
+    same = run("models", "add", tmp_path / "endpoint.json", "--wait", 0, *there)
+    assert same.stdout == added.stdout, same.output
+    endpoint = ("--endpoint", tmp_path / "endpoint.json")
+    for arguments in (
+        (),
+        (*endpoint, tmp_path / "endpoint.json"),
+        (*endpoint, "--manifest", tmp_path / "endpoint.json"),
+    ):
         refused = run("models", "add", *arguments, *there)
         assert (refused.exit_code, "--endpoint alone" in refused.output) == (2, True)
 
