@@ -63,9 +63,16 @@ SIMULATED: dict[str, dict[str, str]] = {
     CERTIFIED: {
         "shares": "certified_accuracy[radius] certified_share[radius] abstention_rate accuracy robust_accuracy "
         "robust_accuracy[attack]",
-        "means": "average_certified_radius cbs[radius] interval_width[bound,radius]",
+        "means": "average_certified_radius cbs[radius] interval_width[bound,radius] uncertainty[uncertainty] "
+        "uncertainty_low[uncertainty,radius] uncertainty_high[uncertainty,radius] certified_span[uncertainty,radius] "
+        "certified_log_loss[radius] certified_brier[radius]",
         "worst.cce": "cce[radius]",
         "worst.cce_system": "cce_system[radius]",
+        "beyond.certified_ks": "certified_ks[radius]",
+        "beyond.certified_kuiper": "certified_kuiper[radius]",
+        "beyond.cce_quantiles": "cce_quantiles[radius]",
+        "beyond.cce_any_bins": "cce_any_bins[radius]",
+        "certified classes": "cce_classwise[radius]",
         "calibration.ece": "ece ece[radius] ece[attack,radius]",
         "calibration.brier": "brier brier[attack,radius]",
         "none": "acce[radius] dece[radius] brier_ece[radius]",

@@ -19,6 +19,7 @@ from benchmarks.populations import (
     UNBOUNDED,
     Draw,
 )
+from benchmarks.simulated_certificates import CERTIFICATES
 from benchmarks.simulated_predictions import (
     CLASSES,
     GROUPED,
@@ -356,6 +357,7 @@ GROUPS: dict[str, Group] = {
     "calibration": Group(CONFIDENCES, _calibrated, _calibration_truth, _largest_of_bins),
     "ranking": Group(SCORES, _ranked, _ranking_truth),
     "worst": Group({name: _certified(draw, 0.1) for name, draw in CONFIDENCES.items()}, _worst, _worst_truth),
+    **{name: Group(*parts) for name, parts in CERTIFICATES.items()},
     "gap": Group(NOISE, _gap, _gap_truth),
     "repeats": Group({name: _repeated(draw) for name, draw in NOISE.items()}, _of_games, _games_truth),
     "noise": Group(NOISE, _noisy, _noise_truth),

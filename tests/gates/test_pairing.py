@@ -87,7 +87,7 @@ def _certificates() -> Run:
 
 def _certificates_and_autoattack() -> Run:
     robust = {"norm": "linf", "epsilon": 0.05, "version": "rand", "steps": 2}
-    params = certificates.parameters(n=200, radii=[0.0, 0.1], robust_accuracy=robust)
+    params = certificates.parameters(n=200, radii=[0.0, 0.1], robust_accuracy=robust, uncertainty={})
     result, done = certificates.audit(params, certificates.NETWORK, certificates.DATA)
     return params.model_dump(mode="json"), result.estimates, done
 

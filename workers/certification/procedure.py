@@ -1,6 +1,6 @@
 """CERTIFY for a batch of images, from the noise to the counts: selection, estimation, and when to stop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seatrial.statistics.arrays import Floats, Ints
 from workers.certification.anytime import ConfidenceSequence, Schedule
+from workers.certification.class_scores import ClassScores
 from workers.certification.noise import Noise
 from workers.certification.smoothing import Smoother
 
@@ -31,6 +32,7 @@ class Evidence:
             the bounds say so.
         distance: How far the law of the draws may be from that of Gaussian noise on the grid, in total variation. The
             bounds of the probability have it; bounds of scores must be given it.
+        scores: Distributions of all classes' scores, where they were asked for.
     """
 
     candidates: Ints
@@ -44,6 +46,7 @@ class Evidence:
     non_finite: NDArray[np.bool_]
     batch_dependent: NDArray[np.bool_]
     distance: float
+    scores: ClassScores | None = None
 
 
 def gather_evidence(
@@ -57,6 +60,7 @@ def gather_evidence(
     schedule: Schedule,
     probabilities: Floats,
     probes: int,
+    count_classes: Callable[[Tensor], ClassScores] | None = None,
 ) -> Evidence:
     """Select each image's class on ``n0`` draws, then draw until its decisions are settled (CERTIFY; Cohen et al.).
 
@@ -79,15 +83,18 @@ def gather_evidence(
         schedule: At how many draws to look, and what each look may err with.
         probabilities: (k,) probabilities of the candidate at which something is decided.
         probes: Selection draws asked for once more at the end; of ``n0`` at most all.
+        count_classes: How often each class was predicted in the selection draws (batch, classes) to what counts all
+            classes' scores in the estimation draws; the passes are the same.
     """
     selected = smoother.select(images, selection, n0, example_ids, keep=probes)
     on_device = selected.counts.argmax(1)
     statistics = smoother.start(images)
+    scores = None if count_classes is None else count_classes(selected.counts)
     sequence = ConfidenceSequence(schedule, len(images), probabilities, distance=estimation.distance)
     active = np.arange(len(images))
     done = 0
     for look, draws in enumerate(schedule.checkpoints):
-        smoother.extend(statistics, images, on_device, active, estimation, done, draws, example_ids)
+        smoother.extend(statistics, images, on_device, active, estimation, done, draws, example_ids, scores)
         done = draws
         successes = statistics.counts.gather(1, on_device.unsqueeze(1)).squeeze(1).cpu().numpy()
         non_finite = statistics.non_finite.cpu().numpy()
@@ -110,4 +117,5 @@ def gather_evidence(
         non_finite=non_finite,
         batch_dependent=dependent,
         distance=estimation.distance,
+        scores=scores,
     )

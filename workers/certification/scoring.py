@@ -107,7 +107,7 @@ def worst_classwise(lower: ArrayLike, upper: ArrayLike, labels: ArrayLike, bins:
     for k in range(classes):
         worst = worst_calibration_error(low[:, k], high[:, k], right == k, bins)
         errors[k] = worst.value
-        terms += worst.signs[worst.bins] * (worst.confidence - worst.correct) / classes
+        terms += worst.terms / classes
     return WorstClasswise(float(errors.mean()), errors, terms)
 
 

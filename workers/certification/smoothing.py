@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from seatrial.statistics.arrays import Ints
+from workers.certification.class_scores import ClassScores
 from workers.certification.confidence import LEVELS
 from workers.certification.grid import GRID, to_grid
 from workers.certification.noise import BLOCK_VALUES, Noise
@@ -190,6 +191,7 @@ class Smoother:
         start: int,
         stop: int,
         example_ids: Sequence[int],
+        scores: ClassScores | None = None,
     ) -> None:
         """Add draws ``start`` to ``stop`` of some examples to their statistics.
 
@@ -202,6 +204,7 @@ class Smoother:
             start: First draw: as many as each of ``indices`` has.
             stop: One past the last draw.
             example_ids: (batch,) of the images.
+            scores: What is to count all classes, of the same batch; changed in place.
 
         Raises:
             ValueError: Images, ids and noise do not fit each other, or a draw would be left out or counted twice.
@@ -212,6 +215,8 @@ class Smoother:
             raise ValueError(f"draws from {start} on do not continue these examples, each once")
         for _, examples, logits in self._outputs(images, indices, noise, start, stop, example_ids):
             _add(statistics, examples, logits, candidates)
+            if scores is not None:
+                scores.add(examples, logits)
         statistics.draws[chosen] += stop - start
 
     def _outputs(

@@ -52,6 +52,12 @@ class WorstCase:
     confidence: Floats
     correct: NDArray[np.bool_]
 
+    @property
+    def terms(self) -> Floats:
+        """What each example adds (n,), of mean ``value``."""
+        added: Floats = self.signs[self.bins] * (self.confidence - self.correct)
+        return added
+
 
 @dataclass(frozen=True)
 class Intervals:

@@ -135,4 +135,12 @@ FLAGS: tuple[FlagSpec, ...] = (
         "that way.",
         remedy="Serve it in bfloat16 too, or audit it where float32 is used.",
     ),
+    FlagSpec(
+        code="classes_summed",
+        severities=("info",),
+        speaks_of=("certified_span", "uncertainty_*", "certified_brier"),
+        meaning="The model has more than 100 classes: the label and the most frequent ones have a certified interval "
+        "each, the others one of their sum. Bounds hold however they share it, and are wider for it.",
+        remedy="Raise uncertainty.classes if spans are wide; smoothed_entropy does not depend on it.",
+    ),
 )

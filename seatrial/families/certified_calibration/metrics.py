@@ -5,6 +5,7 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 from seatrial.contracts.family import FROM_ZERO, Dependence, Measurement, Metric, Qualifiers, Range, all_but, equals
+from seatrial.families.certified_calibration import uncertainty
 from seatrial.families.shared import robust_accuracy
 
 RECORDS = "seatrial.families.certified_calibration.records:"
@@ -31,7 +32,7 @@ def _depends(*, is_binned: bool = False, is_of_intervals: bool = False) -> Calla
     """Return what a number depends on; sigma is part of the model, and where it was attacked of the metric's name."""
 
     def of(qualifiers: Qualifiers) -> Dependence:
-        idle = {"radii", "solvers", "ace_attacks", "attack_radius", "sigma", "noise", "robust_accuracy"}
+        idle = {"radii", "solvers", "ace_attacks", "attack_radius", "sigma", "noise", "robust_accuracy", "uncertainty"}
         idle |= set() if is_binned else {"bins"}
         idle |= set() if is_of_intervals else {"confidence_bound"}
         return all_but(*idle, *(() if "attack" in qualifiers else ("attack_steps", "attack_draws")))
@@ -188,5 +189,6 @@ METRICS = (
         "the radius.",
         depends_on=_depends(),
     ),
+    *uncertainty.METRICS,
     *robust_accuracy.METRICS,
 )

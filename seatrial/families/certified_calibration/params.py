@@ -9,6 +9,7 @@ from seatrial.contracts.base import Real
 from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
+from seatrial.families.certified_calibration.uncertainty import UncertaintyParams
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST
 
@@ -99,6 +100,11 @@ class CertifiedCalibrationParams(FamilyParams):
     )
     attack_steps: int = Field(default=20, ge=1, le=1000, description="Gradient steps of an attack.")
     attack_draws: int = Field(default=16, ge=1, le=1000, description="Draws of noise per gradient step.")
+    uncertainty: UncertaintyParams | None = Field(
+        default=None,
+        description="Certify all classes' scores too, from the same draws: the span of uncertainty, and calibration "
+        "errors and scores beyond those of the predicted class in equal-width bins.",
+    )
     robust_accuracy: RobustAccuracyParams | None = Field(
         default=None,
         description="Also attack the predictions of the network alone, without noise, by AutoAttack. No certificate "
@@ -147,6 +153,15 @@ class CertifiedCalibrationParams(FamilyParams):
                 raise ValueError("ace_attacks need a radius above 0 among radii")
         return self
 
+    @model_validator(mode="after")
+    def _failures_are_paid_once_and_one_by_one(self) -> Self:
+        if self.uncertainty is not None and self.uncertainty.price_failures:
+            if self.joint:
+                raise ValueError("price_failures and joint pay for the same failures: choose one of them")
+            if self.noise == "shared":
+                raise ValueError("price_failures counts failures one by one: it needs noise independent, not shared")
+        return self
+
     def references(self) -> dict[str, str]:
         """Return nothing: no further model or dataset takes part."""
         return {}
@@ -174,7 +189,7 @@ class CertifiedCalibrationParams(FamilyParams):
             forward + robust.forward,
             gradients + robust.backward,
             slowdown=2.0 if self.noise == "independent" else 1.25,
-            compute_s=len(self.radii) * self._seconds_a_radius(samples),
+            compute_s=len(self.radii) * self._seconds_a_radius(samples) + self._seconds_of_classes(samples),
         )
 
     def questions(self, samples: int, sizes: dict[str, int]) -> Passes:
@@ -190,6 +205,9 @@ class CertifiedCalibrationParams(FamilyParams):
         if self.robust_accuracy is not None:
             asked += self.robust_accuracy.questions(samples)
         return Passes(asked, 0, asked, passes.slowdown, passes.compute_s)
+
+    def _seconds_of_classes(self, samples: int) -> float:
+        return 0.0 if self.uncertainty is None else self.uncertainty.seconds(samples, len(self.radii))
 
     def _seconds_a_radius(self, samples: int) -> float:
         """Return the seconds of one core a radius takes beside the model, as measured: see benchmarks/RESULTS.md."""

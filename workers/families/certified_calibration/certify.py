@@ -10,11 +10,13 @@ from torch import Tensor
 from seatrial.families.certified_calibration.params import BOUNDS, PROBES, CertifiedCalibrationParams, ConfidenceBound
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
+from workers.certification.class_scores import ClassScores, classes_kept
 from workers.certification.confidence import Bounds, cdf_bounds, dkw_bounds, slack, standard_bounds
 from workers.certification.grid import rounding
 from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import BATCH_SIZE, Smoother
+from workers.families.certified_calibration.all_classes import columns_of, together
 from workers.families.certified_calibration.records import column_of
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.models import gives_gradients
@@ -43,6 +45,22 @@ class Certifier:
         Returns:
             The columns of ``certify`` records, and which examples had an output that is not finite (batch,).
         """
+        asked, size = self.params.uncertainty, len(batch.example_ids)
+        held = size if asked is None else together(self.context.classifier.classes, asked.classes)
+        parts = [
+            self._certify_part(
+                Batch(
+                    batch.example_ids[start : start + held],
+                    batch.images[start : start + held],
+                    batch.labels[start : start + held],
+                )
+            )
+            for start in range(0, size, held)
+        ]
+        columns = {name: torch.cat([part[name] for part, _ in parts]) for name in parts[0][0]}
+        return columns, torch.cat([errored for _, errored in parts])
+
+    def _certify_part(self, batch: Batch) -> tuple[Columns, Tensor]:
         self._size, self._passes = len(batch.example_ids), 0
         evidence = gather_evidence(
             self.smoother,
@@ -54,15 +72,24 @@ class Certifier:
             schedule=self.schedule,
             probabilities=probability_needed(np.array(self.params.radii), self.params.sigma),
             probes=PROBES,
+            count_classes=None if self.params.uncertainty is None else lambda votes: self._scores(votes, batch.labels),
         )
         self._certified += self._size
         clean = forward(self.context.classifier.logits, batch.images)
         columns = self._columns(evidence)
+        if self.params.uncertainty is not None:
+            columns |= columns_of(self.params, evidence, batch.labels.cpu().numpy())
         columns["clean_prediction"] = clean.argmax(1).cpu()
         columns["rounding"] = rounding(batch.images)
         if not gives_gradients(self.context.classifier):
             columns[SERVED] = torch.ones(self._size, dtype=torch.bool)
         return columns, torch.from_numpy(evidence.non_finite) | ~clean.isfinite().all(1).cpu()
+
+    def _scores(self, votes: Tensor, labels: Tensor) -> ClassScores:
+        """Return what counts all classes, from votes of the selection draws (batch, classes)."""
+        most = 1 if self.params.uncertainty is None else self.params.uncertainty.classes
+        size, classes = votes.shape
+        return ClassScores(size, classes, votes.device, classes_kept(votes, labels.to(votes.device), most))
 
     @cached_property
     def smoother(self) -> Smoother:

@@ -10,15 +10,15 @@ from seatrial.families.certified_calibration.metrics import largest_radius
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
 from seatrial.families.certified_calibration.records import RADIUS
 from seatrial.statistics.arrays import Floats
-from seatrial.statistics.calibration import ece, norm_interval
-from seatrial.statistics.estimating import ALPHA, calibration, estimate, mean, proportion, seed_of
-from seatrial.statistics.intervals import Draw, Interval, counts, resample
+from seatrial.statistics.calibration import ece
+from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
 from seatrial.statistics.samples import Sample
 from workers.certification.admm import admm_calibration_error
 from workers.certification.brier import brier_confidences, certified_brier
 from workers.certification.dece import dece_calibration_error
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
-from workers.certification.worst_calibration import WorstCase, resampled_errors
+from workers.certification.worst_calibration import resampled_errors
+from workers.families.certified_calibration.class_estimates import class_estimates
 from workers.families.certified_calibration.records import column_of
 from workers.families.certified_calibration.sample import (
     Certified,
@@ -31,13 +31,12 @@ from workers.families.certified_calibration.sample import (
     is_correct,
     worst_case,
 )
+from workers.families.certified_calibration.worst_intervals import FEW, deviations, worst_interval
 
 Estimates = dict[str, Estimate]
 
 MANY_BINS = 30
 """Bins above which a worst case is solved for ``FEW`` resamples only: its cost grows with their square."""
-
-FEW = 200
 
 
 def estimate_all(
@@ -65,6 +64,7 @@ def estimate_all(
         check_cancelled()
         found |= radius_estimates(params, certify, radius, seed)
         found |= compared_estimates(params, certify, radius, seed, check_cancelled=check_cancelled)
+    found |= class_estimates(params, certify, seed, check_cancelled=check_cancelled)
     for name, attack in attacks.items():
         found |= attack_estimates(params, certify, name, attack, seed)
     return found
@@ -161,9 +161,9 @@ def worst_estimate(params: CertifiedCalibrationParams, certified: Certified, see
         return resampled_errors(certified.lower, certified.upper, certified.correct, weights, params.bins)
 
     def by_chance(gaps: Floats) -> Floats:
-        return _deviations(certified, gaps, params.bins) / n
+        return deviations(certified.lower, certified.upper, gaps, params.bins) / n
 
-    interval = worst_interval(worst, errors, by_chance, certified.confidence, seed, resamples=_resamples(params))
+    interval = worst_interval(worst.terms, errors, by_chance, certified.confidence, seed, resamples=_resamples(params))
     return estimate(worst.value, interval, n)
 
 
@@ -189,70 +189,12 @@ def system_estimate(
 
     def by_chance(gaps: Floats) -> Floats:
         # Nothing about free examples is left to chance.
-        return _deviations(certified, gaps[:, :n], params.bins) / (n + free)
+        return deviations(certified.lower, certified.upper, gaps[:, :n], params.bins) / (n + free)
 
     sure = np.append(certified.confidence, np.ones(free))
     return estimate(
-        worst.value, worst_interval(worst, errors, by_chance, sure, seed, resamples=_resamples(params)), n + free
+        worst.value, worst_interval(worst.terms, errors, by_chance, sure, seed, resamples=_resamples(params)), n + free
     )
-
-
-def worst_interval(
-    worst: WorstCase,
-    errors: Callable[[Floats], Floats],
-    by_chance: Callable[[Floats], Floats],
-    confidence: Floats,
-    seed: list[int],
-    *,
-    resamples: int | None = None,
-    alpha: float = ALPHA,
-) -> Interval | None:
-    """Return an interval of a worst case over the population, which that of a sample overstates.
-
-    Guarantee, up to the resampling's approximations: each end is wrong with probability at most alpha / 2. The worst
-    case is the largest of the means of many functions of an example, one for each way the bins' errors can point. The
-    upper end is that of the mean of the sample's own function, which leaves room for an example not seen
-    (:mod:`seatrial.statistics.bounded`). The sample exceeds the population by no more than the largest deviation of any
-    of these means: how large that gets is resampled, and simulated with outcomes drawn at the confidences without an
-    attack, because resampling a model that made no mistake says nothing.
-
-    Args:
-        worst: Of the sample.
-        errors: Weights (resamples, n) to the worst case of a sample so weighted (resamples,).
-        by_chance: What outcomes exceed confidences by (resamples, n), to the largest deviation that causes.
-        confidence: (n,) confidences without an attack; 1 for examples that by chance do nothing.
-        seed: The same seed gives the same interval.
-        resamples: As for :func:`seatrial.statistics.intervals.resample`.
-        alpha: Probability of missing the truth.
-
-    Returns:
-        None for fewer than 2 examples.
-    """
-    n = len(confidence)
-    if n < 2:
-        return None
-
-    def outcomes(rng: np.random.Generator, rows: int, size: int) -> Floats:
-        right: Floats = (rng.random((rows, size)) < confidence).astype(np.float64)
-        return right - confidence
-
-    def draw(statistic: Callable[[Floats], Floats], how: Draw) -> Floats:
-        return resample(lambda drawn: statistic(drawn)[:, None], [n], seed=seed, resamples=resamples, draw=how)[:, 0]
-
-    deviations = draw(errors, lambda rng, rows, size: counts(rng, rows, size) - 1)
-    own: Floats = worst.signs[worst.bins] * (worst.confidence - worst.correct)
-    return norm_interval(own, np.ones(n), deviations, draw(by_chance, outcomes), alpha=alpha)
-
-
-def _deviations(certified: Certified, gaps: Floats, bins: int) -> Floats:
-    """Return the largest change of a sum, over the ways errors can point, by outcomes ``gaps`` (resamples, n) off."""
-    n = len(certified)
-    if n == 0:
-        return np.zeros(len(gaps))
-    # An outcome that is right rather than wrong adds what a right answer does and takes away what a wrong one does.
-    lower, upper = np.tile(certified.lower, 2), np.tile(certified.upper, 2)
-    right = np.repeat([True, False], n)
-    return resampled_errors(lower, upper, right, np.hstack([gaps, -gaps]), bins) * 2 * n
 
 
 def _resamples(params: CertifiedCalibrationParams) -> int | None:

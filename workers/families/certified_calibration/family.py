@@ -17,6 +17,7 @@ from workers.families.certified_calibration.attack import CertifiedAttack
 from workers.families.certified_calibration.certify import Certifier
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
+from workers.families.certified_calibration.sample import classes_of
 from workers.families.certified_calibration.series import make_series
 from workers.families.contexts import Batch, Columns, Records, ResumableImageContext
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
@@ -97,6 +98,8 @@ class CertifiedCalibration:
             "correct": int((certify["candidate"] == certify["label"]).sum()),
             "draws": int(certify.floats("draws").sum()),
         }
+        if params.uncertainty is not None and certify.valid:
+            counts["classes"] = classes_of(certify)
         for name, sample in attacks.items():
             counts[f"{name}_attacked"] = int(sample.floats("attacked").sum())
             counts[f"{name}_errored"] = sample.size - sample.valid
@@ -119,8 +122,13 @@ def _to_records(batch: Batch, errored: Tensor, columns: Columns, known: Tensor) 
         "errored": pa.array(errored.cpu().numpy(), pa.bool_()),
     }
     for name, values in columns.items():
-        missing = errored if values.dtype == torch.bool else ~known
-        arrays[name] = pa.array(values.cpu().numpy(), mask=missing.cpu().numpy())
+        missing = (errored if values.dtype == torch.bool else ~known).cpu().numpy()
+        found = values.cpu().numpy()
+        if found.ndim == 1:
+            arrays[name] = pa.array(found, mask=missing)
+        else:
+            listed = [None if gone else row for row, gone in zip(found, missing, strict=True)]
+            arrays[name] = pa.array(listed, pa.list_(pa.from_numpy_dtype(found.dtype)))
     return pa.table(arrays)
 
 

@@ -12,6 +12,7 @@ from seatrial.statistics.paired import discordant
 from seatrial.statistics.samples import Sample
 from workers.certification.anytime import fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, largest_radius
+from workers.families.certified_calibration import class_flags
 from workers.families.certified_calibration.certify import SERVED, certificate_alpha
 from workers.families.certified_calibration.sample import attacked_at, is_answered
 
@@ -56,6 +57,7 @@ def doubt(
         *adaptive_intervals(params, certify),
         *rounded_to_grid(certify),
         *reduced_precision(certify),
+        *class_flags.classes_summed(params, certify),
     ]
     return sorted(flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
 

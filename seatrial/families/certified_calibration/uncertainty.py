@@ -1,0 +1,214 @@
+"""What ``certified_calibration`` asks and publishes of all classes' scores: block ``uncertainty``."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import Field
+
+from seatrial.contracts.base import Request
+from seatrial.contracts.family import (
+    FROM_ZERO,
+    Dependence,
+    Formula,
+    Measurement,
+    Metric,
+    Range,
+    all_but,
+    difference,
+    value,
+)
+
+Uncertainty = Literal["entropy", "gini", "least_confidence", "smoothed_entropy"]
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("entropy", "gini", "least_confidence", "smoothed_entropy")
+"""Entropy, 1 - sum p^2 and 1 - max p of the smoothed model's scores, and the mean entropy of the scores of a draw."""
+
+LOG_LOSS = -math.log(1e-6)
+"""Largest negative log likelihood: a score below 1e-6 counts as that."""
+
+
+class UncertaintyParams(Request):
+    """Bound the uncertainty and the calibration of all classes under every perturbation of a radius, too."""
+
+    classes: int = Field(
+        default=10,
+        ge=1,
+        le=100,
+        description="Of models with more than 100 classes, how many have a histogram of their own, the label and the "
+        "most frequent; the others count as a sum. Up to 100 classes each has one.",
+    )
+    price_failures: bool = Field(
+        default=False,
+        description="Add to this block's calibration errors and scores what certificates that fail can cost, so that "
+        "they hold as they stand with probability 0.99: 2 f / n for at most f failures. An alternative to `joint`, "
+        "which widens every interval; it needs independent noise.",
+    )
+
+    def seconds(self, samples: int, radii: int) -> float:
+        """Return the seconds of one core it takes beside the model, as measured: see benchmarks/RESULTS.md.
+
+        Args:
+            samples: Examples audited.
+            radii: Radii certified at.
+        """
+        return radii * (1.0 + 0.01 * samples)
+
+
+def largest(uncertainty: str, classes: int) -> float:
+    """Return the uncertainty of uniform scores, which no other exceeds.
+
+    >>> largest("gini", 4), round(largest("entropy", 10), 3)
+    (0.75, 2.303)
+    """
+    return math.log(classes) if uncertainty.endswith("entropy") else 1 - 1 / classes
+
+
+def uncertainties(measured: Measurement) -> Range | None:
+    """Return from where to where an uncertainty and its span lie, given how many classes the model has."""
+    classes = 0 if measured.result is None else measured.result.counts.get("classes", 0)
+    return (0.0, largest(measured.qualifiers["uncertainty"], classes)) if classes else None
+
+
+def _depends(*idle: str) -> Dependence:
+    """Return what a number depends on: not on these, nor on what is attacked."""
+    return all_but(
+        *idle,
+        "radii",
+        "solvers",
+        "ace_attacks",
+        "attack_radius",
+        "sigma",
+        "noise",
+        "robust_accuracy",
+        "attack_steps",
+        "attack_draws",
+    )
+
+
+END = "uncertainty_{side}[uncertainty={{uncertainty}},radius={{radius}}]"
+LOW, HIGH = END.format(side="low"), END.format(side="high")
+UNBINNED = _depends("bins", "confidence_bound")
+
+
+def _log_losses(_: Measurement) -> Range:
+    return 0.0, LOG_LOSS
+
+
+def _briers(_: Measurement) -> Range:
+    return 0.0, 2.0
+
+
+def _top_label(name: str, description: str, *, is_binned: bool) -> Metric:
+    return Metric(
+        name=name,
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description=description,
+        depends_on=_depends() if is_binned else _depends("bins"),
+    )
+
+
+def _of_uncertainty(
+    name: str, description: str, *, better: Literal["lower", "neither"], per_example: Formula, radius: bool = True
+) -> Metric:
+    return Metric(
+        name=name,
+        qualifiers=("uncertainty", "radius") if radius else ("uncertainty",),
+        unit="nat, or 1",
+        better=better,
+        description=description,
+        range=FROM_ZERO,
+        example_range=uncertainties,
+        per_example=per_example,
+        depends_on=UNBINNED,
+    )
+
+
+def _score(name: str, description: str, reach: Callable[[Measurement], Range]) -> Metric:
+    return Metric(
+        name=name,
+        qualifiers=("radius",),
+        unit="nat" if "log" in name else "1",
+        better="lower",
+        description=description,
+        range=FROM_ZERO,
+        example_range=reach,
+        per_example=value("certify", f"worst_{name.removeprefix('certified_')}[radius={{radius}}]"),
+        depends_on=UNBINNED,
+    )
+
+
+METRICS = (
+    _of_uncertainty(
+        "certified_span",
+        "Mean certified span: how far apart the uncertainties of two images within the radius can be, over all "
+        "examples. No attack that raises and lowers uncertainty moves it further; the upper end of its interval "
+        "allows for certificates that fail.",
+        better="lower",
+        per_example=difference("certify", HIGH, LOW),
+    ),
+    _of_uncertainty(
+        "uncertainty_low",
+        "Mean of the least uncertainty within the radius that is certified.",
+        better="neither",
+        per_example=value("certify", LOW),
+    ),
+    _of_uncertainty(
+        "uncertainty_high",
+        "Mean of the largest uncertainty within the radius that is certified.",
+        better="neither",
+        per_example=value("certify", HIGH),
+    ),
+    _of_uncertainty(
+        "uncertainty",
+        "Mean uncertainty of the smoothed model without an attack.",
+        better="neither",
+        per_example=value("certify", "uncertainty[uncertainty={uncertainty}]"),
+        radius=False,
+    ),
+    _top_label(
+        "certified_ks",
+        "Certified Kolmogorov-Smirnov calibration error (Gupta et al. 2021), exactly: no bins; over the examples "
+        "certified at the radius.",
+        is_binned=False,
+    ),
+    _top_label(
+        "certified_kuiper",
+        "Certified Kuiper calibration error, exactly: the largest mean of confidence less correctness over a range of "
+        "confidences, times its share; over the examples certified at the radius.",
+        is_binned=False,
+    ),
+    _top_label(
+        "cce_quantiles",
+        "Certified calibration error in bins whose edges are quantiles of the confidences without an attack, exactly; "
+        "over the examples certified at the radius.",
+        is_binned=True,
+    ),
+    _top_label(
+        "cce_any_bins",
+        "Certified calibration error under every way to cut confidences into at most as many contiguous bins, equal "
+        "mass cut after the attack among them; at most 0.01 too large. Over the examples certified at the radius.",
+        is_binned=True,
+    ),
+    Metric(
+        name="cce_classwise",
+        qualifiers=("radius",),
+        unit="1",
+        better="lower",
+        description="Certified classwise calibration error, over all examples: the largest mean over classes of the "
+        "ECE of a class's score. Labels do not change, so nobody abstains; models of up to 100 classes.",
+        depends_on=_depends("confidence_bound"),
+    ),
+    _score(
+        "certified_log_loss",
+        "Certified log loss: the largest mean negative log likelihood within the radius, over all examples; scores "
+        "below 1e-6 count as that.",
+        _log_losses,
+    ),
+    _score(
+        "certified_brier",
+        "Certified Brier score of all classes (0 to 2): the largest within the radius, over all examples.",
+        _briers,
+    ),
+)

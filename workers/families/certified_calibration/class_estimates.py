@@ -1,0 +1,210 @@
+"""Records to numbers of all classes' scores, and to calibration errors beyond equal-width bins."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from seatrial.contracts.estimates import Estimate, metric_name
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.certified_calibration.uncertainty import LOG_LOSS, UNCERTAINTIES, Uncertainty, largest
+from seatrial.statistics.arrays import Floats, Ints, Mask
+from seatrial.statistics.calibration import norm_interval
+from seatrial.statistics.estimating import estimate, mean, seed_of
+from seatrial.statistics.intervals import counts, resample
+from seatrial.statistics.samples import Sample
+from workers.certification.any_binning import worst_over_binnings
+from workers.certification.failures import failing, price
+from workers.certification.partial_sums import resampled_ks, worst_ks, worst_kuiper
+from workers.certification.scoring import resampled_classwise, worst_classwise
+from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
+from workers.families.certified_calibration.certify import certificate_alpha
+from workers.families.certified_calibration.records import class_column, uncertainty_column, worst_column
+from workers.families.certified_calibration.sample import Certified, certified_at, classes_of
+from workers.families.certified_calibration.worst_intervals import FEW, deviations, worst_interval
+
+Estimates = dict[str, Estimate]
+
+TOP_LABEL = ("certified_ks", "certified_kuiper", "cce_quantiles", "cce_any_bins")
+
+SCORES: tuple[tuple[Literal["log_loss", "brier"], float], ...] = (("log_loss", LOG_LOSS), ("brier", 2.0))
+"""Scores of all classes, and what one example has at most."""
+
+MANY_CLASSES = 20
+"""Classes above which half as many resamples are solved for the classwise error."""
+
+
+def class_estimates(
+    params: CertifiedCalibrationParams,
+    certify: Sample,
+    seed: int,
+    *,
+    check_cancelled: Callable[[], None] = lambda: None,
+) -> Estimates:
+    """Return every estimate of the block ``uncertainty``; nothing where it was not asked for, or nobody is left."""
+    if params.uncertainty is None or certify.valid == 0:
+        return {}
+    found = {
+        metric_name("uncertainty", uncertainty=one): mean(
+            certify.floats(metric_name("uncertainty", uncertainty=one)), (0.0, largest(one, classes_of(certify)))
+        )
+        for one in UNCERTAINTIES
+    }
+    for radius in params.radii:
+        check_cancelled()
+        for uncertainty in UNCERTAINTIES:
+            found |= span_estimates(params, certify, uncertainty, radius)
+        certified = certified_at(params, certify, radius)
+        # An interval of the confidence, and whether the class is right: two certificates.
+        of_top = top_label_estimates(certified, params.bins, seed_of(seed, f"any bins {radius:g}"))
+        numbers = {name: with_price(params, certify, one, 1.0, 2) for name, one in of_top.items()}
+        if classes_of(certify) == len(certify["class_mean"][0]):
+            ends = stacked(certify, class_column("lower", radius)), stacked(certify, class_column("upper", radius))
+            labels, scores = certify["label"].astype(np.int64), stacked(certify, "class_mean")
+            told = classwise_estimate(*ends, scores, labels, params.bins, seed)
+            numbers["cce_classwise"] = with_price(params, certify, told, 1.0, 1)
+        for score, most in SCORES:
+            told = mean(certify.floats(worst_column(score, radius)), (0.0, most))
+            numbers[f"certified_{score}"] = with_price(params, certify, told, most, 1)
+        found |= {metric_name(name, radius=radius): value for name, value in numbers.items()}
+    return found
+
+
+def stacked(certify: Sample, name: str) -> Floats:
+    """Return a column of lists of one length as a matrix (valid, k)."""
+    return np.stack(list(certify[name])).astype(np.float64)
+
+
+def span_estimates(
+    params: CertifiedCalibrationParams, certify: Sample, uncertainty: Uncertainty, radius: float
+) -> Estimates:
+    """Return the mean certified span and its two ends at a radius.
+
+    An example's certificate is wrong with probability at most alpha, and then by no more than the largest uncertainty
+    B. So E[true span] <= E[certified span] + alpha B, without a union bound over examples and also where these share
+    their noise: the ends of the intervals allow for it.
+    """
+    low, high = (certify.floats(uncertainty_column(side, uncertainty, radius)) for side in ("low", "high"))
+    most = largest(uncertainty, classes_of(certify))
+    missed = certificate_alpha(params, certify.size) * most
+    found = {}
+    for name, values, is_low in (
+        ("certified_span", high - low, False),
+        ("uncertainty_high", high, False),
+        ("uncertainty_low", low, True),
+    ):
+        told = mean(np.clip(values, 0, most), (0.0, most))
+        if told.low is not None and told.high is not None:
+            change = {"low": max(0.0, told.low - missed)} if is_low else {"high": min(most, told.high + missed)}
+            told = told.model_copy(update=change)
+        found[metric_name(name, uncertainty=uncertainty, radius=float(radius))] = told
+    return found
+
+
+def top_label_estimates(certified: Certified, bins: int, seed: list[int]) -> Estimates:
+    """Return the errors of the predicted class beyond equal-width bins, each with its interval.
+
+    Each is the largest mean of functions of an example, as the certified calibration error is, and has its interval in
+    the same way (:func:`~workers.families.certified_calibration.worst_intervals.worst_interval`). The lower ends of two
+    of them are those of numbers they are never below: of the KS error for the Kuiper error, of the error in equal-width
+    bins for that in any bins.
+    """
+    if len(certified) == 0:
+        return {name: estimate(None, None, 0) for name in TOP_LABEL}
+    given = certified.lower, certified.upper, certified.correct
+    edges = clean_quantiles(certified.confidence, bins)
+
+    def of_ks(lower: Floats, upper: Floats, correct: Mask, weights: Floats, _: int | Floats) -> Floats:
+        return resampled_ks(lower, upper, correct, weights)
+
+    def told(terms: Floats, cut: int | Floats, resampled: Callable[..., Floats] = resampled_errors) -> Estimate:
+        n = len(certified)
+        interval = worst_interval(
+            terms,
+            lambda weights: resampled(*given, weights, cut),
+            lambda gaps: deviations(certified.lower, certified.upper, gaps, cut, resampled=resampled) / n,
+            certified.confidence,
+            seed,
+            resamples=FEW,
+        )
+        return estimate(float(terms.mean()), interval, n)
+
+    ks = told(worst_ks(*given).terms, bins, of_ks)
+    equal = told(worst_calibration_error(*given, bins).terms, bins)
+    return {
+        "certified_ks": ks,
+        "certified_kuiper": _no_lower_than(ks, worst_kuiper(*given).terms),
+        "cce_quantiles": told(worst_calibration_error(*given, edges).terms, edges),
+        "cce_any_bins": _no_lower_than(equal, worst_over_binnings(*given, bins).terms),
+    }
+
+
+def clean_quantiles(confidence: Floats, bins: int) -> Floats:
+    """Return edges (bins + 1,) of bins that hold equally many of some confidences (n,), from 0 to 1."""
+    inner = np.quantile(confidence, np.arange(1, bins) / bins)
+    return np.concatenate([[0.0], inner, [1.0]])
+
+
+def _no_lower_than(least: Estimate, terms: Floats) -> Estimate:
+    """Return the estimate of a mean of ``terms`` (n,), the largest of many, which is never below another number."""
+    if least.low is None:
+        return estimate(float(terms.mean()), None, len(terms))
+    # Of a mean alone the lower end would not allow for having chosen the largest.
+    high = norm_interval(terms, np.ones(len(terms)), np.zeros(1))[1]
+    return estimate(float(terms.mean()), (least.low, high), len(terms))
+
+
+def classwise_estimate(lower: Floats, upper: Floats, scores: Floats, labels: Ints, bins: int, seed: int) -> Estimate:
+    """Return the certified classwise calibration error with its interval.
+
+    Made as that of the predicted class: the largest deviation of any mean is resampled, and simulated with labels drawn
+    at the scores without an attack.
+
+    Args:
+        lower: (n, classes) lower ends.
+        upper: (n, classes) upper ends.
+        scores: (n, classes) without an attack.
+        labels: (n,).
+        bins: Equal-width bins.
+        seed: The same seed gives the same interval.
+    """
+    n, classes = scores.shape
+    worst = worst_classwise(lower, upper, labels, bins)
+    if n < 2 or worst.value is None:
+        return estimate(worst.value, None, n)
+    resamples, purpose = FEW if classes <= MANY_CLASSES else FEW // 2, seed_of(seed, "classwise")
+    drawn = resample(
+        lambda weights: resampled_classwise(lower, upper, labels, weights, bins)[:, None],
+        [n],
+        seed=purpose,
+        resamples=resamples,
+        draw=lambda rng, rows, size: counts(rng, rows, size) - 1,
+    )[:, 0]
+    rng = np.random.default_rng(purpose)
+    below = np.cumsum(scores, axis=1)
+    outcomes = np.stack([(rng.random((n, 1)) * below[:, -1:] >= below).sum(1) for _ in range(resamples)])
+    chance = np.mean(
+        [deviations(lower[:, k], upper[:, k], (outcomes == k) - scores[:, k], bins) / n for k in range(classes)],
+        axis=0,
+    )
+    return estimate(worst.value, norm_interval(worst.terms, np.ones(n), drawn, chance), n)
+
+
+def with_price(
+    params: CertifiedCalibrationParams, certify: Sample, told: Estimate, most: float, wrong: float
+) -> Estimate:
+    """Return an estimate with what failing certificates cost, where they are paid for.
+
+    Args:
+        params: Of the check.
+        certify: The sample.
+        told: Over examples of it.
+        most: What the number is at most. An example that fails moves a mean by no more than it over n, and a
+            calibration error by 2 / n.
+        wrong: Certificates of an example that the number rests on, each of them wrong with probability at most alpha.
+    """
+    if params.uncertainty is None or not params.uncertainty.price_failures or told.value is None:
+        return told
+    paid = price(failing(certify.valid, min(wrong * params.alpha, 0.5)), told.n) * max(1.0, most / 2)
+    high = None if told.high is None else min(most, told.high + paid)
+    return told.model_copy(update={"value": min(most, told.value + paid), "high": high})

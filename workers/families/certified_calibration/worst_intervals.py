@@ -1,0 +1,86 @@
+"""Intervals of worst cases: of the largest mean of many functions of an example."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from seatrial.statistics.arrays import Floats
+from seatrial.statistics.calibration import norm_interval
+from seatrial.statistics.estimating import ALPHA
+from seatrial.statistics.intervals import Draw, Interval, counts, resample
+from workers.certification.worst_calibration import resampled_errors
+
+FEW = 200
+"""Resamples where a worst case takes long to solve."""
+
+
+def worst_interval(
+    own: Floats,
+    errors: Callable[[Floats], Floats],
+    by_chance: Callable[[Floats], Floats],
+    confidence: Floats,
+    seed: list[int],
+    *,
+    resamples: int | None = None,
+    alpha: float = ALPHA,
+) -> Interval | None:
+    """Return an interval of a worst case over the population, which that of a sample overstates.
+
+    Guarantee, up to the resampling's approximations: each end is wrong with probability at most alpha / 2. The worst
+    case is the largest of the means of many functions of an example, one for each way the bins' errors can point. The
+    upper end is that of the mean of the sample's own function, which leaves room for an example not seen
+    (:mod:`seatrial.statistics.bounded`). The sample exceeds the population by no more than the largest deviation of any
+    of these means: how large that gets is resampled, and simulated with outcomes drawn at the confidences without an
+    attack, because resampling a model that made no mistake says nothing.
+
+    Args:
+        own: (n,) what each example adds to the worst case of the sample, in [-1, 1].
+        errors: Weights (resamples, n) to the worst case of a sample so weighted (resamples,).
+        by_chance: What outcomes exceed confidences by (resamples, n), to the largest deviation that causes.
+        confidence: (n,) confidences without an attack; 1 for examples that by chance do nothing.
+        seed: The same seed gives the same interval.
+        resamples: As for :func:`seatrial.statistics.intervals.resample`.
+        alpha: Probability of missing the truth.
+
+    Returns:
+        None for fewer than 2 examples.
+    """
+    n = len(confidence)
+    if n < 2:
+        return None
+
+    def outcomes(rng: np.random.Generator, rows: int, size: int) -> Floats:
+        right: Floats = (rng.random((rows, size)) < confidence).astype(np.float64)
+        return right - confidence
+
+    def draw(statistic: Callable[[Floats], Floats], how: Draw) -> Floats:
+        return resample(lambda drawn: statistic(drawn)[:, None], [n], seed=seed, resamples=resamples, draw=how)[:, 0]
+
+    drawn = draw(errors, lambda rng, rows, size: counts(rng, rows, size) - 1)
+    return norm_interval(own, np.ones(n), drawn, draw(by_chance, outcomes), alpha=alpha)
+
+
+def deviations(
+    lower: Floats,
+    upper: Floats,
+    gaps: Floats,
+    bins: int | Floats = 15,
+    *,
+    resampled: Callable[..., Floats] = resampled_errors,
+) -> Floats:
+    """Return the largest change of a sum, over the ways errors can point, by outcomes ``gaps`` (resamples, n) off.
+
+    Args:
+        lower: (n,) lower ends of intervals.
+        upper: (n,) upper ends.
+        gaps: What outcomes exceed confidences by (resamples, n).
+        bins: Equal-width bins, or edges.
+        resampled: Lower and upper ends, outcomes, weights (resamples, n) and bins to worst cases (resamples,).
+    """
+    n = len(lower)
+    if n == 0:
+        return np.zeros(len(gaps))
+    # An outcome that is right rather than wrong adds what a right answer does and takes away what a wrong one does.
+    both = np.tile(lower, 2), np.tile(upper, 2), np.repeat([True, False], n)
+    found: Floats = resampled(*both, np.hstack([gaps, -gaps]), bins) * 2 * n
+    return found
