@@ -15,8 +15,9 @@ from app.web.heads import Stream
 from app.web.problems import NotAcceptableError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.states import PREFLIGHT
+from seatrial.store import records as stored
 from seatrial.store.database import AnyRow
-from seatrial.store.records import read_parquet, to_parquet
+from seatrial.store.records import to_parquet
 from seatrial.store.tables import StageRow
 
 RecordsFormat = Literal["parquet", "jsonl"]
@@ -115,7 +116,7 @@ def read_records(services: Services, project_id: str, audit_id: str, named: str,
         digests = repository.list_record_digests(session, check.id, wanted.name)
     if not digests:
         raise NoRecordsError(f"Stage {wanted.name} of check {check.id} has no finished shard yet.")
-    table = read_parquet([services.store.local_path(digest) for digest in digests])
+    table = stored.read_records(services.store, digests)
     return RecordsTable(wanted.name, len(digests) == wanted.shards, table)
 
 

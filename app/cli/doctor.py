@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -20,7 +21,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
 from seatrial.contracts import registry
+from seatrial.store.artifacts import open_store
 from seatrial.store.database import connect
+from seatrial.store.integrity import find_damage
 from seatrial.store.migrations import is_current
 from seatrial.store.private_files import open_to_others
 from seatrial.store.queue import WakeupNotifier
@@ -73,7 +76,8 @@ class Finding:
     help="Folder everything is written under.  [default: SEATRIAL_HOME or .seatrial]",
 )
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Port to serve on.")
-def doctor(home: Path | None, port: int) -> None:
+@click.option("--verify", is_flag=True, help="Read every stored file too, and compare it with its digest.")
+def doctor(home: Path | None, port: int, verify: bool) -> None:
     """Check the installation: each part is ok, or missing or unsafe, with the command that fixes it.
 
     Exits with 0 when nothing that is needed is missing, else with 1. Changes nothing.
@@ -81,7 +85,7 @@ def doctor(home: Path | None, port: int) -> None:
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     missing = 0
-    for finding in findings(port):
+    for finding in chain(findings(port), stored_files() if verify else ()):
         echo_line(f"{finding.verdict:<8}  {finding.subject}: {finding.found}")
         if finding.fix:
             echo_line(f"{'':<8}  fix: {finding.fix}")
@@ -235,6 +239,36 @@ def broker(settings: Settings) -> Finding:
     if WakeupNotifier(settings).is_reachable():
         return Finding("broker", "answers")
     return Finding("broker", "does not answer", "start it, or set SEATRIAL_BROKER_URL to where it is")
+
+
+def stored_files() -> Iterator[Finding]:
+    """Read every stored file, and tell which are damaged or gone and whose they are."""
+    try:
+        settings = Settings()
+    except InvalidSettingsError:
+        # Told already.
+        return
+    url = settings.resolved_database_url
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        # To look would make it.
+        return
+    opened = connect(settings, pool_size=1)
+    is_whole = True
+    try:
+        for one in find_damage(opened, open_store(settings)):
+            is_whole = False
+            used_by = [*one.uploads, *(f"audit {audit_id}" for audit_id in one.audits)]
+            state = "is gone" if one.is_missing else "is damaged"
+            mends = [*(["upload it again"] if one.uploads else []), *map("seatrial audits retry {}".format, one.audits)]
+            detail = f"{one.digest} {state}: {', '.join(used_by) or 'nothing that is stored names it'}"
+            yield Finding("store", detail, ", ".join(mends) or "delete it", is_needed=bool(used_by))
+    except SQLAlchemyError as error:
+        yield Finding("store", f"the database does not answer ({type(error).__name__})", "see above")
+        return
+    finally:
+        opened.dispose()
+    if is_whole:
+        yield Finding("store", "every file is what its digest says")
 
 
 def listening(port: int) -> Finding:

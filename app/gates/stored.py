@@ -15,9 +15,9 @@ from seatrial.contracts.estimates import Result
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.settling import settled
+from seatrial.store import records
 from seatrial.store.artifacts import ArtifactMissingError
 from seatrial.store.database import AnyRow
-from seatrial.store.records import read_parquet
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def read_records(services: Services, digests: list[str]) -> Any:
     if not digests:
         return None
     try:
-        return read_parquet([services.store.local_path(digest) for digest in digests])
+        return records.read_records(services.store, digests)
     except (ArtifactMissingError, OSError, pa.ArrowException) as error:
         # The numbers are there all the same: they are compared without pairs.
         log.warning("records cannot be read: %s", error)

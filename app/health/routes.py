@@ -9,8 +9,8 @@ from app.health import repository
 from app.health.metrics import Metrics
 from app.health.schemas import Health, Readiness
 from app.web.services import Service, Services
-from seatrial.store.artifacts import temporary_file
 from seatrial.store.migrations import is_current
+from seatrial.store.staging import temporary_file
 
 router = APIRouter(tags=["health"])
 

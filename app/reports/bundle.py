@@ -38,8 +38,8 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import params_contract
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.families.shared.settling import settled_document
-from seatrial.store.artifacts import ArtifactMissingError
-from seatrial.store.records import read_parquet, to_parquet
+from seatrial.store.artifacts import ArtifactDamagedError
+from seatrial.store.records import read_records, to_parquet
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
 # Zip knows no earlier moment.
@@ -202,7 +202,7 @@ def _write(writer: _Writer, contents: _Contents, services: Services, *, with_inp
         if file is not None:
             with services.store.local_path(row.digest).open("rb") as source:
                 if writer.copy(file, source, row.size_bytes) != row.digest:
-                    raise ArtifactMissingError(f"{row.digest}: the stored bytes have another digest")
+                    raise ArtifactDamagedError(f"{row.digest}: the stored bytes have another digest")
         kind: Literal["model", "dataset"] = "model" if isinstance(row, ModelRow) else "dataset"
         inputs.append(
             BundleInput(
@@ -257,7 +257,7 @@ def _write(writer: _Writer, contents: _Contents, services: Services, *, with_inp
 def _write_records(writer: _Writer, row: CheckRow, stages: list[_Stage], services: Services) -> BundleCheck:
     records = []
     for stage in stages:
-        table = read_parquet([services.store.local_path(digest) for digest in stage.digests])
+        table = read_records(services.store, stage.digests)
         if table is None:
             continue
         file = f"records/{row.ordinal}-{row.kind}/{stage.name}.parquet"

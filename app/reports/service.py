@@ -296,7 +296,7 @@ def find_metric(kind: str, name: str) -> Metric | None:
 
 def _figure(store: ArtifactStore, kind: str, name: str, digest: Any) -> ReportFigure:
     try:
-        svg = store.local_path(str(digest)).read_text(encoding="utf-8")
+        svg = store.read_bytes(str(digest)).decode()
     except (ArtifactMissingError, ValueError):
         svg = None
     return ReportFigure(name=name, alt=narrative_of(kind).describe_figure(name), digest=str(digest), svg=svg)

@@ -52,9 +52,18 @@ async def commit(
             return _same(session, project_id, upload, find)
 
     if (same := await run_in_threadpool(look)) is not None:
+        await run_in_threadpool(_mend, services, upload)
         return same
     row = await inspect()
     return await run_in_threadpool(_write, services, project_id, upload, find, row)
+
+
+def _mend(services: Services, upload: Upload[ManifestT]) -> None:
+    """Put the bytes in the place of those that are there, which may have been damaged or lost since."""
+    services.store.prepare(upload.path, upload.digest)
+    with services.database.write() as session:
+        _lock(services.database, session, upload.digest)
+        services.store.put_file(upload.path, upload.digest)
 
 
 def _write(services: Services, project_id: str, upload: Upload[ManifestT], find: Find[RowT], row: RowT) -> RowT:

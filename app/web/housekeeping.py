@@ -3,8 +3,8 @@
 import time
 
 from app.web.services import Services
-from seatrial.store.artifacts import sweep_staging
 from seatrial.store.retention import sweep_old
+from seatrial.store.staging import sweep_staging
 
 EVERY_S = 300.0
 """Seconds between two rounds: what is swept has been of no use for hours."""

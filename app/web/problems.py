@@ -39,7 +39,7 @@ from starlette.routing import BaseRoute, Match, Mount
 
 from seatrial.contracts.problems import StoredProblem
 from seatrial.ingest.inspection.errors import InspectionError
-from seatrial.store.artifacts import ArtifactMissingError
+from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError
 
 log = logging.getLogger(__name__)
 
@@ -320,6 +320,12 @@ async def _on_refused_upload(request: Request, error: Exception) -> Response:
 
 
 async def _on_missing_bytes(request: Request, error: Exception) -> Response:
+    if isinstance(error, ArtifactDamagedError):
+        log.error("damaged bytes: %s", error)
+        detail = (
+            "The stored bytes are damaged and are not given out: upload them again, or retry the audit whose they are."
+        )
+        return render(request, _named(410, "artifact-damaged", "A stored file is damaged", detail))
     log.error("missing bytes: %s", error)
     detail = "The stored bytes are missing: the artifact folder was emptied or replaced."
     return render(request, _named(410, "bytes-missing", "The stored bytes are gone", detail))

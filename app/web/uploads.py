@@ -27,8 +27,9 @@ from app.web.bodies import parse_json, read_json
 from app.web.problems import InvalidRequestError, MalformedBodyError, PayloadTooLargeError, UnsupportedMediaError
 from app.web.references import copy_reference
 from app.web.services import Services
-from seatrial.store.artifacts import digest_of, temporary_file
+from seatrial.store.artifacts import digest_of
 from seatrial.store.settings import Settings
+from seatrial.store.staging import temporary_file
 
 ManifestT = TypeVar("ManifestT", bound=BaseModel)
 

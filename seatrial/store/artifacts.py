@@ -3,15 +3,13 @@
 A local folder by default; any fsspec URL (``s3://bucket/prefix``) where workers and API do not share a disk.
 """
 
-import fcntl
 import hashlib
-import logging
 import os
 import shutil
-import tempfile
-import time
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -19,18 +17,20 @@ import fsspec
 
 from seatrial.store.private_files import private_folder
 from seatrial.store.settings import Settings
+from seatrial.store.staging import temporary_file
 
-log = logging.getLogger(__name__)
+_CHUNK_BYTES = 2**20
 
-
-LOCKED_WITHIN_S = 60.0
-"""Seconds within which a new file is locked, however busy the machine."""
-
-_LOCKED = "locked-"
+KEPT_VERIFIED = 10_000
+"""Files a process remembers to have verified; the one asked for longest ago is forgotten first."""
 
 
 class ArtifactMissingError(LookupError):
     """A row names bytes the store does not have."""
+
+
+class ArtifactDamagedError(ArtifactMissingError):
+    """The bytes stored under a digest have another: a bad disk, or somebody who wrote into the store."""
 
 
 class ArtifactStore(Protocol):
@@ -47,6 +47,8 @@ class ArtifactStore(Protocol):
 
     def put_file(self, path: Path, digest: str) -> bool:
         """Store the prepared file at ``path`` under ``digest``; the file is moved away. Atomic and idempotent.
+
+        It takes the place of what is there, so that the true bytes, brought again, mend a damaged file.
 
         Returns:
             Whether it brought the bytes, as :meth:`prepare` does.
@@ -69,15 +71,41 @@ class ArtifactStore(Protocol):
         """Return such bytes, verified, without a copy in this machine's cache.
 
         Raises:
-            ArtifactMissingError: There is no such file, or it holds something else.
+            ArtifactMissingError: There is no such file.
+            ArtifactDamagedError: It holds something else.
         """
         ...
 
     def local_path(self, digest: str) -> Path:
         """Return a path on this machine with the bytes; never write to it.
 
+        They are verified when this process first asks for them, and again once the file's time or size has changed.
+
         Raises:
             ArtifactMissingError: There is no such file.
+            ArtifactDamagedError: It holds something else.
+        """
+        ...
+
+    def read_bytes(self, digest: str) -> bytes:
+        """Return bytes, verified each time they are read.
+
+        Raises:
+            ArtifactMissingError: There is no such file.
+            ArtifactDamagedError: It holds something else.
+        """
+        ...
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digest of every file there is, in no order."""
+        ...
+
+    def verify(self, digest: str) -> None:
+        """Read a file from where it is stored for good, whatever was verified before.
+
+        Raises:
+            ArtifactMissingError: There is no such file.
+            ArtifactDamagedError: It holds something else.
         """
         ...
 
@@ -95,48 +123,6 @@ class ArtifactStore(Protocol):
         ...
 
 
-def sweep_staging(store: ArtifactStore, older_than_s: float) -> int:
-    """Remove what processes that were killed left among the files on their way in; return how many files that were.
-
-    A file of :func:`temporary_file` is locked for as long as its process lives. Others, and those on disks without
-    locks, belong to nobody once nobody has written to them for ``older_than_s``: an upload in progress writes its file
-    every few seconds. Only plain files go, and those of other people's folders stay. Safe in several processes at once.
-    """
-    folder = store.staging_folder
-    now = time.time()
-    removed = 0
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        # Nothing has been stored yet, or the disk is away.
-        return 0
-    for entry in entries:
-        # Another process may have moved or removed it meanwhile.
-        with suppress(OSError):
-            if not entry.is_file(follow_symlinks=False):
-                continue
-            age_s = now - entry.stat(follow_symlinks=False).st_mtime
-            if age_s > older_than_s or (age_s > LOCKED_WITHIN_S and _is_unlocked(Path(entry.path))):
-                os.unlink(entry.path)
-                removed += 1
-    if removed:
-        log.info("removed %d abandoned files from %s", removed, folder)
-    return removed
-
-
-def _is_unlocked(path: Path) -> bool:
-    """Return whether a file is one of those that are locked while they are wanted, and nobody has locked it."""
-    if not path.name.startswith(_LOCKED):
-        return False
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            # In use, or on a disk without locks.
-            return False
-    return True
-
-
 def digest_of(path: Path) -> str:
     """Return ``sha256:<hex>`` of a file, read in chunks."""
     with path.open("rb") as file:
@@ -148,10 +134,19 @@ def digest_of_bytes(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def _verified(data: bytes, digest: str) -> bytes:
-    if digest_of_bytes(data) != digest:
-        raise ArtifactMissingError(f"{digest}: the stored bytes have another digest")
+def verified(data: bytes, digest: str) -> bytes:
+    """Return bytes that have a digest.
+
+    Raises:
+        ArtifactDamagedError: They have another.
+    """
+    _insist(digest_of_bytes(data), digest)
     return data
+
+
+def _insist(found: str, digest: str) -> None:
+    if found != digest:
+        raise ArtifactDamagedError(f"{digest}: the stored bytes have another digest")
 
 
 def _key(digest: str) -> str:
@@ -167,23 +162,22 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._staging = root / "staging"
+        self._verified: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+        self._guard = threading.Lock()
 
     def prepare(self, path: Path, digest: str) -> bool:
         """Write the bytes through to the disk: the row that names them must not survive a power cut they do not."""
-        if not (self._root / _key(digest)).exists():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
         return False
 
     def put_file(self, path: Path, digest: str) -> bool:
         """Rename the file; see :class:`ArtifactStore`."""
         target = self._root / _key(digest)
-        if target.exists():
-            path.unlink()
-            return False
+        is_new = not target.exists()
         private_folder(target.parent)
         shutil.move(path, target)
-        return True
+        return is_new
 
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""
@@ -203,7 +197,7 @@ class LocalStore:
 
     def read_passing(self, digest: str) -> bytes:
         """Read the file; see :class:`ArtifactStore`."""
-        return _verified(self.local_path(digest).read_bytes(), digest)
+        return self.read_bytes(digest)
 
     def _half_written(self, digest: str) -> Path:
         # By its digest, so that whoever deletes that finds it.
@@ -212,9 +206,44 @@ class LocalStore:
     def local_path(self, digest: str) -> Path:
         """Return the path of the bytes; see :class:`ArtifactStore`."""
         path = self._root / _key(digest)
-        if not path.exists():
-            raise ArtifactMissingError(f"{digest} is not in {self._root}")
+        seen = self._state(path, digest)
+        with self._guard:
+            is_known = self._verified.get(digest) == seen
+            if is_known:
+                self._verified.move_to_end(digest)
+        if not is_known:
+            self.verify(digest)
+            with self._guard:
+                # As it was before it was read: written to meanwhile, it is read again the next time.
+                self._verified[digest] = seen
+                if len(self._verified) > KEPT_VERIFIED:
+                    self._verified.popitem(last=False)
         return path
+
+    def _state(self, path: Path, digest: str) -> tuple[int, int, int]:
+        try:
+            status = path.stat()
+        except FileNotFoundError as error:
+            raise ArtifactMissingError(f"{digest} is not in {self._root}") from error
+        # Not the time of the last change of its inode: a link for a child process changes that.
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def read_bytes(self, digest: str) -> bytes:
+        """Read the file; see :class:`ArtifactStore`."""
+        path = self._root / _key(digest)
+        self._state(path, digest)
+        return verified(path.read_bytes(), digest)
+
+    def digests(self) -> Iterator[str]:
+        """Walk the folder; see :class:`ArtifactStore`."""
+        for path in self._root.glob("[0-9a-f][0-9a-f]/" + "[0-9a-f]" * 64):
+            yield f"sha256:{path.name}"
+
+    def verify(self, digest: str) -> None:
+        """Read the file through; see :class:`ArtifactStore`."""
+        path = self._root / _key(digest)
+        self._state(path, digest)
+        _insist(digest_of(path), digest)
 
     def staging(self) -> Path:
         """Return the folder for files on their way in, on the same disk as the store."""
@@ -244,18 +273,17 @@ class RemoteStore:
     def prepare(self, path: Path, digest: str) -> bool:
         """Upload the file; see :class:`ArtifactStore`."""
         remote = self._remote(digest)
-        if self._fs.exists(remote):
-            return False
+        is_new = not self._fs.exists(remote)
         # Object stores make an object visible only when it is whole, so a fixed name is safe; a second writer stores
         # the same bytes.
         self._fs.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
         self._fs.put_file(str(path), remote)
-        return True
+        return is_new
 
     def put_file(self, path: Path, digest: str) -> bool:
         """Move the uploaded file into the cache; see :class:`ArtifactStore`."""
         # One question as a rule: the object is gone only when another's refusal has deleted it since.
-        brought = self.prepare(path, digest)
+        brought = not self._fs.exists(self._remote(digest)) and self.prepare(path, digest)
         self._cache.put_file(path, digest)
         return brought
 
@@ -264,6 +292,7 @@ class RemoteStore:
         digest = digest_of_bytes(data)
         with temporary_file(self.staging()) as path:
             path.write_bytes(data)
+            self.prepare(path, digest)
             self.put_file(path, digest)
         return digest
 
@@ -279,23 +308,51 @@ class RemoteStore:
             data = self._fs.cat_file(self._remote(digest))
         except FileNotFoundError as error:
             raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
-        return _verified(data, digest)
+        return verified(data, digest)
 
     def local_path(self, digest: str) -> Path:
-        """Return a cached copy of the bytes, fetched and verified the first time; see :class:`ArtifactStore`."""
+        """Return a cached copy of the bytes; one that is missing or damaged is fetched. See :class:`ArtifactStore`."""
         try:
             return self._cache.local_path(digest)
         except ArtifactMissingError:
             pass
+        return self._fetch(digest)
+
+    def _fetch(self, digest: str) -> Path:
         with temporary_file(self._cache.staging()) as path:
             try:
                 self._fs.get_file(self._remote(digest), str(path))
             except FileNotFoundError as error:
                 raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
-            if digest_of(path) != digest:
-                raise ArtifactMissingError(f"{digest}: the stored bytes have another digest")
+            _insist(digest_of(path), digest)
             self._cache.put_file(path, digest)
         return self._cache.local_path(digest)
+
+    def read_bytes(self, digest: str) -> bytes:
+        """Read the cached copy, or fetch it; see :class:`ArtifactStore`."""
+        try:
+            return self._cache.read_bytes(digest)
+        except ArtifactMissingError:
+            return verified(self._fetch(digest).read_bytes(), digest)
+
+    def digests(self) -> Iterator[str]:
+        """List the objects; see :class:`ArtifactStore`."""
+        for path in self._fs.find(self._prefix):
+            with suppress(ValueError):
+                digest = f"sha256:{path.rsplit('/', 1)[-1]}"
+                _key(digest)
+                yield digest
+
+    def verify(self, digest: str) -> None:
+        """Download the object in pieces; see :class:`ArtifactStore`."""
+        found = hashlib.sha256()
+        try:
+            with self._fs.open(self._remote(digest), "rb") as source:
+                while chunk := source.read(_CHUNK_BYTES):
+                    found.update(chunk)
+        except FileNotFoundError as error:
+            raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
+        _insist(f"sha256:{found.hexdigest()}", digest)
 
     def staging(self) -> Path:
         """Return the folder for files on their way in."""
@@ -311,24 +368,6 @@ class RemoteStore:
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._remote(digest))
         self._cache.delete(digest)
-
-
-@contextmanager
-def temporary_file(folder: Path) -> Iterator[Path]:
-    """Yield the path of a new empty file in ``folder``; whatever is left of it is removed at the end.
-
-    It is locked until then: where the process is killed, :func:`sweep_staging` knows by that whose it is no longer.
-    """
-    handle, name = tempfile.mkstemp(dir=folder, prefix=_LOCKED)
-    path = Path(name)
-    try:
-        # Not every disk has locks; files there are swept by age alone.
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield path
-    finally:
-        os.close(handle)
-        path.unlink(missing_ok=True)
 
 
 def open_store(settings: Settings) -> ArtifactStore:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,24 @@ def to_parquet(table: pa.Table) -> bytes:
         table.combine_chunks().replace_schema_metadata(None), buffer, compression="zstd", row_group_size=_ROW_GROUP
     )
     return buffer.getvalue()
+
+
+class Reads(Protocol):
+    """What of a store reads records."""
+
+    def read_bytes(self, digest: str) -> bytes:
+        """Return bytes, verified."""
+        ...
+
+
+def read_records(store: Reads, digests: Iterable[str]) -> Any:
+    """Return stored tables as one, in that order, each verified as it is read; None when there are none.
+
+    Raises:
+        ArtifactMissingError: One of them is gone, or damaged.
+    """
+    tables = [pq.read_table(pa.BufferReader(store.read_bytes(digest)), partitioning=None) for digest in digests]
+    return pa.concat_tables(tables).combine_chunks() if tables else None
 
 
 def read_parquet(paths: Iterable[Path]) -> Any:

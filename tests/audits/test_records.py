@@ -6,8 +6,10 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import select
 
 from app.web.services import Services
+from seatrial.store.tables import ShardRow
 from tests.audits import acting
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, records, run_shard
 from tests.uploads import submission, upload_both
@@ -123,3 +125,34 @@ def test_lost_bytes_are_told(client: httpx.Client, services: Services) -> None:
     model = client.get(f"/v1/audits/{audit}").json()["model"]
     services.store.delete(client.get(f"/v1/models/{model}").json()["digest"])
     assert_problem(client.get(f"/v1/models/{model}/content"), 410, "bytes-missing")
+
+
+def damage(services: Services, digest: str) -> None:
+    """Overwrite a stored file, which keeps its size."""
+    path = services.store.local_path(digest)
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_a_damaged_file_of_records_is_told_and_not_read(client: httpx.Client, services: Services) -> None:
+    audit = run(client, services, [(0, 20)])
+    with services.database.read() as session:
+        digest = session.scalars(select(ShardRow.records_digest).order_by(ShardRow.id)).all()[-1]
+    damage(services, str(digest))
+    for query in ("", "?format=jsonl"):
+        assert_problem(client.get(f"/v1/audits/{audit}/records/0{query}"), 410, "artifact-damaged")
+    assert_problem(client.get(f"/v1/audits/{audit}/bundle"), 410, "artifact-damaged")
+
+
+def test_the_same_upload_again_mends_its_damaged_file(client: httpx.Client, services: Services) -> None:
+    first, _ = upload_both(client)
+    digest = client.get(f"/v1/models/{first}").json()["digest"]
+    damage(services, digest)
+    assert_problem(client.get(f"/v1/models/{first}/content"), 410, "artifact-damaged")
+    assert upload_both(client)[0] == first
+    services.store.verify(digest)
+    assert client.get(f"/v1/models/{first}/content").status_code == 200
+    services.store.delete(digest)
+    assert upload_both(client)[0] == first
+    services.store.verify(digest)

@@ -11,16 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from app.cli import main
 from seatrial.client import Client
 from seatrial.store.artifacts import open_store
 from seatrial.store.settings import Settings
-from seatrial.store.tables import AuditRow
+from seatrial.store.tables import AuditRow, DatasetRow, ModelRow
 from tests import assets
 from tests.client.conftest import Server
 from tests.console import seeding
+from tests.databases import migrated
+from tests.rows import add_audit
 
 POLICY = """
 name: release
@@ -312,6 +314,28 @@ def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, s
     assert found["home"].startswith("ok: ")
     ours = server.url.rpartition(":")[2]
     assert doctored("--home", server.settings.home, "--port", ours)[1]["port"] == f"ok: {ours}: Seatrial listens there"
+
+
+def test_the_doctor_reads_every_stored_file(quick_doctor: Path) -> None:
+    settings = Settings(home=quick_doctor)
+    assert "store" not in doctored("--verify")[1]
+    assert not quick_doctor.exists()
+    database, store = migrated(settings), open_store(settings)
+    digest = store.put_bytes(b"weights")
+    add_audit(database)
+    with database.write() as session:
+        session.execute(update(ModelRow).values(digest=digest))
+        session.execute(update(DatasetRow).values(digest=digest))
+    assert doctored("--verify")[1]["store"] == "ok: every file is what its digest says"
+    store.local_path(digest).write_bytes(b"weightz")
+    assert "store" not in doctored()[1]
+    status, found = doctored("--verify")
+    assert status == 1
+    assert found["store"].startswith(f"missing: {digest} is damaged: model ")
+    assert found["store"].endswith("fix: upload it again")
+    store.delete(digest)
+    assert f"{digest} is gone" in doctored("--verify")[1]["store"]
+    database.dispose()
 
 
 def test_the_doctor_names_a_wrong_setting(quick_doctor: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,9 @@ from sqlalchemy import select
 from app.main import create_app
 from app.web.housekeeping import Housekeeping
 from app.web.services import Services
-from seatrial.store.artifacts import (
-    LOCKED_WITHIN_S,
-    ArtifactStore,
-    RemoteStore,
-    open_store,
-    sweep_staging,
-    temporary_file,
-)
+from seatrial.store.artifacts import ArtifactStore, RemoteStore, open_store
 from seatrial.store.settings import Settings
+from seatrial.store.staging import LOCKED_WITHIN_S, sweep_staging, temporary_file
 from seatrial.store.tables import SessionRow
 from seatrial.store.tables.base import utc_now
 from tests.conftest import BASE_URL, TestClient
@@ -43,7 +37,7 @@ def age(path: Path, seconds: float) -> None:
 
 def test_a_killed_upload_is_swept_once_it_is_old_enough(store: ArtifactStore) -> None:
     code = (
-        "import os, signal, sys; from pathlib import Path; from seatrial.store.artifacts import temporary_file\n"
+        "import os, signal, sys; from pathlib import Path; from seatrial.store.staging import temporary_file\n"
         "with temporary_file(Path(sys.argv[1])) as path: path.write_bytes(b'x' * 100); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(store.staging())])

@@ -11,6 +11,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import families
 from seatrial.contracts.states import ModelState, RunState
 from seatrial.families.cost import cost_of, gives_gradients
+from seatrial.store.artifacts import ArtifactDamagedError
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_check, open_stage
 from seatrial.store.settings import Settings
@@ -22,7 +23,7 @@ from workers.runtime.claims import Claim
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, read_params
-from workers.runtime.running import store_patiently, unexpected
+from workers.runtime.running import damaged, store_patiently, unexpected
 from workers.runtime.stages import PREFLIGHT, cut, make_shards
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
         return 0
     except WorkError as error:
         end, outcome = RunState.FAILED, {"error": _located(error.problem, job).model_dump()}
+    except ArtifactDamagedError as error:
+        end, outcome = RunState.FAILED, {"error": damaged(error).model_dump()}
     except SQLAlchemyError:
         # The database, not the check: the lease runs out and the check is taken up again.
         raise

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from seatrial.contracts.states import ModelState
+from seatrial.store.artifacts import ArtifactDamagedError
 from seatrial.store.database import Database
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
@@ -13,12 +14,15 @@ from workers.runtime.claims import Claim
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted, LeaseLost
 from workers.runtime.jobs import ModelJob
-from workers.runtime.running import store_patiently, unexpected
+from workers.runtime.running import damaged, store_patiently, unexpected
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 5.0
 """Seconds before a check that stumbled is tried again, times the attempts so far: a full disk may be emptied."""
+
+DAMAGED_S = 30.0
+"""Seconds before a model whose file is damaged is looked at again; it waits for its bytes to be uploaded once more."""
 
 
 def check_model(database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
@@ -35,6 +39,12 @@ def check_model(database: Database, executor: Executor, settings: Settings, clai
     except Interrupted:
         with database.write() as session:
             release(session, ModelRow, claim.row_id, claim.token, attempts=row.attempts - 1)
+        return
+    except ArtifactDamagedError as error:
+        # Rejected, it would stay so when the true bytes are uploaded again.
+        told = {"problem": damaged(error).model_dump(), "attempts": row.attempts - 1}
+        with database.write() as session:
+            release(session, ModelRow, claim.row_id, claim.token, put_off_s=DAMAGED_S, **told)
         return
     except WorkError as error:
         values = {"problem": error.problem.model_dump()}

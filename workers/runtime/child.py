@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from seatrial.contracts.endpoints import EndpointSecret
 from seatrial.sandbox.channel import Channel, ChannelClosedError, Message
 from seatrial.sandbox.confinement import confine
-from seatrial.store.artifacts import ArtifactMissingError
+from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError
 from seatrial.store.settings import Settings, get_settings
 from seatrial.terminals import escape_logs
 from workers.errors import WorkError
@@ -125,6 +125,8 @@ def _run(executor: InlineExecutor, parent: "Parent", what: str, payload: bytes) 
         return {"refused": error.problem.model_dump()}
     except MemoryError as error:
         return {"memory": str(error)}
+    except ArtifactDamagedError as error:
+        return {"damaged": str(error)}
     except SQLAlchemyError as error:
         return {"database": str(error)}
     except (KeyboardInterrupt, SystemExit):
@@ -203,6 +205,7 @@ class Parent:
         Raises:
             Interrupted: The parent says that the work is to stop.
             ArtifactMissingError: It has no such file.
+            ArtifactDamagedError: It has, and other bytes are in it.
             SQLAlchemyError: Its database does not answer.
             OSError: Its store does not.
         """
@@ -212,6 +215,8 @@ class Parent:
         told = answer.header
         if (reason := told.get("interrupted")) is not None:
             raise INTERRUPTIONS[reason](self.row_id)
+        if (damaged := told.get("damaged")) is not None:
+            raise ArtifactDamagedError(damaged)
         if (missing := told.get("missing")) is not None:
             raise ArtifactMissingError(missing)
         if (trouble := told.get("database")) is not None:
@@ -253,6 +258,14 @@ class ParentStore:
             ArtifactMissingError: There is no such file, or it is none of the job's.
         """
         return Path(self._parent.call("local_path", digest).header["value"])
+
+    def read_bytes(self, digest: str) -> bytes:
+        """Return bytes, verified each time they are read.
+
+        Raises:
+            ArtifactMissingError: There is no such file, it is damaged, or it is none of the job's.
+        """
+        return self._parent.call("read_bytes", digest).payload
 
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""

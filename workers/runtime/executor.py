@@ -13,6 +13,10 @@ class Files(Protocol):
         """Return a path on this machine with the bytes; never write to it."""
         ...
 
+    def read_bytes(self, digest: str) -> bytes:
+        """Return bytes, verified each time they are read."""
+        ...
+
     def put_bytes(self, data: bytes) -> str:
         """Store bytes and return their digest."""
         ...

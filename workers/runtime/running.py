@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
+from seatrial.store.artifacts import ArtifactDamagedError
 from seatrial.store.checkpoints import may_resume
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_shard, give_back
@@ -44,6 +45,8 @@ def run_shard(database: Database, executor: Executor, settings: Settings, claim:
         return
     except WorkError as error:
         end = _ending(RunState.FAILED, error=error.problem.model_dump())
+    except ArtifactDamagedError as error:
+        end = _ending(RunState.FAILED, error=damaged(error).model_dump())
     except SQLAlchemyError:
         # The database, not the shard: the lease runs out and the shard is begun again.
         raise
@@ -141,6 +144,17 @@ def store_patiently(database: Database, write: Callable[[Any], bool], *, patienc
                 raise
             log.warning("the database does not answer, the result is kept and tried again: %s", error)
             time.sleep(0.5)
+
+
+def damaged(error: ArtifactDamagedError) -> StoredProblem:
+    """Return that a stored file is not what it was, as a problem for the person who asked; log it for the operator."""
+    log.error("damaged bytes: %s", error)
+    return StoredProblem(
+        code="artifact-damaged",
+        title="A stored file is damaged",
+        detail=f"{error}; nothing is measured with it. Uploading the model or dataset again mends its file, and a "
+        "retry of the audit measures again what records have been lost",
+    )
 
 
 def unexpected(error: Exception) -> StoredProblem:

@@ -22,7 +22,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.sandbox.channel import ChannelClosedError, Message
 from seatrial.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
 from seatrial.sandbox.scratch import Scratch
-from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore, digest_of_bytes
+from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore, digest_of_bytes
 from seatrial.store.private_files import private_folder
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
@@ -289,12 +289,14 @@ class SandboxedExecutor:
                 return {}, b""
             if digest not in job.digests():
                 return {"missing": f"{digest} is none of the job's files"}, b""
-            if name == "read_passing":
-                return {}, self._store.read_passing(digest)
+            if name in ("read_passing", "read_bytes"):
+                return {}, getattr(self._store, name)(digest)
             path = self._store.local_path(digest)
             return {"value": str(self._running.give(path) if self._running else path)}, b""
         except Interrupted as error:
             return {"interrupted": reason_of(error)}, b""
+        except ArtifactDamagedError as error:
+            return {"damaged": str(error)}, b""
         except ArtifactMissingError as error:
             return {"missing": str(error)}, b""
         except SQLAlchemyError as error:
@@ -358,6 +360,8 @@ def _outcome(end: Mapping[str, Any], what: str, limits: Limits) -> Any:
         raise _INTERRUPTIONS[end["interrupted"]](what)
     if "memory" in end:
         raise too_large(what, limits)
+    if "damaged" in end:
+        raise ArtifactDamagedError(end["damaged"])
     if "database" in end:
         raise SQLAlchemyError(end["database"])
     log.error("%s in the process that ran the model: %s", end["failed"], end["words"])

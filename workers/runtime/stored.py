@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from seatrial.store.records import read_parquet
+from seatrial.store.records import read_records
 from workers.families.contexts import Records
 from workers.runtime.executor import Files
 
@@ -22,7 +22,7 @@ class StoredRecords(Mapping[str, Records]):
 
     def __getitem__(self, stage: str) -> Records:
         if stage not in self._read:
-            self._read[stage] = read_parquet(self._store.local_path(digest) for digest in self._digests[stage])
+            self._read[stage] = read_records(self._store, self._digests[stage])
         return self._read[stage]
 
     def __iter__(self) -> Iterator[str]:

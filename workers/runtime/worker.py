@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from seatrial.store.artifacts import ArtifactStore, sweep_staging
+from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
@@ -18,6 +18,7 @@ from seatrial.store.lifecycle import claim_check, claim_model, claim_shard, coun
 from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import Settings
+from seatrial.store.staging import sweep_staging
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from workers.runtime.advancing import advance
