@@ -8,6 +8,7 @@
     +-- PreflightError    model, data and parameters do not fit together; retrying changes nothing
 
     AccidentError         what may go well another time; its words are ours and may be told to anybody
+    +-- MachineError      trouble of the machine, which is no attempt: a full disk, a store that does not answer, ...
 """
 
 import logging
@@ -41,6 +42,10 @@ class PreflightError(WorkError):
 
 class AccidentError(Exception):
     """Something that may go well at the next attempt; the words are ours, and tell nothing of the worker's machine."""
+
+
+class MachineError(AccidentError):
+    """The machine is in trouble: whatever ran there would have met it."""
 
 
 def log_fault(error: BaseException) -> str:

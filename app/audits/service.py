@@ -13,7 +13,8 @@ from app.web.problems import ConflictError
 from app.web.services import Services
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.audits import AuditCreate
-from seatrial.store.lifecycle import cancel_audit, retry_audit
+from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
+from seatrial.store.lifecycle import cancel_audit, list_records, retry_audit
 
 # The first look is worth taking soon: small audits end within seconds.
 RETRY_AFTER_S = 1
@@ -57,18 +58,39 @@ def cancel(services: Services, project_id: str, audit_id: str) -> dict[str, Any]
 
 
 def retry(services: Services, project_id: str, audit_id: str) -> dict[str, Any]:
-    """Queue the failed shards of a failed audit again and return it.
+    """Queue the failed shards of a failed audit again, and those whose records the store has lost; return it.
 
     Raises:
         NotFoundError: The project has none of that id.
         ConflictError: It has not failed.
     """
+    with services.database.read() as session:
+        if not repository.exists(session, project_id, audit_id):
+            raise not_found(audit_id)
+        stored = list_records(session, audit_id)
+    # Before the transaction: a disk may take its time.
+    lost = _lost(services.store, stored)
     with services.database.write() as session:
         if not repository.exists(session, project_id, audit_id):
             raise not_found(audit_id)
-        if not retry_audit(session, audit_id):
+        if not retry_audit(session, audit_id, lost=lost):
             state = read_audit(session, project_id, audit_id)["state"]
             raise ConflictError(f"Audit {audit_id} is {state}: only a failed audit can be retried.")
         told = read_audit(session, project_id, audit_id)
     services.notifier.notify()
     return told
+
+
+def _lost(store: ArtifactStore, stored: list[tuple[str, str]]) -> list[str]:
+    """Return the shards whose records are gone; those that are damaged are deleted."""
+    lost = []
+    for shard_id, digest in stored:
+        try:
+            store.verify(digest)
+        except ArtifactDamagedError:
+            # Whoever needs it waits for a missing file, and gives up at once on a damaged one.
+            store.delete(digest)
+            lost.append(shard_id)
+        except ArtifactMissingError:
+            lost.append(shard_id)
+    return lost

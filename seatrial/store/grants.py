@@ -16,7 +16,7 @@ from seatrial.store.tables import Base
 RoleKind = Literal["service", "worker"]
 Grants = Mapping[str, Sequence[str]]
 
-_LEASE = "token, lease_until, attempts, worker"
+_LEASE = "token, lease_until, attempts, deferrals, worker"
 
 WORKER: Grants = {
     "alembic_version": ("SELECT",),

@@ -4,6 +4,7 @@ Locking: a transaction that changes an audit, its checks or its shards locks the
 one audit queue up instead of deadlocking. Claims and heartbeats touch one row only and lock nothing else.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Select, func, select, update
@@ -56,14 +57,17 @@ def claim_check(session: Session, *, lease_s: float, worker: str) -> tuple[str, 
 
 def claim_shard(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
     """Take the oldest queued shard."""
-    queued = select(ShardRow.id).where(ShardRow.state == RunState.QUEUED).order_by(ShardRow.id)
-    return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
+    return claim(session, ShardRow, _waiting_shards().order_by(ShardRow.id), lease_s=lease_s, worker=worker)
+
+
+def _waiting_shards() -> Select[Any]:
+    return select(ShardRow.id).where(ShardRow.state == RunState.QUEUED, is_free(ShardRow))
 
 
 def count_work(session: Session, *, most: int = 1000) -> int:
     """Count what could be claimed now, up to ``most``."""
     claimable = (
-        select(ShardRow.id).where(ShardRow.state == RunState.QUEUED),
+        _waiting_shards(),
         select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)),
         advanceable(),
     )
@@ -117,7 +121,15 @@ def open_stage(
     session.execute(
         update(CheckRow)
         .where(CheckRow.id == check_id)
-        .values(stage=name, open_shards=len(shards), token=None, lease_until=None, attempts=0, estimated_s=estimated_s)
+        .values(
+            stage=name,
+            open_shards=len(shards),
+            token=None,
+            lease_until=None,
+            attempts=0,
+            deferrals=0,
+            estimated_s=estimated_s,
+        )
         .execution_options(synchronize_session=False)
     )
     _sum_estimates(session, audit_id)
@@ -272,10 +284,31 @@ def _settle_cancelled(session: Session, audit_id: str) -> None:
     settle_audit(session, audit_id)
 
 
-def retry_audit(session: Session, audit_id: str) -> bool:
+def list_records(session: Session, audit_id: str) -> list[tuple[str, str]]:
+    """Return id and records' digest of every finished shard of an audit's failed checks: what a retry builds on."""
+    query = (
+        select(ShardRow.id, ShardRow.records_digest)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .where(
+            CheckRow.audit_id == audit_id,
+            CheckRow.state == RunState.FAILED,
+            ShardRow.state == RunState.SUCCEEDED,
+            ShardRow.records_digest.is_not(None),
+        )
+    )
+    return [(shard_id, str(digest)) for shard_id, digest in session.execute(query)]
+
+
+def retry_audit(session: Session, audit_id: str, *, lost: Collection[str] = ()) -> bool:
     """Queue a failed audit's failed shards again, from their beginning; those that succeeded keep their records.
 
     False when the audit has not failed.
+
+    Args:
+        session: An open write transaction.
+        audit_id: Which audit.
+        lost: Shards whose records are gone, see :func:`list_records`: they are measured again too. They go on naming
+            what they had stored, so that a shard of a later stage waits until it is there again.
     """
     if lock(session, AuditRow, audit_id) is None:
         return False
@@ -285,17 +318,11 @@ def retry_audit(session: Session, audit_id: str) -> bool:
     record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
     failed = select(CheckRow.id).where(CheckRow.audit_id == audit_id, CheckRow.state == RunState.FAILED)
     for check_id in session.scalars(failed).all():
-        queued = move(
-            session,
-            ShardRow,
-            RunState.QUEUED,
-            ShardRow.check_id == check_id,
-            sources={RunState.FAILED},
-            attempts=0,
-            error=None,
-            done=0,
-            finished_at=None,
-        )
+        anew = {"attempts": 0, "deferrals": 0, "error": None, "done": 0, "finished_at": None}
+        own = ShardRow.check_id == check_id
+        queued = move(session, ShardRow, RunState.QUEUED, own, sources={RunState.FAILED}, **anew)
+        gone = ShardRow.id.in_(lost)
+        queued += move(session, ShardRow, RunState.QUEUED, own, gone, sources={RunState.SUCCEEDED}, **anew)
         move(
             session,
             CheckRow,
@@ -304,24 +331,33 @@ def retry_audit(session: Session, audit_id: str) -> bool:
             sources={RunState.FAILED},
             open_shards=CheckRow.open_shards + queued,
             attempts=0,
+            deferrals=0,
             error=None,
         )
         record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
     return True
 
 
-def give_back(session: Session, shard_id: str, token: str, *, counts: bool, **values: Any) -> bool:
-    """Queue a shard again with what it saved: its worker stops (the attempt does not count) or stumbled (it does)."""
+def give_back(
+    session: Session, shard_id: str, token: str, *, counts: bool, put_off_s: float = 0.0, **values: Any
+) -> bool:
+    """Queue a shard again with what it saved: its worker stops (the attempt does not count) or stumbled (it does).
+
+    With ``put_off_s`` nobody may claim it for so many seconds, and that is counted as a deferral.
+    """
     if not counts:
         values["attempts"] = ShardRow.attempts - 1
+    if put_off_s:
+        values["deferrals"] = ShardRow.deferrals + 1
     return bool(
         move(
             session,
             ShardRow,
             RunState.QUEUED,
             *holds(ShardRow, shard_id, token),
+            sources={RunState.RUNNING},
             token=None,
-            lease_until=None,
+            lease_until=epoch_now() + put_off_s if put_off_s else None,
             done=0,
             **values,
         )

@@ -35,6 +35,12 @@ RUN_TRANSITIONS: dict[str, frozenset[str]] = {
     R.CANCELLED: frozenset(),
 }
 
+SHARD_TRANSITIONS: dict[str, frozenset[str]] = {
+    **RUN_TRANSITIONS,
+    # A retry measures again what the store has lost.
+    R.SUCCEEDED: frozenset({R.QUEUED}),
+}
+
 Row = TypeVar("Row", ModelRow, AuditRow, CheckRow, ShardRow)
 LeasedRow = TypeVar("LeasedRow", ModelRow, CheckRow, ShardRow)
 
@@ -49,7 +55,7 @@ def sources_of(table: type[Any], state: str) -> frozenset[str]:
     >>> [str(state) for state in sources_of(ShardRow, "succeeded")]
     ['running']
     """
-    transitions = MODEL_TRANSITIONS if table is ModelRow else RUN_TRANSITIONS
+    transitions = {ModelRow: MODEL_TRANSITIONS, ShardRow: SHARD_TRANSITIONS}.get(table, RUN_TRANSITIONS)
     return frozenset(source for source, targets in transitions.items() if state in targets)
 
 

@@ -18,6 +18,8 @@ from starlette.testclient import TestClient
 from app.cli import main
 from app.cli.embedded import embedded
 from app.main import create_app
+from seatrial.store.database import connect
+from seatrial.store.migrations import upgrade
 from seatrial.store.settings import Settings
 from tests.compatibility.make_state import ENVIRONMENT, arithmetic
 from tests.nursery import forking
@@ -253,6 +255,10 @@ def test_a_key_still_opens(state: State) -> None:
     home = state.folder / "closed"
     home.mkdir()
     shutil.copy(state.folder / "copy.db", home / "seatrial.db")
+    # As `seatrial serve` and `seatrial migrate` do first.
+    database = connect(Settings(home=home))
+    upgrade(database)
+    database.dispose()
     with TestClient(create_app(Settings(home=home, require_keys=True)), base_url="http://127.0.0.1") as client:
         assert client.get("/v1/models").status_code == 401
         headers = {"Authorization": f"Bearer {state.before['key']}"}

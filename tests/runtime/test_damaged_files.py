@@ -75,7 +75,7 @@ def test_no_single_flip_in_a_file_of_records_reaches_a_result(bench: AuditBench)
 
 
 def test_a_model_in_its_check_waits_for_its_true_bytes(bench: AuditBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "DAMAGED_S", 0.0)
+    monkeypatch.setattr(checking, "put_off_s", lambda deferrals: 0.0)
     with bench.db.write() as session:
         session.execute(update(ModelRow).values(state=ModelState.CHECKING, facts=None))
     flip_bits(bench.stored(bench.model.digest), 3)

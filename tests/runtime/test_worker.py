@@ -157,12 +157,15 @@ def test_weights_that_do_not_fit_are_rejected_by_name(db: Database, worker: Inli
     assert "5.weight" in row.problem["detail"]
 
 
-def test_a_model_whose_bytes_are_gone_is_rejected_after_three_attempts(
+def test_a_model_that_stumbles_is_rejected_after_three_attempts(
     db: Database, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def stumble(*arguments: object) -> None:
+        raise RuntimeError("a bug")
+
     monkeypatch.setattr(checking, "AGAIN_S", 0.0)
+    monkeypatch.setattr(worker.executor, "check", stumble)
     model_id = add_model(db, worker, assets.weights())
-    worker.store.delete(read_model(db, model_id).digest)
     assert worker.drain() == 3
     row = read_model(db, model_id)
     assert row.state == ModelState.REJECTED

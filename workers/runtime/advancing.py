@@ -20,10 +20,11 @@ from seatrial.store.transitions import release
 from workers.errors import AccidentError, WorkError
 from workers.families.stages import HELD_OUT, SAMPLE, Stage
 from workers.runtime.claims import Claim
+from workers.runtime.deferring import may_defer, put_off_s, told, trouble_of
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, read_params
-from workers.runtime.running import damaged, store_patiently, unexpected
+from workers.runtime.running import damaged, put_off, store_patiently, unexpected
 from workers.runtime.stages import PREFLIGHT, cut, make_shards
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ MOST_SHARDS = 500
 def advance(database: Database, executor: Executor, settings: Settings, claim: Claim) -> int:
     """Advance a claimed check by one stage, or end it; return how many shards were opened."""
     with database.read() as session:
-        attempts = session.get_one(CheckRow, claim.row_id).attempts
+        row = session.get_one(CheckRow, claim.row_id)
     try:
         job = read_check(database, claim.row_id)
         states = {model.state for model in job.models()}
@@ -58,21 +59,27 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
             end, outcome = RunState.SUCCEEDED, dict(advanced.values)
         claim.check_cancelled()
     except Interrupted:
-        _let_go(database, claim, attempts=attempts - 1)
+        _let_go(database, claim, attempts=row.attempts - 1)
         return 0
     except WorkError as error:
         end, outcome = RunState.FAILED, {"error": _located(error.problem, job).model_dump()}
     except ArtifactDamagedError as error:
         end, outcome = RunState.FAILED, {"error": damaged(error).model_dump()}
-    except SQLAlchemyError:
-        # The database, not the check: the lease runs out and the check is taken up again.
-        raise
     except Exception as error:
-        log.exception("advancing check %s failed at attempt %d", claim.row_id, attempts)
-        if attempts < settings.max_attempts:
+        if (trouble := trouble_of(error)) is not None:
+            if may_defer(error, row.deferrals):
+                _put_off(database, claim, row, trouble)
+                return 0
+            end, outcome = RunState.FAILED, {"error": told(trouble).model_dump()}
+        elif isinstance(error, SQLAlchemyError):
+            # A mistake about the database, not the check's: the lease runs out and the check is taken up again.
+            raise
+        elif row.attempts < settings.max_attempts:
+            log.exception("advancing check %s failed at attempt %d", claim.row_id, row.attempts)
             _let_go(database, claim, put_off_s=POSTPONED_S)
             return 0
-        end, outcome = RunState.FAILED, {"error": unexpected(error).model_dump()}
+        else:
+            end, outcome = RunState.FAILED, {"error": unexpected(error).model_dump()}
     store_patiently(
         database,
         lambda session: close_check(session, claim.row_id, claim.token, end, **outcome),
@@ -84,6 +91,17 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
 def _let_go(database: Database, claim: Claim, *, put_off_s: float = 0.0, **values: Any) -> None:
     with database.write() as session:
         release(session, CheckRow, claim.row_id, claim.token, put_off_s=put_off_s, **values)
+
+
+def _put_off(database: Database, claim: Claim, row: CheckRow, trouble: str) -> None:
+    log.warning("%s is put off: %s", claim.row_id, trouble)
+    values = {"attempts": row.attempts - 1, "deferrals": row.deferrals + 1}
+    seconds = put_off_s(row.deferrals)
+    put_off(
+        database,
+        claim,
+        lambda session, held: release(session, CheckRow, held.row_id, held.token, put_off_s=seconds, **values),
+    )
 
 
 def read_check(database: Database, check_id: str) -> CheckJob:

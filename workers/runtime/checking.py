@@ -11,22 +11,23 @@ from seatrial.store.tables import ModelRow
 from seatrial.store.transitions import holds, move, release
 from workers.errors import WorkError
 from workers.runtime.claims import Claim
+from workers.runtime.deferring import MOST_DEFERRALS, put_off_s, told, trouble_of
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted, LeaseLost
 from workers.runtime.jobs import ModelJob
-from workers.runtime.running import damaged, store_patiently, unexpected
+from workers.runtime.running import damaged, put_off, store_patiently, unexpected
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 5.0
-"""Seconds before a check that stumbled is tried again, times the attempts so far: a full disk may be emptied."""
-
-DAMAGED_S = 30.0
-"""Seconds before a model whose file is damaged is looked at again; it waits for its bytes to be uploaded once more."""
+"""Seconds before a check that stumbled is tried again, times the attempts so far."""
 
 
 def check_model(database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
-    """Make a claimed model ready or rejected; what stumbles is tried again, ``max_attempts`` times in all."""
+    """Make a claimed model ready or rejected; what stumbles is tried again, ``max_attempts`` times in all.
+
+    One whose file is damaged or gone waits for it to be uploaded once more, and tells so.
+    """
     with database.read() as session:
         row = session.get_one(ModelRow, claim.row_id)
     state, values = ModelState.REJECTED, dict[str, Any]()
@@ -42,13 +43,15 @@ def check_model(database: Database, executor: Executor, settings: Settings, clai
         return
     except ArtifactDamagedError as error:
         # Rejected, it would stay so when the true bytes are uploaded again.
-        told = {"problem": damaged(error).model_dump(), "attempts": row.attempts - 1}
-        with database.write() as session:
-            release(session, ModelRow, claim.row_id, claim.token, put_off_s=DAMAGED_S, **told)
+        _put_off(database, claim, row, damaged(error).model_dump())
         return
     except WorkError as error:
         values = {"problem": error.problem.model_dump()}
     except Exception as error:
+        if (trouble := trouble_of(error)) is not None and row.deferrals < MOST_DEFERRALS:
+            log.warning("%s is put off: %s", claim.row_id, trouble)
+            _put_off(database, claim, row, told(trouble).model_dump())
+            return
         log.exception("checking model %s failed at attempt %d", claim.row_id, row.attempts)
         if row.attempts < settings.max_attempts:
             with database.write() as session:
@@ -60,4 +63,14 @@ def check_model(database: Database, executor: Executor, settings: Settings, clai
         database,
         lambda session: bool(move(session, ModelRow, state, *mine, token=None, lease_until=None, **values)),
         patience_s=settings.lease_s,
+    )
+
+
+def _put_off(database: Database, claim: Claim, row: ModelRow, problem: dict[str, Any]) -> None:
+    values = {"problem": problem, "attempts": row.attempts - 1, "deferrals": row.deferrals + 1}
+    seconds = put_off_s(row.deferrals)
+    put_off(
+        database,
+        claim,
+        lambda session, held: release(session, ModelRow, held.row_id, held.token, put_off_s=seconds, **values),
     )

@@ -24,7 +24,8 @@ from seatrial.sandbox.confinement import confine
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError
 from seatrial.store.settings import Settings, get_settings
 from seatrial.terminals import escape_logs
-from workers.errors import WorkError
+from workers.errors import MachineError, WorkError
+from workers.runtime.deferring import trouble_of
 from workers.runtime.executor import Files
 from workers.runtime.inline import InlineExecutor
 from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown
@@ -133,6 +134,8 @@ def _run(executor: InlineExecutor, parent: "Parent", what: str, payload: bytes) 
         raise
     except BaseException as error:
         # A library's panic is no Exception, and no reason to end.
+        if (trouble := trouble_of(error)) is not None:
+            return {"missing" if isinstance(error, ArtifactMissingError) else "trouble": trouble}
         log.exception("%s of %s failed", what, parent.row_id)
         return {"failed": type(error).__name__, "words": str(error)[:2000]}
 
@@ -207,7 +210,7 @@ class Parent:
             ArtifactMissingError: It has no such file.
             ArtifactDamagedError: It has, and other bytes are in it.
             SQLAlchemyError: Its database does not answer.
-            OSError: Its store does not.
+            MachineError: Its store does not.
         """
         with self._calling:
             self._channel.send({"call": name, "arguments": arguments}, payload)
@@ -222,7 +225,7 @@ class Parent:
         if (trouble := told.get("database")) is not None:
             raise SQLAlchemyError(trouble)
         if (trouble := told.get("store")) is not None:
-            raise OSError(trouble)
+            raise MachineError(trouble)
         return answer
 
     def _listen(self) -> None:

@@ -21,17 +21,21 @@ from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, Shar
 from workers.errors import AccidentError, WorkError, log_fault
 from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim
+from workers.runtime.deferring import may_defer, put_off_s, told, trouble_of
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
 from workers.runtime.jobs import ShardJob, read_params
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S = 600.0
+"""Seconds a worker waits for a database that is away, to tell that the work it held was put off."""
+
 
 def run_shard(database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
     """Run a claimed shard to one of its ends: succeeded, failed, cancelled, or queued again."""
     with database.read() as session:
-        attempts = session.get_one(ShardRow, claim.row_id).attempts
+        row = session.get_one(ShardRow, claim.row_id)
     try:
         job = read_job(database, claim.row_id)
         measured = executor.run(job, claim)
@@ -47,18 +51,29 @@ def run_shard(database: Database, executor: Executor, settings: Settings, claim:
         end = _ending(RunState.FAILED, error=error.problem.model_dump())
     except ArtifactDamagedError as error:
         end = _ending(RunState.FAILED, error=damaged(error).model_dump())
-    except SQLAlchemyError:
-        # The database, not the shard: the lease runs out and the shard is begun again.
-        raise
     except Exception as error:
-        log.exception("shard %s failed at attempt %d", claim.row_id, attempts)
-        problem = unexpected(error).model_dump()
-        if attempts >= settings.max_attempts:
-            end = _ending(RunState.FAILED, error=problem)
+        if (trouble := trouble_of(error)) is not None and may_defer(error, row.deferrals):
+            log.warning("%s is put off: %s", claim.row_id, trouble)
+            again = {"error": told(trouble).model_dump(), "put_off_s": put_off_s(row.deferrals)}
+            put_off(database, claim, _queued_again(counts=False, **again))
+            return
+        if trouble is not None:
+            end = _ending(RunState.FAILED, error=told(trouble).model_dump())
+        elif isinstance(error, SQLAlchemyError):
+            # A mistake about the database, not the shard's: the lease runs out and the shard is begun again.
+            raise
         else:
-            end = _queued_again(counts=True, error=problem)
+            end = _stumbled(error, row, settings)
     if not store_patiently(database, lambda session: end(session, claim), patience_s=settings.lease_s):
         log.warning("%s is no longer ours; nothing is written", claim.row_id)
+
+
+def _stumbled(error: Exception, row: ShardRow, settings: Settings) -> Callable[[Any, Claim], bool]:
+    log.error("shard %s failed at attempt %d", row.id, row.attempts, exc_info=error)
+    problem = unexpected(error).model_dump()
+    if row.attempts >= settings.max_attempts:
+        return _ending(RunState.FAILED, error=problem)
+    return _queued_again(counts=True, error=problem)
 
 
 def read_job(database: Database, shard_id: str) -> ShardJob:
@@ -128,11 +143,18 @@ def _queued_again(*, counts: bool, **values: Any) -> Callable[[Any, Claim], bool
     return lambda session, claim: give_back(session, claim.row_id, claim.token, counts=counts, **values)
 
 
-def store_patiently(database: Database, write: Callable[[Any], bool], *, patience_s: float) -> bool:
+def store_patiently(
+    database: Database,
+    write: Callable[[Any], bool],
+    *,
+    patience_s: float,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> bool:
     """Write in one transaction, waiting for a database that is away; return what ``write`` returns.
 
     Raises:
-        OperationalError: The database did not come back within ``patience_s``; the lease has run out by then.
+        OperationalError: The database did not come back within ``patience_s``, or before the process stops; the lease
+            has run out by then, but for whoever comes first.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -140,7 +162,7 @@ def store_patiently(database: Database, write: Callable[[Any], bool], *, patienc
             with database.write() as session:
                 return write(session)
         except OperationalError as error:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or is_stopping():
                 raise
             log.warning("the database does not answer, the result is kept and tried again: %s", error)
             time.sleep(0.5)
@@ -154,6 +176,16 @@ def damaged(error: ArtifactDamagedError) -> StoredProblem:
         title="A stored file is damaged",
         detail=f"{error}; nothing is measured with it. Uploading the model or dataset again mends its file, and a "
         "retry of the audit measures again what records have been lost",
+    )
+
+
+def put_off(database: Database, claim: Claim, write: Callable[[Any, Claim], bool]) -> None:
+    """Let go of what waits for the machine; where that is the database, as soon as it is back.
+
+    Nobody else takes it meanwhile: that would take a database. Told too late, the reaper counts an attempt.
+    """
+    store_patiently(
+        database, lambda session: write(session, claim), patience_s=PATIENCE_S, is_stopping=claim.is_stopping
     )
 
 

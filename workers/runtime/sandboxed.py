@@ -26,8 +26,9 @@ from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError,
 from seatrial.store.private_files import private_folder
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
-from workers.errors import AccidentError, TargetError, WorkError
+from workers.errors import AccidentError, MachineError, TargetError, WorkError
 from workers.families.stages import Stage
+from workers.runtime.deferring import trouble_of
 from workers.runtime.executor import Holder
 from workers.runtime.interruptions import Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob
@@ -305,7 +306,7 @@ class SandboxedExecutor:
         except Exception as error:
             # Every kind of store has errors of its own.
             log.warning("the store does not answer %s of %s: %s", name, holder.row_id, error)
-            return {"store": f"{type(error).__name__}: {error}"[:500]}, b""
+            return {"store": trouble_of(error) or f"the store does not answer ({type(error).__name__})"}, b""
 
     def _rest(self) -> None:
         self._idle = threading.Timer(IDLE_S, self._end_idle)
@@ -362,6 +363,10 @@ def _outcome(end: Mapping[str, Any], what: str, limits: Limits) -> Any:
         raise too_large(what, limits)
     if "damaged" in end:
         raise ArtifactDamagedError(end["damaged"])
+    if "missing" in end:
+        raise ArtifactMissingError(str(end["missing"]).removeprefix("a stored file is missing: "))
+    if "trouble" in end:
+        raise MachineError(str(end["trouble"]))
     if "database" in end:
         raise SQLAlchemyError(end["database"])
     log.error("%s in the process that ran the model: %s", end["failed"], end["words"])

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from seatrial.store.tables.base import Base, Leased, utc_now
+from seatrial.store.tables.base import Base, Deferrable, utc_now
 
 
 class AuditRow(Base):
@@ -50,7 +50,7 @@ class AuditRow(Base):
     )
 
 
-class CheckRow(Leased, Base):
+class CheckRow(Deferrable, Base):
     """One family run on the audit's model and data. Leased while it is advanced from stage to stage."""
 
     __tablename__ = "checks"
@@ -88,7 +88,7 @@ class StageRow(Base):
     shards: Mapped[int]
 
 
-class ShardRow(Leased, Base):
+class ShardRow(Deferrable, Base):
     """A run of whole batches of one stage: positions ``start`` to ``stop`` of the stage's source."""
 
     __tablename__ = "shards"

@@ -56,10 +56,17 @@ class Leased:
     """Columns of a row a worker may hold: models being checked, checks being advanced, shards being run.
 
     ``token`` names the claim: every write of a worker is conditional on it, so a worker that slept through its lease
-    writes nothing. ``lease_until`` is in seconds since the epoch by the database's clock.
+    writes nothing. ``lease_until`` is in seconds since the epoch by the database's clock; without a token it is the
+    moment until which nobody may claim the row.
     """
 
     token: Mapped[str | None] = mapped_column(String, default=None)
     lease_until: Mapped[float | None] = mapped_column(Float, default=None)
     attempts: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     worker: Mapped[str | None] = mapped_column(String, default=None)
+
+
+class Deferrable(Leased):
+    """Columns of what waits for its machine: ``deferrals`` counts how often it did, which are no attempts."""
+
+    deferrals: Mapped[int] = mapped_column(Integer, default=0, server_default="0")

@@ -7,13 +7,13 @@ from sqlalchemy import BigInteger, ForeignKey, Index, select, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from seatrial.store.tables.access import ProjectRow
-from seatrial.store.tables.base import Base, Leased, utc_now
+from seatrial.store.tables.base import Base, Deferrable, utc_now
 
 # A rejected model does not hold its name: the mended weights may take it.
 _NOT_REJECTED = text("state != 'rejected'")
 
 
-class ModelRow(Leased, Base):
+class ModelRow(Deferrable, Base):
     """A model: its manifest, its bytes (by digest), and what a worker found."""
 
     __tablename__ = "models"
