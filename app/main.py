@@ -28,6 +28,7 @@ from app.models.routes import router as models
 from app.perturb.routes import router as perturb
 from app.policies.routes import router as policies
 from app.reports.routes import router as reports
+from app.tags.routes import router as tags
 from app.web import docs, openapi, problems
 from app.web.heads import HeadAsGet
 from app.web.housekeeping import Housekeeping
@@ -67,6 +68,7 @@ def _routes() -> list[BaseRoute]:
         attestations,
         leaderboards,
         comparisons,
+        tags,
         perturb,
         webhooks,
         access,

@@ -3,10 +3,12 @@
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
-from app.console import audits, comparison, entering, leaderboards, policies, resources, submission
+from app.console import audits, comparison, entering, leaderboards, policies, resources, search, submission
 from app.console.pages import STATIC
 
-ROUTERS = [room.router for room in (entering, audits, comparison, leaderboards, resources, submission, policies)]
+ROUTERS = [
+    room.router for room in (entering, audits, search, comparison, leaderboards, resources, submission, policies)
+]
 
 
 def install(app: FastAPI) -> None:

@@ -17,6 +17,7 @@ from seatrial.contracts.events import EventRead
 from seatrial.contracts.models import ModelManifest, ModelReference
 from seatrial.contracts.perturb import PerturbRequest
 from seatrial.contracts.policies import BaselineCreate, JudgementRequest, Policy
+from seatrial.contracts.tags import TagChange
 
 # Bodies are read by the rooms themselves (see app.web.bodies) and events are no JSON: FastAPI does not know them.
 BODIES: tuple[type[BaseModel], ...] = (
@@ -31,6 +32,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     PerturbRequest,
     Policy,
     Problem,
+    TagChange,
 )
 
 DESCRIPTION = """
@@ -57,6 +59,7 @@ TAGS = [
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "A page, and what machines read; the signed verdict; a bundle to run it again."},
+    {"name": "search", "description": "Tags, and everything by name, tag, digest, verdict and number."},
     {"name": "perturb", "description": "Character-level noise without a model; nothing is stored."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},

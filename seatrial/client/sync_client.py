@@ -20,8 +20,9 @@ from seatrial.contracts.datasets import DatasetRead, DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
 from seatrial.contracts.models import ModelRead, ModelSummary, Task
 from seatrial.contracts.perturb import Noisemaker, PerturbationsRead
-from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead
+from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead, Verdict
 from seatrial.contracts.states import ModelState
+from seatrial.contracts.tags import SearchHit, SearchKind, TagsRead
 
 
 class Client(Audits):
@@ -150,6 +151,45 @@ class Client(Audits):
         ``limit`` is how many a request fetches: all are yielded.
         """
         return self._pages("/v1/baselines", BaselineRead, {"model": model, "name": name, "limit": limit})
+
+    def search(
+        self,
+        of: SearchKind = "audits",
+        *,
+        name: str | None = None,
+        tag: Iterable[str] = (),
+        digest: str | None = None,
+        verdict: Verdict | None = None,
+        metric: str | None = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        limit: int | None = None,
+    ) -> Iterator[SearchHit]:
+        """Yield models, datasets or audits, newest first.
+
+        Args:
+            of: What to look through.
+            name: Part of a name.
+            tag: Tags it has, all of them.
+            digest: Beginning of a SHA-256, 8 digits at least.
+            verdict: Of audits.
+            metric: A number of audits, by its full name.
+            at_least: Its least value that counts.
+            at_most: Its largest.
+            limit: How many a request fetches: all are yielded.
+        """
+        asked: dict[str, Any] = {"of": of, "name": name, "tag": list(tag) or None, "digest": digest}
+        asked |= {"verdict": verdict, "metric": metric, "at_least": at_least, "at_most": at_most, "limit": limit}
+        return self._pages("/v1/search", SearchHit, asked)
+
+    def tags(self, subject_id: str) -> list[str]:
+        """Return the tags of a model, a dataset or an audit."""
+        return (self._ask(Request("GET", f"/v1/tags/{path_part(subject_id)}"), TagsRead)).tags
+
+    def tag(self, subject_id: str, add: Iterable[str] = (), *, remove: Iterable[str] = ()) -> list[str]:
+        """Put tags on a model, a dataset or an audit, take others off, and return those it has then."""
+        body = {"add": list(add), "remove": list(remove)}
+        return (self._ask(Request("POST", f"/v1/tags/{path_part(subject_id)}", json=body), TagsRead)).tags
 
     def leaderboard(
         self,

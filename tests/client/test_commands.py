@@ -115,6 +115,18 @@ def test_audits_are_listed_by_state(run: Run, cancelled: str) -> None:
     assert run("audit", "list", "--state", "queued").stdout == ""
 
 
+def test_what_is_tagged_is_found(run: Run, cancelled: str) -> None:
+    assert run("tag", cancelled, "stage=prod", "old").stdout.splitlines() == ["old", "stage=prod"]
+    assert run("tag", cancelled, "--remove", "old").stdout.splitlines() == ["stage=prod"]
+    assert run("tag", cancelled).stdout.splitlines() == ["stage=prod"]
+    (line,) = run("search", "--tag", "stage=prod").stdout.splitlines()
+    assert line.split()[0] == cancelled
+    assert line.endswith("#stage=prod")
+    assert run("search", "--tag", "stage=prod", "--verdict", "passed").stdout == ""
+    refused = run("search", "--of", "models", "--verdict", "passed")
+    assert (refused.exit_code, "Only audits have a verdict" in refused.stderr) == (2, True)
+
+
 def test_a_leaderboard_is_printed_in_every_form(run: Run, client: Client, server: Server, cancelled: str) -> None:
     data = client.audit(cancelled).dataset
     asked = ("leaderboard", "--data", data, "--check", "uncertainty_span")

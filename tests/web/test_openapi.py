@@ -96,7 +96,9 @@ def test_every_example_of_a_body_works(
                 body["path"] = str(folder / body["path"].rpartition("/")[2])
             if "audit" in body:
                 body["audit"] = audit
-            answer = client.request(method, path.format(audit_id=audit, webhook_id=webhook), json=body)
+            answer = client.request(
+                method, path.format(audit_id=audit, subject_id=audit, webhook_id=webhook), json=body
+            )
             assert answer.status_code in (200, 201, 202), (path, answer.text)
             if path == "/v1/webhooks":
                 webhook = answer.json()["id"]

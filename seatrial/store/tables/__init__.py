@@ -6,6 +6,7 @@ from seatrial.store.tables.base import Base
 from seatrial.store.tables.files import DiscardRow
 from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
+from seatrial.store.tables.tags import TagRow
 from seatrial.store.tables.webhooks import DeliveryRow, WebhookRow
 from seatrial.store.tables.workers import WorkerRow
 
@@ -28,6 +29,7 @@ __all__ = [
     "SessionRow",
     "ShardRow",
     "StageRow",
+    "TagRow",
     "WebhookRow",
     "WorkerRow",
 ]

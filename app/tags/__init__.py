@@ -1,0 +1,1 @@
+"""Tags on models, datasets and audits, and the search over all of them."""

@@ -1,0 +1,1 @@
+"""Tests of tags and of the search."""
