@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = '5c81e0b6a4d7'
-down_revision = 'd40a7f93be62'
+down_revision = 'e81b5f2c9d07'
 branch_labels = None
 depends_on = None
 
