@@ -3,10 +3,17 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from seatrial.store.tables.base import Base, Deferrable, utc_now
+from seatrial.store.tables.base import Base, Deferrable, partial, utc_now
+
+ADVANCEABLE = "state IN ('queued', 'running') AND open_shards = 0"
+"""Checks that go on to their next stage or their result. A query must say it in these words: a plan that is made once
+for all values of its parameters takes no partial index."""
+
+QUEUED = "state = 'queued'"
+"""Shards that wait, in the same way."""
 
 
 class AuditRow(Base):
@@ -41,12 +48,7 @@ class AuditRow(Base):
         Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
         Index("ix_audits_state", "state"),
         # The audits still to be judged: few, and looked for often.
-        Index(
-            "ix_audits_unjudged",
-            "state",
-            sqlite_where=text("policy IS NOT NULL AND verdict IS NULL"),
-            postgresql_where=text("policy IS NOT NULL AND verdict IS NULL"),
-        ),
+        Index("ix_audits_unjudged", "state", **partial("policy IS NOT NULL AND verdict IS NULL")),
     )
 
 
@@ -72,7 +74,11 @@ class CheckRow(Deferrable, Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
-    __table_args__ = (Index("ix_checks_state_open_shards", "state", "open_shards"),)
+    __table_args__ = (
+        # However many have ended: claims and sweeps read what waits and what is held.
+        Index("ix_checks_advanceable", "id", **partial(ADVANCEABLE)),
+        Index("ix_checks_held", "lease_until", **partial("token IS NOT NULL")),
+    )
 
 
 class StageRow(Base):
@@ -117,6 +123,7 @@ class ShardRow(Deferrable, Base):
     __table_args__ = (
         UniqueConstraint("check_id", "stage", "ordinal", name="uq_shards_check_id_stage_ordinal"),
         Index("ix_shards_state_id", "state", "id"),
+        Index("ix_shards_queued", "check_id", "id", **partial(QUEUED)),
     )
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, Float, Integer, MetaData, String, TypeDecorator
+from sqlalchemy import JSON, DateTime, Dialect, Float, Integer, MetaData, String, TypeDecorator, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -29,6 +29,11 @@ class UtcDateTime(TypeDecorator[datetime]):
 def utc_now() -> datetime:
     """Return the present moment in UTC."""
     return datetime.now(UTC)
+
+
+def partial(condition: str) -> dict[str, Any]:
+    """Return the arguments of an index over the rows of a condition, on both databases."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 class Base(DeclarativeBase):

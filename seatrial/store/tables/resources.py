@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, select, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from seatrial.store.tables.access import ProjectRow
-from seatrial.store.tables.base import Base, Deferrable, utc_now
+from seatrial.store.tables.base import Base, Deferrable, partial, utc_now
 
 # A rejected model does not hold its name: the mended weights may take it.
 _NOT_REJECTED = text("state != 'rejected'")
@@ -49,6 +49,7 @@ class ModelRow(Deferrable, Base):
         ),
         Index("ix_models_project_id_id", "project_id", "id"),
         Index("ix_models_state", "state"),
+        Index("ix_models_held", "lease_until", **partial("token IS NOT NULL")),
     )
 
 
