@@ -65,6 +65,7 @@ SIMULATED: dict[str, dict[str, str]] = {
         "robust_accuracy[attack]",
         "means": "average_certified_radius cbs[radius] interval_width[bound,radius] uncertainty[uncertainty] "
         "uncertainty_low[uncertainty,radius] uncertainty_high[uncertainty,radius] certified_span[uncertainty,radius] "
+        "attacked_span[uncertainty,radius] "
         "certified_log_loss[radius] certified_brier[radius]",
         "worst.cce": "cce[radius]",
         "worst.cce_system": "cce_system[radius]",

@@ -136,6 +136,24 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Serve it in bfloat16 too, or audit it where float32 is used.",
     ),
     FlagSpec(
+        code="attack_beyond_span",
+        severities=("error",),
+        speaks_of=("certified_*", "uncertainty_*", "cce*", "cbs", "average_certified_radius"),
+        meaning="Attacks within a radius moved mean scores or uncertainties out of their certified intervals by more "
+        "than chance explains. Nothing within the radius should be able to.",
+        remedy="Do not rely on any certified number of this check; see that the model is deterministic and in "
+        "evaluation mode, and report it if it is.",
+    ),
+    FlagSpec(
+        code="span_not_shown",
+        severities=("info",),
+        speaks_of=("certified_span", "attacked_span"),
+        meaning="The certified span is more than five times what the attack reached: the true one lies between, and "
+        "nothing shows where.",
+        remedy="More attack_steps and attack_draws may close it from below, more draws n from above; smoothed_entropy "
+        "has the tightest certificate.",
+    ),
+    FlagSpec(
         code="classes_summed",
         severities=("info",),
         speaks_of=("certified_span", "uncertainty_*", "certified_brier"),

@@ -184,6 +184,11 @@ class CertifiedCalibrationParams(FamilyParams):
         # A step's forward pass is done again in its backward pass, so that one draw's graph is held at a time.
         # Where the last step leads is looked at without one.
         forward += gradients + len(self.ace_attacks) * samples * (self.attack_draws + min(self.n, ATTACKED_DRAWS))
+        if self.uncertainty is not None and self.uncertainty.attack:
+            # Twice at every radius above 0, each beginning where the one before ended and looking at the clean image.
+            runs = 2 * sum(radius > 0 for radius in self.radii) * samples
+            gradients += runs * self.attack_steps * self.attack_draws
+            forward += runs * ((self.attack_steps + 2) * self.attack_draws + min(self.n, ATTACKED_DRAWS))
         robust = Passes(0, 0) if self.robust_accuracy is None else self.robust_accuracy.passes(samples)
         return Passes(
             forward + robust.forward,

@@ -22,6 +22,12 @@ def misfits(params: CertifiedCalibrationParams, situation: Situation) -> Iterato
             "the attack out.",
             "ace_attacks/0",
         )
+    if params.uncertainty is not None and params.uncertainty.attack:
+        yield Misfit(
+            "attacking the span needs gradients, and so the model's weights; an endpoint can be certified: leave the "
+            "attack out.",
+            "uncertainty/attack",
+        )
     if params.robust_accuracy is not None:
         yield from without_gradients(params.robust_accuracy)
 

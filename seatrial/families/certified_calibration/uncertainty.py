@@ -37,6 +37,11 @@ class UncertaintyParams(Request):
         description="Of models with more than 100 classes, how many have a histogram of their own, the label and the "
         "most frequent; the others count as a sum. Up to 100 classes each has one.",
     )
+    attack: bool = Field(
+        default=False,
+        description="Attack the entropy of the smoothed scores too, raising and lowering it at every radius above 0 "
+        "with attack_steps and attack_draws: what is reached is no more than what is certified.",
+    )
     price_failures: bool = Field(
         default=False,
         description="Add to this block's calibration errors and scores what certificates that fail can cost, so that "
@@ -69,20 +74,12 @@ def uncertainties(measured: Measurement) -> Range | None:
     return (0.0, largest(measured.qualifiers["uncertainty"], classes)) if classes else None
 
 
+UNATTACKED = ("radii", "solvers", "ace_attacks", "attack_radius", "sigma", "noise", "robust_accuracy")
+
+
 def _depends(*idle: str) -> Dependence:
     """Return what a number depends on: not on these, nor on what is attacked."""
-    return all_but(
-        *idle,
-        "radii",
-        "solvers",
-        "ace_attacks",
-        "attack_radius",
-        "sigma",
-        "noise",
-        "robust_accuracy",
-        "attack_steps",
-        "attack_draws",
-    )
+    return all_but(*idle, *UNATTACKED, "attack_steps", "attack_draws")
 
 
 END = "uncertainty_{side}[uncertainty={{uncertainty}},radius={{radius}}]"
@@ -159,6 +156,17 @@ METRICS = (
         "Mean of the largest uncertainty within the radius that is certified.",
         better="neither",
         per_example=value("certify", HIGH),
+    ),
+    Metric(
+        name="attacked_span",
+        qualifiers=("uncertainty", "radius"),
+        unit="nat, or 1",
+        better="lower",
+        description="Mean span between where an attack within the radius raised the entropy of the smoothed scores and "
+        "where it lowered it: the true span is between it and certified_span.",
+        range=FROM_ZERO,
+        example_range=uncertainties,
+        depends_on=all_but(*UNATTACKED, "bins", "confidence_bound"),
     ),
     _of_uncertainty(
         "uncertainty",

@@ -70,9 +70,11 @@ def columns_of(params: CertifiedCalibrationParams, evidence: Evidence, labels: I
                 least = np.minimum(np.maximum(least, jensen), reach.high)
             arrays[uncertainty_column("low", uncertainty, radius)] = least
             arrays[uncertainty_column("high", uncertainty, radius)] = reach.high
-        for side, ends, nothing in (("low", smoothed[0], 0.0), ("high", smoothed[1], largest)):
-            found = np.where(evidence.batch_dependent, nothing, ends[:, number])
-            arrays[uncertainty_column(side, "smoothed_entropy", radius)] = found  # type: ignore[arg-type]
+        for column, ends, nothing in (
+            (uncertainty_column("low", "smoothed_entropy", radius), smoothed[0], 0.0),
+            (uncertainty_column("high", "smoothed_entropy", radius), smoothed[1], largest),
+        ):
+            arrays[column] = np.where(evidence.batch_dependent, nothing, ends[:, number])
         arrays[worst_column("log_loss", radius)] = worst_log_loss(low[np.arange(len(label)), label])
         arrays[worst_column("brier", radius)] = worst_brier(box, label)
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

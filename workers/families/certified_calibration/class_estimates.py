@@ -1,6 +1,6 @@
 """Records to numbers of all classes' scores, and to calibration errors beyond equal-width bins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -68,6 +68,32 @@ def class_estimates(
             numbers[f"certified_{score}"] = with_price(params, certify, told, most, 1)
         found |= {metric_name(name, radius=radius): value for name, value in numbers.items()}
     return found
+
+
+def attacked_spans(certify: Sample, spans: Mapping[str, Sample], uncertainty: str, radius: float) -> Floats:
+    """Return how far the attack moved an uncertainty, from where it lowered entropy to where it raised it (valid,).
+
+    NaN where either errored. A span is never below 0: at both ends the image itself is at hand.
+    """
+    name = metric_name("uncertainty", uncertainty=uncertainty, radius=float(radius))
+    raised, lowered = (certify.align(spans[one], name) for one in ("span_raise", "span_lower"))
+    return np.where(np.isfinite(raised - lowered), np.maximum(raised - lowered, 0), np.nan)
+
+
+def attacked_span_estimates(
+    params: CertifiedCalibrationParams, certify: Sample, spans: Mapping[str, Sample]
+) -> Estimates:
+    """Return the mean spans that the attack reached, by the radii it was run at; nothing where it was not."""
+    if len(spans) < 2 or certify.valid == 0:
+        return {}
+    return {
+        metric_name("attacked_span", uncertainty=one, radius=radius): mean(
+            attacked_spans(certify, spans, one, radius), (0.0, largest(one, classes_of(certify)))
+        )
+        for radius in params.radii
+        if radius > 0
+        for one in UNCERTAINTIES
+    }
 
 
 def stacked(certify: Sample, name: str) -> Floats:

@@ -1,9 +1,14 @@
 """Doubts about the numbers of all classes' scores."""
 
-from seatrial.contracts.estimates import Flag
+from collections.abc import Mapping
+
+from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.statistics.samples import Sample
 from workers.families.certified_calibration.sample import classes_of
+
+SHOWN = 5.0
+"""Times the attacked span that the certified one may be before nothing of it counts as shown."""
 
 
 def classes_summed(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
@@ -20,5 +25,51 @@ def classes_summed(params: CertifiedCalibrationParams, certify: Sample) -> list[
             message=f"The model has {classes} classes. The label and the most frequent ones, {kept} in all, have an "
             f"interval each, the other {classes - kept} one of their sum: the bounds of uncertainty hold however they "
             "share it, and there is no classwise calibration error.",
+        )
+    ]
+
+
+def attack_beyond_span(params: CertifiedCalibrationParams, spans: Mapping[str, Sample]) -> list[Flag]:
+    """Flag attacks that moved mean scores or uncertainties beyond their certificates, by more than chance explains."""
+    beyond = {}
+    for name, sample in spans.items():
+        for radius in params.radii:
+            column = metric_name("beyond", radius=float(radius))
+            if sample.has(column) and (count := int((sample.floats(column) > 0).sum())):
+                beyond[f"{name} at {radius:g}"] = count
+    if not beyond:
+        return []
+    told = ", ".join(f"{name}: {count}" for name, count in beyond.items())
+    return [
+        Flag(
+            code="attack_beyond_span",
+            severity="error",
+            message="Attacks within the radius moved mean scores or uncertainties of the smoothed model out of their "
+            f"certified intervals by more than chance explains (examples: {told}). Nothing within the radius should be "
+            "able to: the certificates or the arithmetic are wrong. Do not rely on any certified number of this check.",
+        )
+    ]
+
+
+def span_not_shown(params: CertifiedCalibrationParams, estimates: Mapping[str, Estimate]) -> list[Flag]:
+    """Say where the attack reached so little of the certified span that neither says how large the true one is."""
+    loose = []
+    for radius in params.radii:
+        certified, attacked = (
+            estimates.get(metric_name(name, uncertainty="entropy", radius=float(radius)))
+            for name in ("certified_span", "attacked_span")
+        )
+        if certified is None or attacked is None or certified.value is None or attacked.value is None:
+            continue
+        if certified.value > SHOWN * attacked.value:
+            loose.append(f"{certified.value:.3g} against {attacked.value:.3g} at {radius:g}")
+    if not loose:
+        return []
+    return [
+        Flag(
+            code="span_not_shown",
+            severity="info",
+            message=f"The certified span of entropy is more than {SHOWN:g} times what the attack reached "
+            f"({'; '.join(loose)}): the true one lies between, and nothing shows where.",
         )
     ]

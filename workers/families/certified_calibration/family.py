@@ -15,10 +15,12 @@ from workers.families import robust_accuracy, robust_accuracy_first
 from workers.families.certified_calibration import flags
 from workers.families.certified_calibration.attack import CertifiedAttack
 from workers.families.certified_calibration.certify import Certifier
+from workers.families.certified_calibration.class_estimates import attacked_span_estimates
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
 from workers.families.certified_calibration.sample import classes_of
 from workers.families.certified_calibration.series import make_series
+from workers.families.certified_calibration.span_attack import DIRECTIONS, SpanAttack, attacked_radii
 from workers.families.contexts import Batch, Columns, Records, ResumableImageContext
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 
@@ -55,6 +57,8 @@ class CertifiedCalibration:
         # An example's certificate depends on nothing but itself, so a shard may end anywhere; one of a large network
         # is hours of work, which nobody wants to lose for the sake of whole batches.
         planned = [Stage(CERTIFY, grain=1), *[Stage(name) for name in params.ace_attacks]]
+        if attacked_radii(params):
+            planned += [Stage(name) for name in DIRECTIONS]
         if params.robust_accuracy is not None:
             planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
         return next((stage for stage in planned if stage.name not in done), None)
@@ -66,7 +70,13 @@ class CertifiedCalibration:
         if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.SECOND:
             return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
-        if shard.stage == CERTIFY:
+        direction = next((name for name in DIRECTIONS if name == shard.stage), None)
+        if direction is not None:
+            span_attack = SpanAttack(direction, params, context)
+            for batch in context.batches():
+                columns, errored = span_attack.attack(batch)
+                tables.append(_to_records(batch, errored, columns, ~errored))
+        elif shard.stage == CERTIFY:
             certifier = Certifier(params, context)
             for batch in context.batches():
                 columns, errored = certifier.certify(batch)
@@ -90,6 +100,8 @@ class CertifiedCalibration:
         certify = Sample(done[CERTIFY])
         attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
         estimates = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled)
+        spans: dict[str, Sample] = {name: Sample(done[name]) for name in DIRECTIONS if name in done}
+        estimates |= attacked_span_estimates(params, certify, spans)
         series = make_series(params, certify, attacks)
         counts = {
             "n": certify.size,
@@ -103,8 +115,10 @@ class CertifiedCalibration:
         for name, sample in attacks.items():
             counts[f"{name}_attacked"] = int(sample.floats("attacked").sum())
             counts[f"{name}_errored"] = sample.size - sample.valid
+        for name, sample in spans.items():
+            counts[f"{name}_errored"] = sample.size - sample.valid
         result = Result(estimates=estimates, series=series, counts=counts)
-        result.flags = flags.doubt(params, certify, attacks, estimates) if certify.valid else []
+        result.flags = flags.doubt(params, certify, attacks, estimates, spans) if certify.valid else []
         if params.robust_accuracy is not None:
             robust_accuracy.add_to(result, params.robust_accuracy, done)
         return result

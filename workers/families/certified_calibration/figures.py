@@ -53,6 +53,8 @@ def draw(params: CertifiedCalibrationParams, result: Result) -> dict[str, str]:
     if any(_points(params, result, "interval_width", bound=bound) for bound in BOUNDS):
         title = "Certified confidence intervals"
         drawn["interval_width"] = _figure("interval_width", title, _widths, params, result, columns=1)
+    if _points(params, result, "certified_span", uncertainty="entropy"):
+        drawn["span"] = _figure("span", "Span of uncertainty within the radius", _spans, params, result, columns=2)
     return drawn
 
 
@@ -178,6 +180,20 @@ def _widths(axes: list[Axes], params: CertifiedCalibrationParams, result: Result
         _line(axes[0], points, *styles[bound])
     axes[0].set(xlabel="l_2 radius, pixels in [0, 1]", ylabel="mean width, 95 % interval", xlim=(0, None))
     axes[0].set_ylim(0, 1)
+    axes[0].legend(fontsize=8, loc="upper left")
+
+
+def _spans(axes: list[Axes], params: CertifiedCalibrationParams, result: Result) -> None:
+    shown = (("entropy", "entropy of the mean scores"), ("smoothed_entropy", "mean entropy of a draw's scores"))
+    for ax, (uncertainty, title) in zip(axes, shown, strict=True):
+        certified = _points(params, result, "certified_span", uncertainty=uncertainty)
+        attacked = _points(params, result, "attacked_span", uncertainty=uncertainty)
+        _band(ax, certified, DARK)
+        _band(ax, attacked, RED)
+        _line(ax, certified, "certified: no attack exceeds it", DARK, "-", "o")
+        _line(ax, attacked, "reached by an attack", RED, "--", "^")
+        ax.set(xlabel="l_2 radius, pixels in [0, 1]", xlim=(0, None), ylim=(0, None), title=title)
+    axes[0].set_ylabel("mean span, nat, 95 % interval")
     axes[0].legend(fontsize=8, loc="upper left")
 
 

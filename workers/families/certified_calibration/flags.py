@@ -38,8 +38,9 @@ def doubt(
     certify: Sample,
     attacks: Mapping[str, Sample],
     estimates: Mapping[str, Estimate],
+    spans: Mapping[str, Sample] | None = None,
 ) -> list[Flag]:
-    """Return every flag of a result, the graver ones first."""
+    """Return every flag of a result, the graver ones first; ``spans``: what attacks on uncertainty reached."""
     if not certify.valid:
         return radius_out_of_reach(params, certify)
     flags = [
@@ -58,6 +59,8 @@ def doubt(
         *rounded_to_grid(certify),
         *reduced_precision(certify),
         *class_flags.classes_summed(params, certify),
+        *class_flags.attack_beyond_span(params, spans or {}),
+        *class_flags.span_not_shown(params, estimates),
     ]
     return sorted(flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
 
