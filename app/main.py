@@ -26,6 +26,8 @@ from app.health.routes import router as health
 from app.leaderboards.routes import router as leaderboards
 from app.models.routes import router as models
 from app.perturb.routes import router as perturb
+from app.plans.advancing import advance_plans
+from app.plans.routes import router as plans
 from app.policies.routes import router as policies
 from app.reports.routes import router as reports
 from app.tags.routes import router as tags
@@ -69,6 +71,7 @@ def _routes() -> list[BaseRoute]:
         leaderboards,
         comparisons,
         tags,
+        plans,
         perturb,
         webhooks,
         access,
@@ -100,6 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             {
                 "judging": lambda: judge_ended(services),
                 "attesting": lambda: attest_judged(services),
+                "plans": lambda: advance_plans(services),
                 "webhooks": lambda: deliver_due(services),
                 "housekeeping": Housekeeping(services),
             }

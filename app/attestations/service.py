@@ -140,6 +140,15 @@ def attest_judged(services: Services) -> int:
     return signed
 
 
+def check_signs(services: Services) -> None:
+    """Refuse what will have to be signed where no key signs.
+
+    Raises:
+        NoSigningKeyError: None does.
+    """
+    _signing_key(services)
+
+
 def _signing_key(services: Services) -> SigningKey:
     try:
         key = services.of(KeyFolder).signing_key()

@@ -17,6 +17,7 @@ from app.cli.keys import keys
 from app.cli.leaderboard import leaderboard
 from app.cli.models import models
 from app.cli.perturb import perturb
+from app.cli.plans import plan
 from app.cli.policies import baselines, policies
 from app.cli.replay import replay
 from app.cli.resources import resources
@@ -55,14 +56,15 @@ def main() -> None:
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
     keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines,
-    leaderboard, compare, attest, search, tag). `verify` checks a signed verdict with neither.
+    leaderboard, compare, attest, search, tag,
+    plan). `verify` checks a signed verdict with neither.
     """
 
 
 for command in (
     *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
     *(models, datasets, audit, judge, policies, baselines, leaderboard, compare, attest),
-    *(search, tag),
+    *(search, tag, plan),
 ):
     main.add_command(command)
 keys.add_command(signing)

@@ -31,7 +31,7 @@ from seatrial.store.ids import new_id
 from seatrial.store.outbox import announce
 from seatrial.store.tables.base import utc_now
 
-__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of"]
+__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of", "keep_judgement"]
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,11 @@ def judge_audit(
         with services.database.write() as session:
             judgement = _store(session, audit_id, judgement, chosen.document, is_own=False)
     return Judged(judgement, chosen.document)
+
+
+def keep_judgement(session: Session, audit_id: str, judged: Judged) -> Judgement:
+    """Store what :func:`judge_audit` made of an audit in a dry run, in a transaction of the caller's."""
+    return _store(session, audit_id, judged.judgement, dict(judged.document), is_own=False)
 
 
 def judgement_of(session: Session, audit_id: str) -> Judgement | None:

@@ -16,6 +16,7 @@ from seatrial.contracts.datasets import DatasetManifest, DatasetReference
 from seatrial.contracts.events import EventRead
 from seatrial.contracts.models import ModelManifest, ModelReference
 from seatrial.contracts.perturb import PerturbRequest
+from seatrial.contracts.plans import PlanCreate
 from seatrial.contracts.policies import BaselineCreate, JudgementRequest, Policy
 from seatrial.contracts.tags import TagChange
 
@@ -30,6 +31,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     ModelManifest,
     ModelReference,
     PerturbRequest,
+    PlanCreate,
     Policy,
     Problem,
     TagChange,
@@ -59,6 +61,7 @@ TAGS = [
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "A page, and what machines read; the signed verdict; a bundle to run it again."},
+    {"name": "plans", "description": "An audit, its verdict, its attestation and a message, submitted at once."},
     {"name": "search", "description": "Tags, and everything by name, tag, digest, verdict and number."},
     {"name": "perturb", "description": "Character-level noise without a model; nothing is stored."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},

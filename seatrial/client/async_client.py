@@ -2,6 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel
 
 from seatrial.client.async_audits import AsyncAudits
 from seatrial.client.requests import (
@@ -19,6 +22,7 @@ from seatrial.contracts.datasets import DatasetRead, DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
 from seatrial.contracts.models import ModelRead, ModelSummary, Task
 from seatrial.contracts.perturb import Noisemaker, PerturbationsRead
+from seatrial.contracts.plans import PlanRead, PlanSummary
 from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead, Verdict
 from seatrial.contracts.states import ModelState
 from seatrial.contracts.tags import SearchHit, SearchKind, TagsRead
@@ -119,6 +123,45 @@ class AsyncClient(AsyncAudits):
     async def dataset(self, dataset_id: str) -> DatasetRead:
         """Return one dataset."""
         return await self._ask(Request("GET", f"/v1/datasets/{path_part(dataset_id)}"), DatasetRead)
+
+    async def submit_plan(
+        self, steps: Iterable[Mapping[str, Any] | BaseModel], *, name: str = "", idempotency_key: str | None = None
+    ) -> PlanRead:
+        """Queue jobs that follow each other and return the plan.
+
+        Args:
+            steps: An audit first, then any of ``judge``, ``attest`` and ``notify``.
+            name: For people.
+            idempotency_key: Submitting twice with it is submitting once; by default each call makes up its own.
+
+        Raises:
+            ProblemResponseError: A step could never run, with its place and the reason.
+        """
+        headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+        body = {"name": name, "steps": as_json(steps)}
+        return await self._ask(Request("POST", "/v1/plans", json=body, headers=headers), PlanRead)
+
+    def plans(self, *, limit: int | None = None) -> AsyncIterator[PlanSummary]:
+        """Yield the project's plans, newest first; ``limit`` is how many a request fetches."""
+        return self._pages("/v1/plans", PlanSummary, {"limit": limit})
+
+    async def plan(self, plan_id: str) -> PlanRead:
+        """Return one plan with its steps."""
+        return await self._ask(Request("GET", f"/v1/plans/{path_part(plan_id)}"), PlanRead)
+
+    async def cancel_plan(self, plan_id: str) -> PlanRead:
+        """End a plan, and the audit it waits for."""
+        path = f"/v1/plans/{path_part(plan_id)}/cancel"
+        return await self._ask(Request("POST", path, is_repeatable=False), PlanRead)
+
+    async def retry_plan(self, plan_id: str) -> PlanRead:
+        """Go on from the step that failed.
+
+        Raises:
+            ProblemResponseError: None has.
+        """
+        path = f"/v1/plans/{path_part(plan_id)}/retry"
+        return await self._ask(Request("POST", path, is_repeatable=False), PlanRead)
 
     async def add_policy(self, policy: Policy | Mapping[str, Any]) -> PolicyRead:
         """Store a policy and return it; where the name is taken, as its next version."""

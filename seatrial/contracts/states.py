@@ -12,7 +12,7 @@ class ModelState(StrEnum):
 
 
 class RunState(StrEnum):
-    """The state of an audit, a check or a shard."""
+    """The state of an audit, a check, a shard, a plan or a step of one."""
 
     QUEUED = "queued"
     RUNNING = "running"

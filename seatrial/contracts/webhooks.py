@@ -10,7 +10,7 @@ from seatrial.contracts.base import Read
 AuditEvent = Literal["audit.succeeded", "audit.failed", "audit.cancelled", "audit.judged", "audit.attested"]
 """What may happen to an audit that somebody wants to be told of."""
 
-WebhookEvent = AuditEvent | Literal["ping"]
+WebhookEvent = AuditEvent | Literal["ping", "plan.notified"]
 """What a message may be about."""
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
@@ -25,7 +25,8 @@ class WebhookMessage(Read):
     data: dict[str, Any] = Field(
         description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
         "read the rest with; `audit.judged` also names the `judgement`, `audit.attested` that and the "
-        "`attestation` with its `digest`. Of a ping: `webhook`.",
+        "`attestation` with its `digest`. Of a ping: `webhook`. Of a plan, which names the webhook itself: `plan`, "
+        "`audit`, `verdict`, `judgement`, `attestation` and `digest`, null where it has none.",
         examples=[
             {"audit": "aud_...", "state": "succeeded", "verdict": "passed", "model": "mdl_...", "dataset": "dat_..."}
         ],

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import TERMINAL, ModelState, RunState
 from seatrial.store.database import epoch_now
-from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ShardRow
+from seatrial.store.tables import AuditRow, CheckRow, ModelRow, PlanRow, PlanStepRow, ShardRow
 from seatrial.store.tables.base import utc_now
 
 R = RunState
@@ -41,8 +41,8 @@ SHARD_TRANSITIONS: dict[str, frozenset[str]] = {
     R.SUCCEEDED: frozenset({R.QUEUED}),
 }
 
-Row = TypeVar("Row", ModelRow, AuditRow, CheckRow, ShardRow)
-LeasedRow = TypeVar("LeasedRow", ModelRow, CheckRow, ShardRow)
+Row = TypeVar("Row", ModelRow, AuditRow, CheckRow, ShardRow, PlanRow, PlanStepRow)
+LeasedRow = TypeVar("LeasedRow", ModelRow, CheckRow, ShardRow, PlanStepRow)
 
 
 class TransitionError(RuntimeError):
@@ -189,7 +189,7 @@ def is_free(table: type[LeasedRow]) -> ColumnElement[bool]:
 
 
 def holds(
-    table: type[ModelRow | CheckRow | ShardRow], row_id: str, token: str
+    table: type[ModelRow | CheckRow | ShardRow | PlanStepRow], row_id: str, token: str
 ) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the condition that a claim is still ours: the compare of every worker's compare-and-set."""
     return table.id == row_id, table.token == token

@@ -10,6 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from seatrial.attestation.key_folder import KeyFolder
+from seatrial.client import Client
+from seatrial.contracts.signing_keys import PublishedKeys
 from tests import assets
 from tests.client.conftest import Server, served
 from tests.servers import local_worker, stop_together
@@ -90,6 +93,41 @@ def test_an_exported_program_is_audited_as_the_weights_it_was_exported_from(gate
         for name in ("weights.json", "exported.json")
     )
     assert of_program == of_weights
+
+
+def test_a_plan_runs_from_its_audit_to_an_attestation_that_verifies(
+    gate: Run, service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = KeyFolder(service.settings.home / "signing").create()
+    (tmp_path / "keys.json").write_text(PublishedKeys(keys=[published]).model_dump_json())
+    run = CliRunner().invoke
+    with Client(service.url) as client:
+        model = client.add_model(tmp_path / "model" / "weights.safetensors", assets.model_manifest("planned"))
+        manifest = {"name": "planned", "version": "1", "task": "image-classification"}
+        dataset = client.add_dataset(tmp_path / "digits.npz", manifest)
+    check = {"kind": "uncertainty_span", "epsilon": 0.02, "steps": 2, "effort": "quick"}
+    asked = {"model": model.id, "dataset": dataset.id, "checks": [check], "samples": 60, "seed": 1}
+    rule = {"metric": "uncertainty_span.clean_accuracy", "min": 0.5}
+    steps = [
+        {"kind": "audit", "audit": asked},
+        {"kind": "judge", "policy": {"name": "release", "rules": [rule]}},
+        {"kind": "attest"},
+    ]
+    (tmp_path / "plan.json").write_text(json.dumps({"name": "release 7", "steps": steps}))
+    done = run(main, ["plan", "submit", "plan.json", "--wait", "--timeout", "90", "--url", service.url])
+    assert done.exit_code == 0, done.output
+    plan_id = done.stdout.splitlines()[0]
+    assert f"{plan_id}: succeeded, verdict passed" in done.stdout
+    with Client(service.url) as client:
+        plan = client.plan(plan_id)
+        results = {step.kind: step.result or {} for step in plan.steps}
+        signed = client.attestation(results["audit"]["audit"], judgement=results["judge"]["judgement"])
+    (tmp_path / "verdict.jsonl").write_bytes(signed)
+    words = ["verify", "verdict.jsonl", "--model", "model/weights.safetensors", "--public-key", "keys.json"]
+    verified = run(main, words)
+    assert verified.exit_code == 0, verified.output
+    refused = run(main, ["plan", "retry", plan_id, "--url", service.url])
+    assert (refused.exit_code, "no step of it has failed" in refused.stderr) == (2, True)
 
 
 def test_a_broken_model_folder_is_a_bad_request_and_the_reason_is_told(gate: Run, tmp_path: Path) -> None:

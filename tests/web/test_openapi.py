@@ -92,6 +92,9 @@ def test_every_example_of_a_body_works(
                 tasks = family(body["checks"][0]["kind"]).tasks
                 pair = predicted if "predictions" in tasks else texts if "text-classification" in tasks else images
                 body |= dict(zip(("model", "dataset"), pair, strict=True))
+            for step in body.get("steps", []):
+                if "audit" in step:
+                    step["audit"] |= dict(zip(("model", "dataset"), images, strict=True))
             if "path" in body:
                 body["path"] = str(folder / body["path"].rpartition("/")[2])
             if "audit" in body:

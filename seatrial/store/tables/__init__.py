@@ -5,6 +5,7 @@ from seatrial.store.tables.audits import AuditRow, CheckRow, EventRow, ShardRow,
 from seatrial.store.tables.base import Base
 from seatrial.store.tables.files import DiscardRow
 from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
+from seatrial.store.tables.plans import PlanRow, PlanStepRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
 from seatrial.store.tables.tags import TagRow
 from seatrial.store.tables.webhooks import DeliveryRow, WebhookRow
@@ -24,6 +25,8 @@ __all__ = [
     "JudgementRow",
     "KeyRow",
     "ModelRow",
+    "PlanRow",
+    "PlanStepRow",
     "PolicyRow",
     "ProjectRow",
     "SessionRow",

@@ -1,0 +1,209 @@
+"""Submitting, reading, cancelling and retrying plans."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.attestations.service import check_signs
+from app.audits.submitting import plan as look_up
+from app.plans import repository
+from app.policies.service import choose_policy
+from app.web.idempotency import Answer, fingerprint, once
+from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, ProblemError
+from app.web.services import Services
+from app.webhooks import repository as webhooks
+from seatrial.contracts.plans import AttestStep, AuditStep, JudgeStep, NotifyStep, PlanCreate, PlanRead, PlanStepRead
+from seatrial.contracts.policies import Policy
+from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.store.ids import new_id
+from seatrial.store.lifecycle import cancel_audit, retry_audit
+from seatrial.store.tables import AuditRow, PlanRow, PlanStepRow
+from seatrial.store.transitions import lock, move
+
+
+def submit(services: Services, project_id: str, request: PlanCreate, key: str | None) -> tuple[Answer, bool]:
+    """Store a plan; return the answer and whether it is the one given to an earlier request with this key.
+
+    Everything that can be told now is: a step that could never run is not found out about hours later.
+
+    Raises:
+        InvalidRequestError: Something named is not there or does not fit; ``errors`` points into the step.
+        NoSigningKeyError: It is to be attested and no key signs here.
+        IdempotencyMismatchError: The key was used for another request.
+    """
+    if any(isinstance(step, AttestStep) for step in request.steps):
+        check_signs(services)
+
+    def work(session: Session) -> Answer:
+        row = PlanRow(id=new_id("pln"), project_id=project_id, name=request.name)
+        session.add(row)
+        session.flush()
+        for ordinal, step in enumerate(request.steps):
+            with _at(f"/steps/{ordinal}"):
+                params = _params(session, services, project_id, request, step)
+            session.add(PlanStepRow(id=new_id("stp"), plan_id=row.id, ordinal=ordinal, kind=step.kind, params=params))
+        session.flush()
+        return Answer(202, {"Location": f"/v1/plans/{row.id}"}, render_plan(session, row))
+
+    asked = fingerprint("POST", "/v1/plans", request)
+    return once(services.database, project_id, key, asked, work)
+
+
+def read_plan(session: Session, project_id: str, plan_id: str) -> dict[str, Any]:
+    """Return a plan as JSON.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+    """
+    return render_plan(session, _get(session, project_id, plan_id))
+
+
+def render_summary(row: PlanRow) -> dict[str, Any]:
+    """Return a plan without its steps, in the shape of :class:`seatrial.contracts.plans.PlanSummary`."""
+    told = PlanRead(**_columns(row), steps=[]).model_dump(mode="json")
+    return {name: value for name, value in told.items() if name not in ("steps", "error")}
+
+
+def render_plan(session: Session, row: PlanRow) -> dict[str, Any]:
+    """Return a plan with its steps, in the shape of :class:`seatrial.contracts.plans.PlanRead`."""
+    steps = [PlanStepRead.model_validate(step) for step in repository.list_steps(session, row.id)]
+    return PlanRead(**_columns(row), steps=steps).model_dump(mode="json")
+
+
+def cancel(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
+    """End a plan, and the audit it waits for; return it.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+        ConflictError: It has ended.
+    """
+    with services.database.write() as session:
+        row = _lock(session, project_id, plan_id)
+        if row.state in TERMINAL:
+            raise ConflictError(f"Plan {plan_id} has ended ({row.state}): there is nothing to cancel.")
+        for step in repository.list_steps(session, plan_id):
+            if step.kind == "audit" and step.state == RunState.RUNNING and step.job is not None:
+                cancel_audit(session, step.job)
+        # Whoever holds a step loses the claim here and writes nothing.
+        active = PlanStepRow.plan_id == plan_id, PlanStepRow.state.in_(repository.ACTIVE)
+        move(session, PlanStepRow, RunState.CANCELLED, *active, token=None, lease_until=None)
+        move(session, PlanRow, RunState.CANCELLED, PlanRow.id == plan_id)
+        return _again(session, plan_id)
+
+
+def retry(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
+    """Go on from the step that failed; what succeeded is not done again. Return the plan.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+        ConflictError: No step of it has failed.
+    """
+    with services.database.write() as session:
+        row = _lock(session, project_id, plan_id)
+        steps = repository.list_steps(session, plan_id)
+        failed = next((step for step in steps if step.state == RunState.FAILED), None)
+        if row.state != RunState.FAILED or failed is None:
+            why = f" Its verdict is {row.verdict}, which no retry changes." if row.state == RunState.FAILED else ""
+            raise ConflictError(f"Plan {plan_id} is {row.state}, and no step of it has failed.{why}")
+        job = _retried_job(session, failed)
+        state = RunState.QUEUED if job is None else RunState.RUNNING
+        anew = {"job": job, "error": None, "result": None, "token": None, "lease_until": None, "attempts": 0}
+        move(session, PlanStepRow, state, PlanStepRow.id == failed.id, sources={RunState.FAILED}, **anew)
+        move(session, PlanRow, RunState.RUNNING, PlanRow.id == plan_id, sources={RunState.FAILED}, error=None)
+        told = _again(session, plan_id)
+    services.notifier.notify()
+    return told
+
+
+def _retried_job(session: Session, step: PlanStepRow) -> str | None:
+    """Return the job a failed step goes on with; None where it begins anew.
+
+    A failed audit keeps the records of what succeeded; one that somebody retried already is waited for.
+    """
+    if step.kind != "audit" or step.job is None:
+        return None
+    audit = lock(session, AuditRow, step.job)
+    if audit is None or audit.state in (RunState.CANCELLED, RunState.CANCELLING):
+        return None
+    retry_audit(session, step.job)
+    return step.job
+
+
+def _params(
+    session: Session,
+    services: Services,
+    project_id: str,
+    request: PlanCreate,
+    step: AuditStep | JudgeStep | AttestStep | NotifyStep,
+) -> dict[str, Any]:
+    """Return what a step is stored with, once it is known to fit; policies by the version they have now."""
+    params = step.model_dump(mode="json")
+    if isinstance(step, AuditStep):
+        with _at("/audit"):
+            planned = look_up(session, project_id, step.audit, services.settings)
+        # Whoever adds a version of a policy before the audit begins changes nothing about it.
+        if planned.policy is not None and planned.policy.source.id is not None:
+            params["audit"]["policy"] = planned.policy.source.id
+    elif isinstance(step, JudgeStep):
+        params["policy"] = _pinned(session, project_id, step.policy)
+    elif isinstance(step, NotifyStep):
+        webhook = webhooks.find(session, project_id, step.webhook)
+        if webhook is None or not webhook.is_enabled:
+            why = "is disabled" if webhook is not None else "is not in this project"
+            raise InvalidRequestError(f"Webhook {step.webhook} {why}.", pointer="/webhook")
+    elif not _has_verdict(request):
+        raise InvalidRequestError(
+            "There is no verdict to sign: judge before, or submit the audit with a policy.", pointer=""
+        )
+    return params
+
+
+def _pinned(session: Session, project_id: str, asked: str | Policy) -> Any:
+    chosen = choose_policy(session, project_id, asked)
+    # A shipped policy is a part of this version of the service, and one that came along is all there is of it.
+    return chosen.source.id or (asked if isinstance(asked, str) else asked.model_dump(mode="json"))
+
+
+def _has_verdict(request: PlanCreate) -> bool:
+    return any(
+        isinstance(step, JudgeStep) or (isinstance(step, AuditStep) and step.audit.policy is not None)
+        for step in request.steps
+    )
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Let what is wrong with a part of the request point into the whole of it."""
+    try:
+        yield
+    except ProblemError as error:
+        error.errors = [
+            one.model_copy(update={"pointer": f"{place}{one.pointer}"}) for one in error.errors or ()
+        ] or None
+        raise
+
+
+def _get(session: Session, project_id: str, plan_id: str) -> PlanRow:
+    row = repository.find(session, project_id, plan_id)
+    if row is None:
+        raise NotFoundError(f"There is no plan {plan_id} in this project.")
+    return row
+
+
+def _lock(session: Session, project_id: str, plan_id: str) -> PlanRow:
+    row = _get(session, project_id, plan_id)
+    return lock(session, PlanRow, plan_id) or row
+
+
+def _again(session: Session, plan_id: str) -> dict[str, Any]:
+    row = lock(session, PlanRow, plan_id)
+    if row is None:
+        raise AssertionError("unreachable: it is held")
+    return render_plan(session, row)
+
+
+def _columns(row: PlanRow) -> dict[str, Any]:
+    names = ("id", "name", "state", "verdict", "error", "created_at", "started_at", "finished_at")
+    return {name: getattr(row, name) for name in names}
