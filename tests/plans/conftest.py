@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.main import create_app
-from app.plans.advancing import advance_plans
+from app.plans import advancing
 from app.web.services import Services
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.store.ids import new_id
@@ -66,7 +66,13 @@ class World:
 
     def advance(self, **more: Any) -> int:
         """Do what is due."""
-        return advance_plans(self.services, **more)
+        return advancing.advance_plans(self.services, **more)
+
+    def advance_one(self) -> None:
+        """Do one step that is due, and leave what is due then."""
+        step = advancing._claim(self.services, advancing.LEASE_S)
+        if step is not None:
+            advancing._ACTIONS[step.kind](self.services, step)
 
     def end_jobs(self, state: str = "succeeded", *, status: str = "delivered") -> None:
         """End every audit and every message there is, as workers and receivers would."""
