@@ -17,7 +17,6 @@ from seatrial.attestation.statements import (
     TestResultPredicate,
 )
 from seatrial.attestation.subjects import ENDPOINT_MANIFEST
-from seatrial.ingest.strict_json import strict_json
 from seatrial.reporting.outcomes import Judged
 from seatrial.reporting.schemas import ReportSignature
 from seatrial.reporting.words import enumerate_words
@@ -26,6 +25,9 @@ from seatrial.store.tables import AttestationRow
 log = logging.getLogger(__name__)
 
 _MAX_NAMED = 4
+_MAX_READ = 500
+_READ: dict[tuple[str, int], ReportSignature] = {}
+"""What was read, by row and content."""
 NEVER_COVERED = (
     "This document: it is not signed itself. `seatrial verify` prints what was.",
     "Whether the key still counts: it may have been revoked since, or expire. `seatrial verify` says so.",
@@ -44,12 +46,22 @@ def find_signature(session: Session, judged: Judged | None) -> ReportSignature |
     if judged is None or judged.judgement.id is None:
         return None
     row = repository.find_attestation(session, judged.judgement.id)
-    try:
-        return None if row is None else describe_signature(row)
-    except ValueError:
-        # A later version's: the report is not lost for it, and claims no more than is shown.
-        log.exception("the attestation of judgement %s cannot be read", judged.judgement.id)
+    if row is None:
         return None
+    # A row never changes, and reading one of 3 MB took half a second of every report.
+    key = row.id, hash(row.content)
+    found = _READ.get(key)
+    if found is None:
+        try:
+            found = describe_signature(row)
+        except ValueError:
+            # A later version's: the report is not lost for it, and claims no more than is shown.
+            log.exception("the attestation of judgement %s cannot be read", judged.judgement.id)
+            return None
+        if len(_READ) >= _MAX_READ:
+            _READ.clear()
+        _READ[key] = found
+    return found.model_copy(deep=True)
 
 
 def describe_signature(row: AttestationRow) -> ReportSignature:
@@ -60,7 +72,7 @@ def describe_signature(row: AttestationRow) -> ReportSignature:
     """
     stated = {}
     for envelope in read_envelopes(row.content.encode()):
-        statement = Statement.model_validate(strict_json(envelope.content()))
+        statement = Statement.model_validate_json(envelope.content())
         stated[statement.predicate_type] = statement
     if not {TEST_RESULT, AUDIT} <= stated.keys():
         raise ValueError(f"attestation {row.id} holds no test result or no numbers")
