@@ -12,6 +12,7 @@ from seatrial.contracts.models import ARRAYS, IMAGES, MULTI_LABEL, TABLES, TAGGI
 from seatrial.contracts.registry import families, family
 from seatrial.families.cost import Cost
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
+from seatrial.installed import how_to_install, missing_packages
 from seatrial.store.tables import DatasetRow, ModelRow
 
 ENDPOINT = "endpoint"
@@ -42,6 +43,30 @@ def check_data(model: ModelRow, dataset: DatasetRow) -> None:
     if model.task == TABLES:
         _check_columns(model, dataset, "/dataset")
     _check_names(model, dataset, "/dataset")
+
+
+class MissingPackagesError(InvalidRequestError):
+    """Workers that share this installation could not run a check."""
+
+    code = "packages-missing"
+    title = "Packages are missing here"
+
+
+def check_installed(kind: str, pointer: str) -> None:
+    """Refuse a check whose packages are not installed here, where workers run what is installed here.
+
+    An installation that could run no worker at all is an API whose workers have another.
+
+    Raises:
+        MissingPackagesError: With the command that installs them.
+    """
+    extra = family(kind).extra
+    if extra and not missing_packages("worker") and (missing := missing_packages(extra)):
+        raise MissingPackagesError(
+            f"{kind} needs {' and '.join(missing)}, which this installation has not: {how_to_install(extra)}, and "
+            "start the service again.",
+            pointer=f"{pointer}/kind",
+        )
 
 
 def check_family(check: CheckParams, model: ModelRow, dataset: DatasetRow, samples: int, pointer: str) -> None:

@@ -13,6 +13,7 @@ from app.audits.compatibility import (
     check_data,
     check_family,
     check_further_data,
+    check_installed,
     check_memory,
     check_misfits,
     check_same_input,
@@ -86,6 +87,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     check_memory(request, dataset, samples, limits.max_batch_bytes)
     for position, check in enumerate(request.checks):
         check_family(check, model, dataset, samples, f"/checks/{position}")
+        if not limits.is_distributed:
+            check_installed(check.kind, f"/checks/{position}")
         sizes = {}
         for parameter, named in check.references().items():
             pointer = f"/checks/{position}/{parameter}"

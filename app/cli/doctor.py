@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import metadata
 from itertools import chain
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
 from seatrial.contracts import registry
+from seatrial.installed import PACKAGE, lacking
 from seatrial.store.artifacts import open_store
 from seatrial.store.database import connect
 from seatrial.store.integrity import find_damage
@@ -30,7 +31,6 @@ from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
 from seatrial.store.settings_errors import InvalidSettingsError
 
-PACKAGE = "seatrial"
 FREE_BYTES = 2**30
 PROGRAM_S = 120.0
 ANSWER_S = 10.0
@@ -115,13 +115,13 @@ def packages(*, is_worker_needed: bool) -> Iterator[Finding]:
     """Compare what is installed with what each extra asks for."""
     extras = metadata(PACKAGE).get_all("Provides-Extra") or []
     for extra in ("", *extras):
-        lacking = sorted(_lacking(extra))
+        missing = sorted(_told(asked, installed) for asked, installed in lacking(extra))
         name = f"{PACKAGE}[{extra}]" if extra else PACKAGE
         is_needed = not extra or (extra == "worker" and is_worker_needed)
-        if not lacking:
+        if not missing:
             yield Finding(name, "its packages are installed")
             continue
-        yield Finding(name, ", ".join(lacking), f"pip install '{name}'", is_needed)
+        yield Finding(name, ", ".join(missing), f"pip install '{name}'", is_needed)
 
 
 def brought_families() -> Iterator[Finding]:
@@ -133,26 +133,12 @@ def brought_families() -> Iterator[Finding]:
         yield Finding(f"family {name}", why, "uninstall the distribution that offers it, or mend it", False)
 
 
-def _lacking(extra: str) -> Iterator[str]:
-    """Yield the packages an extra asks for that are missing, or installed in another version."""
-    for line in requires(PACKAGE) or []:
-        asked = Requirement(line)
-        if asked.marker is not None and not asked.marker.evaluate({"extra": extra}):
-            continue
-        if extra and (asked.marker is None or asked.marker.evaluate({"extra": ""})):
-            # Everybody needs it, with or without the extra.
-            continue
-        if asked.name == PACKAGE:
-            for further in asked.extras:
-                yield from _lacking(further)
-            continue
-        try:
-            installed = version(asked.name)
-        except PackageNotFoundError:
-            yield f"{asked.name} is not installed"
-            continue
-        if not asked.specifier.contains(installed, prereleases=True):
-            yield f"{asked.name} is {installed}, needs {asked.specifier}"
+def _told(asked: Requirement, installed: str | None) -> str:
+    return (
+        f"{asked.name} is not installed"
+        if installed is None
+        else f"{asked.name} is {installed}, needs {asked.specifier}"
+    )
 
 
 def device(settings: Settings) -> Finding:

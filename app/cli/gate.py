@@ -152,7 +152,7 @@ def _run(options: dict[str, Any]) -> Exit:
         embedded(options["home"], workers=options["workers"], say=say) as url,
         Client(url) as client,
     ):
-        return _judged(ask, client, prepared, outputs, {"outage_s": OWN_OUTAGE_S})
+        return _judged(ask, client, prepared, outputs, {"outage_s": OWN_OUTAGE_S}, is_local=True)
 
 
 def _asked(options: dict[str, Any]) -> Ask:
@@ -239,6 +239,8 @@ def _judged(
     prepared: tuple[Prepared | None, Prepared | None],
     outputs: Outputs,
     waiting: dict[str, float],
+    *,
+    is_local: bool = False,
 ) -> Exit:
     if outputs.needs_key and not client.signing_keys().keys:
         # Better known before hours of work than after.
@@ -246,7 +248,7 @@ def _judged(
     _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
-    checks = ask.checks or default_checks(known_policy(ask.policy, client), task, say)
+    checks = ask.checks or default_checks(known_policy(ask.policy, client), task, say, is_local=is_local)
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
     print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
     if ask.estimates_only:

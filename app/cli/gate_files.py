@@ -17,6 +17,7 @@ from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.policies import GateFile, Policy, Rule, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
 from seatrial.ingest.strict_json import strict_json
+from seatrial.installed import how_to_install, missing_packages
 
 T = TypeVar("T")
 
@@ -86,7 +87,9 @@ def known_policy(policy: Policy | str, client: Client) -> Policy:
         ) from error
 
 
-def default_checks(policy: Policy | None, task: str, say: Callable[[str], None]) -> list[BaseModel]:
+def default_checks(
+    policy: Policy | None, task: str, say: Callable[[str], None], *, is_local: bool = False
+) -> list[BaseModel]:
     """Return the families a policy requires, as far as they audit such models and need no parameters, else one.
 
     Shipped policies require none, so that as little as possible is run where nobody has chosen a cost.
@@ -95,18 +98,24 @@ def default_checks(policy: Policy | None, task: str, say: Callable[[str], None])
         policy: The policy, where it is known here.
         task: What the model does.
         say: Called with what is run.
+        is_local: Whether it runs in this installation, so that what it lacks the packages for is no default.
 
     Raises:
-        BadRequestError: Every family needs parameters.
+        BadRequestError: Every family needs parameters, or packages that are not here.
     """
     rules = policy.rules if policy is not None else []
     named = dict.fromkeys(parse_metric(rule.metric).family for rule in rules if rule.required)
-    checks = _defaults(named, task) or _defaults(families(), task)[:1]
+    lacking = {kind: spec.extra for kind, spec in families().items() if is_local and missing_packages(spec.extra)}
+    others = [kind for kind in families() if kind not in lacking]
+    checks = _defaults(named, task) or _defaults(others, task)[:1]
+    left_out = [kind for kind in _kinds(_defaults(lacking, task)) if kind not in named]
+    for kind in left_out:
+        say(f"{kind} is left out: its packages are not installed here ({how_to_install(lacking[kind])}).")
     if not checks:
         raise BadRequestError(
             f"no check audits models for {task} by default: give checks in the policy file or --checks"
         )
-    kinds = ", ".join(str(getattr(check, "kind", "")) for check in checks)
+    kinds = ", ".join(_kinds(checks))
     say(f"No checks are given: running {kinds} with default parameters.")
     return checks
 
@@ -122,6 +131,10 @@ def _defaults(kinds: Iterable[str], task: str) -> list[BaseModel]:
             # It needs parameters, such as which defences to attack.
             continue
     return checks
+
+
+def _kinds(checks: Iterable[BaseModel]) -> list[str]:
+    return [str(getattr(check, "kind", "")) for check in checks]
 
 
 def _pointer(error: ErrorDetails) -> str:

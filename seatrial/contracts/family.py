@@ -324,6 +324,8 @@ class FamilySpec:
         worker: The measuring half, a :class:`workers.families.protocol.Family`, as "module:attribute".
         narrative: What it says of a result, a module with the functions of
             :class:`seatrial.families.narratives.Narrative`. Without one its numbers stand for themselves.
+        extra: Extra of this distribution whose packages its worker needs, beside those every worker does; none of
+            another distribution, which asks for its own.
         needs: What it needs of model and data.
         misfits: What else keeps a check from being run: (parameters, :class:`Situation`) to :class:`Misfit` s.
         canonical: (name, qualifiers, parameters as stored with defaults filled in) to the parameters in one way of
@@ -346,6 +348,7 @@ class FamilySpec:
     flags: tuple[FlagSpec, ...]
     worker: str
     narrative: str = ""
+    extra: str = ""
     needs: Needs = Needs()
     misfits: Callable[[Any, Situation], Iterator[Misfit]] = nothing_misfits
     canonical: Callable[[str, Qualifiers, Mapping[str, Any]], Mapping[str, Any]] = as_stored

@@ -369,7 +369,7 @@ def test_the_doctor_finds_a_broker_that_is_down(quick_doctor: Path) -> None:
 
 def test_the_doctor_compares_packages_with_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ["click>=8", "there-is-no-such>=1", 'torch>=999; extra == "worker"', 'seatrial[worker]; extra == "text"']
-    monkeypatch.setattr(doctor_module, "requires", lambda name: asked)
+    monkeypatch.setattr("seatrial.installed.requires", lambda name: asked)
     found = {one.subject: one for one in doctor_module.packages(is_worker_needed=True)}
     assert found["seatrial"].found == "there-is-no-such is not installed"
     assert found["seatrial"].fix == "pip install 'seatrial'"

@@ -15,6 +15,7 @@ SPEC = FamilySpec(
     flags=FLAGS,
     worker="workers.families.temperature_attack.family:FAMILY",
     narrative="seatrial.families.temperature_attack.narrative",
+    extra="text",
     evidence=(
         *(
             Evidence(control=control, metrics=("adversarial_accuracy", "attack_success_rate", "illusion_gap"))
