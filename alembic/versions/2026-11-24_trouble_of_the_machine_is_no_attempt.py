@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = '5c81e0b6a4d7'
-down_revision = 'e81b5f2c9d07'
+down_revision = 'f3c4a86d1b95'
 branch_labels = None
 depends_on = None
 
