@@ -62,8 +62,9 @@ SIMULATED: dict[str, dict[str, str]] = {
     },
     CERTIFIED: {
         "shares": "certified_accuracy[radius] certified_share[radius] abstention_rate accuracy robust_accuracy "
-        "robust_accuracy[attack]",
-        "means": "average_certified_radius cbs[radius] interval_width[bound,radius] uncertainty[uncertainty] "
+        "robust_accuracy[attack] certified_coverage[radius] robust_coverage[radius]",
+        "means": "certified_set_size[radius] robust_set_size[radius] "
+        "average_certified_radius cbs[radius] interval_width[bound,radius] uncertainty[uncertainty] "
         "uncertainty_low[uncertainty,radius] uncertainty_high[uncertainty,radius] certified_span[uncertainty,radius] "
         "attacked_span[uncertainty,radius] "
         "certified_log_loss[radius] certified_brier[radius]",

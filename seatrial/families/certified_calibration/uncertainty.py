@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from seatrial.contracts.base import Request
+from seatrial.contracts.base import Real, Request
 from seatrial.contracts.family import (
     FROM_ZERO,
+    SHARE,
     Dependence,
     Formula,
     Measurement,
@@ -36,6 +37,13 @@ class UncertaintyParams(Request):
         le=100,
         description="Of models with more than 100 classes, how many have a histogram of their own, the label and the "
         "most frequent; the others count as a sum. Up to 100 classes each has one.",
+    )
+    coverage: Real = Field(
+        default=0.9,
+        ge=0.5,
+        le=0.999,
+        description="Probability with which conformal prediction sets are to hold the label. Half of the examples "
+        "calibrate them, the others are judged.",
     )
     attack: bool = Field(
         default=False,
@@ -85,6 +93,25 @@ def _depends(*idle: str) -> Dependence:
 END = "uncertainty_{side}[uncertainty={{uncertainty}},radius={{radius}}]"
 LOW, HIGH = END.format(side="low"), END.format(side="high")
 UNBINNED = _depends("bins", "confidence_bound")
+
+
+def _set_sizes(measured: Measurement) -> Range | None:
+    classes = 0 if measured.result is None else measured.result.counts.get("classes", 0)
+    return (0.0, float(classes)) if classes else None
+
+
+def _of_sets(name: str, better: Literal["higher", "lower"], description: str) -> Metric:
+    is_size = name.endswith("size")
+    return Metric(
+        name=name,
+        qualifiers=("radius",),
+        unit="classes" if is_size else "1",
+        better=better,
+        description=description,
+        range=FROM_ZERO if is_size else SHARE,
+        example_range=_set_sizes if is_size else None,
+        depends_on=_depends("bins", "confidence_bound"),
+    )
 
 
 def _log_losses(_: Measurement) -> Range:
@@ -219,4 +246,21 @@ METRICS = (
         "Certified Brier score of all classes (0 to 2): the largest within the radius, over all examples.",
         _briers,
     ),
+    _of_sets(
+        "certified_coverage",
+        "higher",
+        "Share of the judged half whose conformal prediction set holds the label whatever is done within the radius.",
+    ),
+    _of_sets(
+        "certified_set_size",
+        "lower",
+        "Mean of the most classes that a conformal prediction set can be made to hold within the radius.",
+    ),
+    _of_sets(
+        "robust_coverage",
+        "higher",
+        "Share of the judged half, without an attack, whose robust set holds the label: every class that can reach the "
+        "threshold within the radius. Robust sets hold it under any attack with the coverage asked for, less alpha.",
+    ),
+    _of_sets("robust_set_size", "lower", "Mean size of robust sets, without an attack."),
 )

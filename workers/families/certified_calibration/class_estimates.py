@@ -19,6 +19,7 @@ from workers.certification.partial_sums import resampled_ks, worst_ks, worst_kui
 from workers.certification.scoring import resampled_classwise, worst_classwise
 from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
 from workers.families.certified_calibration.certify import certificate_alpha
+from workers.families.certified_calibration.class_sets import set_estimates
 from workers.families.certified_calibration.records import class_column, uncertainty_column, worst_column
 from workers.families.certified_calibration.sample import Certified, certified_at, classes_of
 from workers.families.certified_calibration.worst_intervals import FEW, deviations, worst_interval
@@ -67,7 +68,7 @@ def class_estimates(
             told = mean(certify.floats(worst_column(score, radius)), (0.0, most))
             numbers[f"certified_{score}"] = with_price(params, certify, told, most, 1)
         found |= {metric_name(name, radius=radius): value for name, value in numbers.items()}
-    return found
+    return found | set_estimates(params, certify, seed)
 
 
 def attacked_spans(certify: Sample, spans: Mapping[str, Sample], uncertainty: str, radius: float) -> Floats:
