@@ -1,0 +1,1 @@
+"""The training methods that are shipped, a file each."""
