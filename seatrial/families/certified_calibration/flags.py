@@ -145,6 +145,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         "evaluation mode, and report it if it is.",
     ),
     FlagSpec(
+        code="span_says_little",
+        severities=("warning",),
+        speaks_of=("certified_span", "attacked_span", "uncertainty*"),
+        meaning="The model's scores are nearly uniform in every draw of noise, or one-hot in every draw although draws "
+        "disagree. Dividing or multiplying all logits does this to any model: a small span is no sign of robustness "
+        "then.",
+        remedy="Audit the model at its calibrated temperature; demand certified_log_loss, certified_brier or "
+        "cce_classwise beside a span.",
+    ),
+    FlagSpec(
         code="span_not_shown",
         severities=("info",),
         speaks_of=("certified_span", "attacked_span"),

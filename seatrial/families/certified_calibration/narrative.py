@@ -19,6 +19,8 @@ from seatrial.families.certified_calibration.certificates_narrative import (
     headline_radius,
     known_at,
 )
+from seatrial.families.certified_calibration.class_narrative import FIGURES as CLASS_FIGURES
+from seatrial.families.certified_calibration.class_narrative import OF_SPANS, class_findings
 from seatrial.families.shared.estimates_in_words import (
     at_least,
     at_most,
@@ -106,7 +108,7 @@ def question(params: Mapping[str, Any]) -> str:
 
 def describe_figure(name: str) -> str:
     """Return what a figure shows, for those who do not see it."""
-    return describe(name, _FIGURES)
+    return describe(name, {**_FIGURES, **CLASS_FIGURES})
 
 
 def terms(params: Mapping[str, Any]) -> list[str]:
@@ -255,7 +257,7 @@ def _is_serious(flag: Flag) -> bool:
 
 def _doubts(result: Result) -> list[Flag]:
     """Return the flags that speak against the certified numbers themselves, which AutoAttack has no part in."""
-    known = OF_RADII | OF_COVERAGE
+    known = OF_RADII | OF_COVERAGE | OF_SPANS
     flags = [flag for flag in result.flags if flag.code not in DOUBTS]
     return [flag for flag in flags if flag.severity == "error" or (_is_serious(flag) and flag.code not in known)]
 
@@ -269,6 +271,7 @@ def _findings(result: Result, params: Mapping[str, Any], known: Known) -> Iterat
     yield from _ceiling(result, known)
     yield from _attacks(result, params, known)
     yield from _comparisons(result, known)
+    yield from class_findings(result, known.radius)
     yield from robust_findings(result, params, of="the network alone, asked without noise,")
     length, abstained = defined(result, "average_certified_radius"), defined(result, "abstention_rate")
     if length is not None:

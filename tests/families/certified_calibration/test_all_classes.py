@@ -7,6 +7,8 @@ from pydantic import ValidationError
 from scipy.special import softmax
 
 from seatrial.contracts.estimates import metric_name, split_name
+from seatrial.families.certified_calibration import narrative
+from seatrial.families.certified_calibration.class_narrative import class_findings
 from seatrial.families.certified_calibration.uncertainty import METRICS
 from tests.families.certified_calibration.audits import DATA, IMAGES, LABELS, NETWORK, audit, parameters
 from tests.families.in_memory import Model
@@ -16,6 +18,7 @@ from workers.certification.failures import failing, price
 from workers.certification.uncertainty import UNCERTAINTIES, uncertainty_of
 from workers.families.certified_calibration import all_classes
 from workers.families.certified_calibration.class_estimates import classwise_estimate, clean_quantiles
+from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import class_column, uncertainty_column, worst_column
 
 SIGMA, RADII = 0.25, [0.0, 0.1, 0.25, 0.5]
@@ -286,3 +289,44 @@ def test_one_example_has_no_classwise_interval() -> None:
     found = classwise_estimate(*ends, np.array([[0.4, 0.6]]), np.array([1]), 5, 0)
     assert found.value is not None
     assert found.low is None
+
+
+def spans_of(estimates):
+    return [
+        estimates[metric_name("certified_span", uncertainty=one, radius=0.1)].value
+        for one in ("entropy", "smoothed_entropy")
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scale", "code"), [(1e-3, "uniform"), (1e4, "one-hot"), (1.0, None)])
+def test_a_small_span_by_the_scale_of_logits_alone_is_told(scale, code) -> None:
+    """What a cheat would try: no prediction changes, and the span of one of the uncertainties is nearly 0."""
+    params = parameters(n=300, radii=[0.1], uncertainty={})
+    data = IMAGES[:8], LABELS[:8]
+    result, _ = audit(params, Model(lambda x: NETWORK.logits(x) * scale, 4), data)
+    told = [flag.message for flag in result.flags if flag.code == "span_says_little"]
+    assert len(told) == (code is not None)
+    if code is None:
+        return
+    assert code in told[0]
+    spans = spans_of(result.estimates)
+    honest = audit(params, NETWORK, data)[0].estimates
+    plain = spans_of(honest)
+    assert min(spans) < plain[spans.index(min(spans))] / 2
+    # The scores of all classes are not flattered.
+    for name in ("certified_log_loss[radius=0.1]", "certified_brier[radius=0.1]"):
+        if scale > 1:
+            assert result.estimates[name].value > honest[name].value
+
+
+@pytest.mark.slow
+def test_what_is_certified_of_all_classes_is_said_in_words(network) -> None:
+    params, result, _ = network
+    stored = params.model_dump(mode="json")
+    findings = " ".join(narrative.answer(result, stored, 4).findings)
+    for said in ("certified spans, over all 24 examples", "classwise calibration error", "Conformal prediction sets"):
+        assert said in findings
+    assert list(class_findings(result.model_copy(update={"estimates": {}}), 0.25)) == []
+    for name in FAMILY.figures(params, result):
+        assert len(narrative.describe_figure(name)) > 60

@@ -4,11 +4,45 @@ from collections.abc import Mapping
 
 from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.certified_calibration.uncertainty import largest
 from seatrial.statistics.samples import Sample
 from workers.families.certified_calibration.sample import classes_of
 
 SHOWN = 5.0
 """Times the attacked span that the certified one may be before nothing of it counts as shown."""
+
+NEARLY_ALL, NEARLY_NONE, TIMES = 0.9, 0.01, 10.0
+"""Shares of the largest entropy beyond which scores count as uniform, or as one-hot where draws disagree: where the
+entropy of their mean is ``TIMES`` the mean entropy. A digit classifier trained with noise has 0.03, and 1.5 times."""
+
+
+def span_says_little(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
+    """Flag scores of a scale that hides what a span would show: logits made very small, or very large."""
+    if params.uncertainty is None:
+        return []
+    most = largest("entropy", classes_of(certify))
+    entropy, smoothed = (
+        float(certify.floats(metric_name("uncertainty", uncertainty=one)).mean()) / most
+        for one in ("entropy", "smoothed_entropy")
+    )
+    if smoothed > NEARLY_ALL:
+        seen = f"The scores of one draw have {smoothed:.0%} of the entropy of uniform ones: they say little about the "
+        seen += "class, and no attack could move their uncertainty far. The span is small for that alone."
+    elif smoothed < NEARLY_NONE and entropy > TIMES * smoothed:
+        seen = (
+            f"The scores of one draw are one-hot (mean entropy {smoothed * most:.2g}) although draws disagree (entropy "
+        )
+        seen += f"of their mean {entropy * most:.2g}): the smoothed entropy has nothing to show, robust or not."
+    else:
+        return []
+    return [
+        Flag(
+            code="span_says_little",
+            severity="warning",
+            message=f"{seen} Dividing or multiplying all logits does this to any model and changes no prediction; read "
+            "certified_log_loss, certified_brier and cce_classwise, which it does not flatter.",
+        )
+    ]
 
 
 def classes_summed(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
