@@ -57,6 +57,7 @@ def render_summary(audit: AnyRow) -> dict[str, Any]:
         "seed": audit.seed,
         "samples": audit.samples,
         "kinds": [check["kind"] for check in audit.spec.get("checks", ())],
+        "priority": audit.priority,
         "created_at": moment(audit.created_at),
         "started_at": moment(audit.started_at),
         "finished_at": moment(audit.finished_at),

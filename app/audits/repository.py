@@ -22,6 +22,7 @@ _SUMMARY = (
     AuditRow.dataset_id,
     AuditRow.seed,
     AuditRow.samples,
+    AuditRow.priority,
     AuditRow.spec,
     AuditRow.created_at,
     AuditRow.started_at,

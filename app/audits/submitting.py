@@ -31,6 +31,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
+from seatrial.store.claiming import join_queue
 from seatrial.store.events import record_event
 from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
@@ -180,7 +181,8 @@ def estimate(planned: Plan) -> AuditEstimate:
 def add_audit(session: Session, project_id: str, planned: Plan) -> str:
     """Store the audit, its checks and its first event; return its id."""
     request = planned.request
-    spec = request.model_dump(mode="json")
+    # Where it stands in the queue is no part of what is computed.
+    spec = request.model_dump(mode="json", exclude={"priority"})
     audit = AuditRow(
         id=new_id("aud"),
         project_id=project_id,
@@ -188,12 +190,14 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         dataset_id=planned.dataset.id,
         seed=request.seed,
         samples=request.samples,
+        priority=request.priority,
         spec=spec,
         spec_digest=_digest(planned, spec),
         policy=planned.policy.stored() if planned.policy is not None else None,
         baseline=request.baseline,
         estimated_s=total_seconds(planned.costs),
     )
+    join_queue(session, project_id)
     session.add(audit)
     session.flush()
     for ordinal, (check, cost) in enumerate(zip(request.checks, planned.costs, strict=True)):

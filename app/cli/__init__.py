@@ -19,6 +19,7 @@ from app.cli.models import models
 from app.cli.perturb import perturb
 from app.cli.plans import plan
 from app.cli.policies import baselines, policies
+from app.cli.projects import projects
 from app.cli.replay import replay
 from app.cli.resources import resources
 from app.cli.search import search, tag
@@ -55,14 +56,13 @@ def main() -> None:
     `gate` answers a pipeline's one question, may this model ship, with a service of its own or a running one; `convert`
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
-    keys, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies, baselines,
-    leaderboard, compare, attest, search, tag,
-    plan). `verify` checks a signed verdict with neither.
+    keys, projects, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies,
+    baselines, leaderboard, compare, attest, search, tag, plan). `verify` checks a signed verdict with neither.
     """
 
 
 for command in (
-    *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, resources),
+    *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, projects, resources),
     *(models, datasets, audit, judge, policies, baselines, leaderboard, compare, attest),
     *(search, tag, plan),
 ):

@@ -43,6 +43,7 @@ class AsyncAudits(AsyncSession):
         batch_size: int = 64,
         shards: int | None = None,
         max_error_rate: float = 0.05,
+        priority: int = 0,
         idempotency_key: str | None = None,
         **further: Any,
     ) -> Audit:
@@ -59,6 +60,7 @@ class AsyncAudits(AsyncSession):
             batch_size: Examples per forward pass.
             shards: Pieces each stage is cut into; by default sized to a minute each at most.
             max_error_rate: Share of errored examples above which a check fails.
+            priority: The higher first among the audits of the project, -100 to 100.
             idempotency_key: Submitting twice with it is submitting once. Without one, each call makes up its own, so
                 that a lost response is asked for again and never becomes another audit.
             further: Fields that a newer service knows.
@@ -68,6 +70,9 @@ class AsyncAudits(AsyncSession):
         """
         fields = without_none({"policy": policy, "baseline": baseline, "shards": shards}) | as_json(further)
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
+        if priority:
+            # An older service knows none.
+            fields["priority"] = priority
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return await self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)

@@ -53,6 +53,13 @@ class AuditCreate(Request):
         description="Pieces each stage is cut into, at most one per batch; by default sized to a minute each at most. "
         "Never changes a number.",
     )
+    priority: int = Field(
+        default=0,
+        ge=-100,
+        le=100,
+        description="Audits of a project are taken up in the order of this, the highest first, and then of their age. "
+        "Between projects it says nothing. Never changes a number.",
+    )
     max_error_rate: Annotated[Real, Field(ge=0, le=1)] = Field(
         default=0.05, description="A check with a larger share of errored examples fails."
     )
@@ -113,6 +120,7 @@ class AuditSummary(Read):
     seed: int = Field(description="Seed.")
     samples: int = Field(description="Examples asked for.")
     kinds: list[str] = Field(description="Families of its checks.")
+    priority: int = Field(default=0, description="Its place among the audits of its project; the highest first.")
     created_at: datetime = Field(description="When it was submitted (UTC).")
     started_at: datetime | None = Field(default=None, description="When a worker first took it up.")
     finished_at: datetime | None = Field(default=None, description="When it ended.")

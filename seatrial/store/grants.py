@@ -23,7 +23,7 @@ WORKER: Grants = {
     "models": ("SELECT", f"UPDATE (state, problem, facts, {_LEASE})"),
     "datasets": ("SELECT",),
     # Secrets of endpoints are bound to projects by name.
-    "projects": ("SELECT (id, name)",),
+    "projects": ("SELECT (id, name, weight, priority, turn)", "UPDATE (turn)"),
     "audits": ("SELECT", "UPDATE (state, error, estimated_s, event_seq, started_at, finished_at)"),
     "checks": (
         "SELECT",

@@ -4,23 +4,21 @@ Locking: a transaction that changes an audit, its checks or its shards locks the
 one audit queue up instead of deadlocking. Claims and heartbeats touch one row only and lock nothing else.
 """
 
-import re
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Select, func, literal_column, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.states import TERMINAL, ModelState, RunState
+from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.contracts.webhooks import AuditEvent
 from seatrial.store.checkpoints import drop_checkpoints
 from seatrial.store.database import epoch_now
 from seatrial.store.events import record_event
 from seatrial.store.outbox import announce
-from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ShardRow, StageRow, WorkerRow
-from seatrial.store.tables.audits import ADVANCEABLE, QUEUED
+from seatrial.store.tables import AuditRow, CheckRow, ShardRow, StageRow, WorkerRow
 from seatrial.store.tables.base import utc_now
-from seatrial.store.transitions import claim, heartbeat, holds, is_free, lock, move
+from seatrial.store.transitions import heartbeat, holds, lock, move
 
 ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 ENDS: dict[RunState, AuditEvent] = {
@@ -28,57 +26,6 @@ ENDS: dict[RunState, AuditEvent] = {
     RunState.FAILED: "audit.failed",
     RunState.CANCELLED: "audit.cancelled",
 }
-
-
-def claim_model(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
-    """Take a model that waits for its checks."""
-    waiting = select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)).order_by(ModelRow.id)
-    return claim(session, ModelRow, waiting, lease_s=lease_s, worker=worker)
-
-
-def in_words(table: type[CheckRow | ShardRow], condition: str) -> ColumnElement[bool]:
-    """Return a condition of a partial index as its words, without parameters."""
-    return literal_column(re.sub(r"\b(?=(state|open_shards)\b)", f"{table.__tablename__}.", f"({condition})"), Boolean)
-
-
-def advanceable() -> Select[Any]:
-    """Select the checks whose present stage is over and whose model has been checked."""
-    return (
-        select(CheckRow.id)
-        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
-        .join(ModelRow, ModelRow.id == AuditRow.model_id)
-        .where(
-            in_words(CheckRow, ADVANCEABLE),
-            is_free(CheckRow),
-            ModelRow.state != ModelState.CHECKING,
-        )
-        .order_by(CheckRow.id)
-    )
-
-
-def claim_check(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
-    """Take a check that can be advanced to its next stage or to its result."""
-    return claim(session, CheckRow, advanceable(), lease_s=lease_s, worker=worker)
-
-
-def claim_shard(session: Session, *, lease_s: float, worker: str) -> tuple[str, str] | None:
-    """Take the oldest queued shard."""
-    return claim(session, ShardRow, _waiting_shards().order_by(ShardRow.id), lease_s=lease_s, worker=worker)
-
-
-def _waiting_shards() -> Select[Any]:
-    return select(ShardRow.id).where(in_words(ShardRow, QUEUED), is_free(ShardRow))
-
-
-def count_work(session: Session, *, most: int = 1000) -> int:
-    """Count what could be claimed now, up to ``most``."""
-    claimable = (
-        _waiting_shards(),
-        select(ModelRow.id).where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow)),
-        advanceable(),
-    )
-    counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
-    return min(most, sum(count or 0 for count in counts))
 
 
 def count_workers(session: Session) -> int:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from app.web.services import Services
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.store import lifecycle
+from seatrial.store import claiming, lifecycle
 from seatrial.store.ids import new_id
 from seatrial.store.records import to_parquet
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow
@@ -41,7 +41,7 @@ def make_ready(services: Services) -> None:
 def open_stage(services: Services, check_id: str, name: str, pieces: list[tuple[int, int]]) -> None:
     """Begin a stage cut into ``pieces``."""
     with services.database.write() as session:
-        claimed = lifecycle.claim_check(session, **LEASE)
+        claimed = claiming.claim_check(session, **LEASE)
         assert claimed is not None
         assert claimed[0] == check_id
         shards = [
@@ -68,7 +68,7 @@ def records(start: int, stop: int) -> pa.Table:
 def run_shard(services: Services, *, fails: bool = False) -> str:
     """Claim the oldest queued shard and end it; return its id."""
     with services.database.write() as session:
-        claimed = lifecycle.claim_shard(session, **LEASE)
+        claimed = claiming.claim_shard(session, **LEASE)
         assert claimed is not None
         shard = session.get_one(ShardRow, claimed[0])
         start, stop = shard.start, shard.stop
@@ -91,7 +91,7 @@ def end_check(services: Services, state: RunState = RunState.SUCCEEDED) -> None:
     if state == RunState.FAILED:
         values = {"error": {"code": "broken", "title": "Broken", "detail": "It broke.", "field": None}}
     with services.database.write() as session:
-        claimed = lifecycle.claim_check(session, **LEASE)
+        claimed = claiming.claim_check(session, **LEASE)
         assert claimed is not None
         assert lifecycle.close_check(session, *claimed, state, **values)
 

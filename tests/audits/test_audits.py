@@ -13,7 +13,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState, RunState
 from seatrial.families.cost import OVERHEAD_S
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from seatrial.store import lifecycle
+from seatrial.store import claiming, lifecycle
 from seatrial.store.tables import AuditRow, IdempotencyRow, ModelRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.transitions import move
@@ -209,7 +209,7 @@ def test_a_running_audit_is_cancelling_until_the_worker_says_so(
     audit = submit(client, pair)
     open_stage(services, first_check(services, audit), "preflight", [(0, 20)])
     with services.database.write() as session:
-        claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+        claimed = claiming.claim_shard(session, lease_s=60, worker="w")
     assert claimed is not None
     for _ in range(2):
         assert client.post(f"/v1/audits/{audit}/cancel").json()["state"] == "cancelling"

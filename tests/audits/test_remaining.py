@@ -12,7 +12,7 @@ from app.web.services import Services
 from seatrial.contracts.costs import StageShares
 from seatrial.contracts.states import RunState
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
-from seatrial.store import lifecycle
+from seatrial.store import claiming, lifecycle
 from seatrial.store.tables import CheckRow, ShardRow
 from seatrial.store.tables.base import utc_now
 from tests.audits.acting import (
@@ -85,7 +85,7 @@ def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
     audit = submit(client, pair)
     open_stage(services, first_check(services, audit), "attack", [(0, 20)])
     with services.database.write() as session:
-        claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+        claimed = claiming.claim_shard(session, lease_s=60, worker="w")
         assert claimed is not None
         assert lifecycle.report_progress(session, *claimed, 10, lease_s=60)
         # It began 50 s ago, told of 10 examples 40 s ago, and was killed.
@@ -127,7 +127,7 @@ def test_what_earlier_stages_took_is_taken_off_the_estimate(
             session.execute(update(CheckRow).values(estimated_s=30.0))
         told.append(client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]["remaining_s"])
         with services.database.write() as session:
-            claimed = lifecycle.claim_shard(session, lease_s=60, worker="w")
+            claimed = claiming.claim_shard(session, lease_s=60, worker="w")
             assert claimed is not None
             lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=20, seconds=seconds)
     assert told == [30.0, 30.0, 25.0]

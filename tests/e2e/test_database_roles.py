@@ -14,9 +14,10 @@ from app.access.service import create_key
 from app.cli import main
 from seatrial.store.artifacts import digest_of_bytes, open_store
 from seatrial.store.checkpoints import announce_checkpoint, has_due_discards, sweep_discards
+from seatrial.store.claiming import count_work
 from seatrial.store.database import Database, connect
 from seatrial.store.grants import WORKER
-from seatrial.store.lifecycle import count_work, count_workers
+from seatrial.store.lifecycle import count_workers
 from seatrial.store.migrations import is_current
 from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_old, sweep_workers

@@ -8,7 +8,7 @@ import pyarrow as pa
 from app.gates.service import judge_ended
 from app.web.services import Services
 from seatrial.contracts.states import RunState
-from seatrial.store import lifecycle
+from seatrial.store import claiming, lifecycle
 from seatrial.store.records import to_parquet
 from tests.audits.acting import LEASE, first_check, make_ready, open_stage
 from tests.uploads import submission, upload_both
@@ -77,7 +77,7 @@ def finish(
     error = {"code": "broken", "title": "Broken", "detail": "It broke.", "field": None}
     has_succeeded = state == RunState.SUCCEEDED
     with services.database.write() as session:
-        claimed = lifecycle.claim_shard(session, **LEASE)
+        claimed = claiming.claim_shard(session, **LEASE)
         assert claimed is not None
     with services.database.write() as session:
         table = pa.table({"example_id": list(range(20))}) if records is None else records
@@ -86,7 +86,7 @@ def finish(
             values = {"records_digest": services.store.put_bytes(to_parquet(table)), "done": 20, "seconds": 1.0}
         assert lifecycle.close_shard(session, *claimed, state, **values)
     with services.database.write() as session:
-        claimed = lifecycle.claim_check(session, **LEASE)
+        claimed = claiming.claim_check(session, **LEASE)
         assert claimed is not None
         values = {"result": told or result(), "figures": {}} if has_succeeded else {"error": error}
         assert lifecycle.close_check(session, *claimed, state, **values)

@@ -11,8 +11,9 @@ from sqlalchemy import update
 
 from seatrial.store.artifacts import LocalStore
 from seatrial.store.checkpoints import may_resume
+from seatrial.store.claiming import claim_check, claim_shard
 from seatrial.store.database import Database
-from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, give_back, open_stage
+from seatrial.store.lifecycle import cancel_audit, give_back, open_stage
 from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow

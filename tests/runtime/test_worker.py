@@ -12,9 +12,10 @@ from torch import Tensor
 
 from seatrial.contracts.states import ModelState
 from seatrial.store.artifacts import LocalStore
+from seatrial.store.claiming import claim_check, claim_shard
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
-from seatrial.store.lifecycle import cancel_audit, claim_check, claim_shard, open_stage
+from seatrial.store.lifecycle import cancel_audit, open_stage
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
 from tests import assets, texts

@@ -9,8 +9,8 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from seatrial.store.checkpoints import has_due_discards
+from seatrial.store.claiming import claim_check, claim_model, claim_shard, claim_work, count_work
 from seatrial.store.database import Database, connect
-from seatrial.store.lifecycle import claim_check, claim_model, claim_shard, count_work
 from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
 from tests.databases import new_migrated_database, postgres_url  # noqa: F401
@@ -40,6 +40,7 @@ HOT: dict[str, Callable[[Session], object]] = {
     "claim_model": lambda session: claim_model(session, lease_s=60, worker="w"),
     "claim_check": lambda session: claim_check(session, lease_s=60, worker="w"),
     "claim_shard": lambda session: claim_shard(session, lease_s=60, worker="w"),
+    "claim_work": lambda session: claim_work(session, lease_s=60, worker="w"),
     "count_work": lambda session: count_work(session),
     "discards": has_due_discards,
 }

@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from seatrial.contracts.states import ModelState, RunState
+from seatrial.store.claiming import claim_check, claim_model, claim_shard, count_work
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import (
     cancel_audit,
-    claim_check,
-    claim_model,
-    claim_shard,
     close_check,
     close_shard,
-    count_work,
     give_back,
     open_stage,
     report_progress,

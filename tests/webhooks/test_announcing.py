@@ -13,8 +13,9 @@ from sqlalchemy import select
 from app.webhooks import repository
 from seatrial.contracts.states import RunState
 from seatrial.contracts.webhooks import WebhookMessage
+from seatrial.store.claiming import claim_check
 from seatrial.store.database import Database
-from seatrial.store.lifecycle import cancel_audit, claim_check, close_check, open_stage
+from seatrial.store.lifecycle import cancel_audit, close_check, open_stage
 from seatrial.store.outbox import announce
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, DeliveryRow

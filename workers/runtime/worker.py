@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
+from seatrial.store.claiming import charge, claim_work
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
-from seatrial.store.lifecycle import claim_check, claim_model, claim_shard, count_workers
+from seatrial.store.lifecycle import count_workers
 from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import Settings
@@ -30,8 +31,6 @@ from workers.runtime.running import run_shard
 from workers.runtime.sandboxed import SandboxedExecutor
 
 log = logging.getLogger(__name__)
-
-Claimer = Callable[..., tuple[str, str] | None]
 
 
 class Worker:
@@ -80,19 +79,15 @@ class Worker:
         return done
 
     def step(self) -> bool:
-        """Claim one thing and work on it; return whether there was one.
-
-        Models first, since audits wait for them; then checks, since a result is worth more than another shard.
-        """
-        for table, claimer, work in (
-            (ModelRow, claim_model, check_model),
-            (CheckRow, claim_check, self._advance),
-            (ShardRow, claim_shard, run_shard),
-        ):
-            claimed = self._claim(claimer)
-            if claimed is None:
-                continue
-            row_id, token = claimed
+        """Claim one thing and work on it; return whether there was one."""
+        with self._database.write() as session:
+            claimed = claim_work(session, lease_s=self._settings.lease_s, worker=self.name)
+        if claimed is None:
+            return False
+        table, row_id, token = claimed
+        work = {ModelRow: check_model, CheckRow: self._advance, ShardRow: run_shard}[table]
+        began_at = time.monotonic()
+        try:
             with Claim(
                 self._database,
                 self._settings,
@@ -103,9 +98,18 @@ class Worker:
                 on_beat=self._tell_alive,
             ) as claim:
                 work(self._database, self._executor, self._settings, claim)
-            sweep_discards(self._database, self._store)
-            return True
-        return False
+        finally:
+            self._charge(table, row_id, time.monotonic() - began_at)
+        sweep_discards(self._database, self._store)
+        return True
+
+    def _charge(self, table: type[ModelRow | CheckRow | ShardRow], row_id: str, seconds: float) -> None:
+        try:
+            with self._database.write() as session:
+                charge(session, table, row_id, seconds)
+        except SQLAlchemyError as error:
+            # Work goes on without: projects take turns all the same.
+            log.warning("%.0f s are not charged to the project of %s: %s", seconds, row_id, error)
 
     def _advance(self, database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
         opened = advance(database, executor, settings, claim)
@@ -146,10 +150,6 @@ class Worker:
         alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(last_seen_at=utc_now()))
         if not alive.rowcount:  # type: ignore[attr-defined]
             session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid()))
-
-    def _claim(self, claimer: Claimer) -> tuple[str, str] | None:
-        with self._database.write() as session:
-            return claimer(session, lease_s=self._settings.lease_s, worker=self.name)
 
 
 def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[], object]) -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import Float, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from seatrial.store.tables.base import Base, utc_now
@@ -16,6 +16,12 @@ class ProjectRow(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
+    weight: Mapped[float] = mapped_column(Float, default=1.0, server_default="1")
+    """Its share of the workers is this over the sum of all that have work of the same priority."""
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    """While a project of a higher one has work, it has none of the workers."""
+    turn: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
+    """Seconds of workers it has had, over its weight; see :mod:`seatrial.store.claiming`."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 

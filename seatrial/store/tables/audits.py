@@ -12,6 +12,9 @@ ADVANCEABLE = "state IN ('queued', 'running') AND open_shards = 0"
 """Checks that go on to their next stage or their result. A query must say it in these words: a plan that is made once
 for all values of its parameters takes no partial index."""
 
+UNFINISHED = "state IN ('queued', 'running')"
+"""Audits that go on, in the same way."""
+
 QUEUED = "state = 'queued'"
 """Shards that wait, in the same way."""
 
@@ -37,6 +40,8 @@ class AuditRow(Base):
     verdict: Mapped[str | None]
     error: Mapped[dict[str, Any] | None]
     estimated_s: Mapped[float | None] = mapped_column(Float)
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    """The higher first among the audits of its project."""
     event_seq: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
@@ -47,6 +52,7 @@ class AuditRow(Base):
         Index("ix_audits_project_id_state_id", "project_id", "state", "id"),
         Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
         Index("ix_audits_state", "state"),
+        Index("ix_audits_unfinished", "project_id", "priority", "id", **partial(UNFINISHED)),
         # The audits still to be judged: few, and looked for often.
         Index("ix_audits_unjudged", "state", **partial("policy IS NOT NULL AND verdict IS NULL")),
     )

@@ -1,0 +1,244 @@
+"""Which work is claimed next: projects take turns, and in each the oldest audit goes on until it ends.
+
+A project's ``turn`` is the service it has had, in seconds of workers over its weight; the least comes first (Stride
+scheduling: Waldspurger and Weihl, 1995). A claim counts a second at once, so that workers that claim at the same time
+spread over projects, and what it took beyond that is added at its end (:func:`charge`). So neither many audits nor
+long shards make a project's share larger, and a project that waited does not save up for later: one that has nothing
+queued or running begins where the others are (:func:`join_queue`).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Boolean, ColumnElement, Row, Select, func, literal_column, or_, select, update
+from sqlalchemy.orm import Session
+
+from seatrial.contracts.states import ModelState, RunState
+from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ProjectRow, ShardRow
+from seatrial.store.tables.audits import ADVANCEABLE, QUEUED, UNFINISHED
+from seatrial.store.transitions import claim, is_free
+
+CLAIM_S = 1.0
+"""Seconds a claim counts before it is known what it takes."""
+
+AHEAD_S = 60.0
+"""Checks of uploads come before all measuring, until their project is so far ahead of the one that has had least: ever
+more uploads do not keep the others' audits waiting."""
+
+MOST_PROJECTS = 20
+"""Projects looked at for one claim: the first nearly always has something that nobody else takes."""
+
+Claimed = tuple[type[ModelRow] | type[CheckRow] | type[ShardRow], str, str]
+"""Table, id and token of what was claimed."""
+
+
+def in_words(table: type[AuditRow] | type[CheckRow] | type[ShardRow], condition: str) -> ColumnElement[bool]:
+    """Return a condition of a partial index as its words, without parameters."""
+    named = re.sub(r"\b(?=(state|open_shards)\b)", f"{table.__tablename__}.", f"({condition})")
+    return literal_column(named, Boolean)
+
+
+def waiting_models() -> Select[Any]:
+    """Select the models that wait for their checks."""
+    return (
+        select(ModelRow.id)
+        .join(ProjectRow, ProjectRow.id == ModelRow.project_id)
+        .where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow))
+    )
+
+
+def advanceable() -> Select[Any]:
+    """Select the checks whose present stage is over and whose model has been checked."""
+    return (
+        select(CheckRow.id)
+        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+        .join(ModelRow, ModelRow.id == AuditRow.model_id)
+        .where(in_words(CheckRow, ADVANCEABLE), is_free(CheckRow), ModelRow.state != ModelState.CHECKING)
+    )
+
+
+def waiting_shards() -> Select[Any]:
+    """Select the shards that wait."""
+    return (
+        select(ShardRow.id)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+        .where(in_words(ShardRow, QUEUED), is_free(ShardRow))
+    )
+
+
+_OLDEST = (AuditRow.priority.desc(), AuditRow.id)
+
+
+def claim_model(
+    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, most_turn: float | None = None
+) -> tuple[str, str] | None:
+    """Take a model that waits for its checks, the oldest of the project whose turn it is.
+
+    Args:
+        session: An open write transaction.
+        lease_s: Seconds the claim holds without a heartbeat.
+        worker: Who takes it, for people.
+        project_id: Of one project only.
+        most_turn: Of projects only that are not further than this.
+    """
+    waiting = waiting_models().order_by(ProjectRow.priority.desc(), ProjectRow.turn, ModelRow.id)
+    if project_id is not None:
+        waiting = waiting.where(ModelRow.project_id == project_id)
+    if most_turn is not None:
+        waiting = waiting.where(ProjectRow.turn <= most_turn)
+    return claim(session, ModelRow, waiting, lease_s=lease_s, worker=worker)
+
+
+def claim_check(
+    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, is_begun: bool = False
+) -> tuple[str, str] | None:
+    """Take the check of the oldest audit that can be advanced to its next stage or to its result.
+
+    Args:
+        session: An open write transaction.
+        lease_s: Seconds the claim holds without a heartbeat.
+        worker: Who takes it, for people.
+        project_id: Of one project only.
+        is_begun: Only one that has begun.
+    """
+    found = advanceable().order_by(*_OLDEST, CheckRow.id)
+    if project_id is not None:
+        found = found.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
+    if is_begun:
+        found = found.where(CheckRow.state == RunState.RUNNING)
+    return claim(session, CheckRow, found, lease_s=lease_s, worker=worker)
+
+
+def claim_shard(
+    session: Session, *, lease_s: float, worker: str, project_id: str | None = None
+) -> tuple[str, str] | None:
+    """Take the oldest queued shard of the oldest audit, of one project only where that is named."""
+    queued = waiting_shards().order_by(*_OLDEST, ShardRow.id)
+    if project_id is not None:
+        queued = queued.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
+    return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
+
+
+def claim_work(session: Session, *, lease_s: float, worker: str) -> Claimed | None:
+    """Take what is to be done next; None where nothing can be claimed.
+
+    Checks of uploads first, since audits wait for them. Then the project whose turn it is: what has begun is advanced,
+    and the shards of its oldest audit are run, before another audit is begun.
+    """
+    projects = _projects_with_work(session)
+    ahead = min(row.turn for row in projects) + AHEAD_S if projects else None
+    if (model := claim_model(session, lease_s=lease_s, worker=worker, most_turn=ahead)) is not None:
+        _take_turn(session, select(ModelRow.project_id).where(ModelRow.id == model[0]))
+        return (ModelRow, *model)
+    for project in projects:
+        claimed = _claim_of(session, project.id, lease_s=lease_s, worker=worker)
+        if claimed is not None:
+            _take_turn(session, select(ProjectRow.id).where(ProjectRow.id == project.id))
+            return claimed
+    return None
+
+
+def _claim_of(session: Session, project_id: str, **by: Any) -> Claimed | None:
+    if (model := claim_model(session, project_id=project_id, **by)) is not None:
+        return (ModelRow, *model)
+    if (check := claim_check(session, project_id=project_id, is_begun=True, **by)) is not None:
+        return (CheckRow, *check)
+    own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
+    shard = session.execute(_oldest(waiting_shards().where(*own))).one_or_none()
+    begin = session.execute(_oldest(advanceable().where(*own))).one_or_none()
+    # Of one audit, what has begun before what has not.
+    is_shard_first = begin is None or (shard is not None and (-shard.priority, shard.id) <= (-begin.priority, begin.id))
+    for is_shard in (is_shard_first, not is_shard_first):
+        if is_shard and (claimed := claim_shard(session, project_id=project_id, **by)) is not None:
+            return (ShardRow, *claimed)
+        if not is_shard and (claimed := claim_check(session, project_id=project_id, **by)) is not None:
+            return (CheckRow, *claimed)
+    return None
+
+
+def _oldest(found: Select[Any]) -> Select[int, str]:
+    return found.with_only_columns(AuditRow.priority, AuditRow.id).order_by(*_OLDEST).limit(1)
+
+
+def _projects_with_work(session: Session) -> Sequence[Row[str, float]]:
+    """Return the projects that have something to claim, in the order of their turns."""
+    own = (AuditRow.project_id == ProjectRow.id, in_words(AuditRow, UNFINISHED))
+    model = select(ModelRow.id).where(
+        ModelRow.state == ModelState.CHECKING, is_free(ModelRow), ModelRow.project_id == ProjectRow.id
+    )
+    exists = or_(
+        model.correlate(ProjectRow).exists(),
+        waiting_shards().where(*own).correlate(ProjectRow).exists(),
+        advanceable().where(*own).correlate(ProjectRow).exists(),
+    )
+    query = select(ProjectRow.id, ProjectRow.turn).where(exists)
+    return session.execute(
+        query.order_by(ProjectRow.priority.desc(), ProjectRow.turn, ProjectRow.id).limit(MOST_PROJECTS)
+    ).all()
+
+
+def _take_turn(session: Session, project: Select[Any]) -> None:
+    _add(session, project, CLAIM_S)
+
+
+def _add(session: Session, project: Select[Any], seconds: float) -> None:
+    session.execute(
+        update(ProjectRow)
+        .where(ProjectRow.id == project.scalar_subquery())
+        .values(turn=ProjectRow.turn + seconds / ProjectRow.weight)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def charge(
+    session: Session, table: type[ModelRow] | type[CheckRow] | type[ShardRow], row_id: str, seconds: float
+) -> None:
+    """Add what a claim took of a worker, whatever came of it, to its project's turn."""
+    project = select(ModelRow.project_id).where(ModelRow.id == row_id)
+    if table is not ModelRow:
+        project = select(AuditRow.project_id).join(CheckRow, CheckRow.audit_id == AuditRow.id)
+        if table is ShardRow:
+            project = project.join(ShardRow, ShardRow.check_id == CheckRow.id)
+        project = project.where(table.id == row_id)
+    _add(session, project, seconds - CLAIM_S)
+
+
+def join_queue(session: Session, project_id: str) -> None:
+    """Begin where the others are, with a project that has nothing queued or running: idle time is not saved up.
+
+    Others are those that have something to claim or run something now; where nobody has, nobody is kept waiting.
+    """
+    shards = (
+        select(ShardRow.id)
+        .join(CheckRow, CheckRow.id == ShardRow.check_id)
+        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+    )
+    own = shards.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
+    if session.scalar(own.where(ShardRow.state.in_((RunState.QUEUED, RunState.RUNNING))).limit(1)) is not None:
+        return
+    running = (
+        select(func.min(ProjectRow.turn))
+        .join(AuditRow, AuditRow.project_id == ProjectRow.id)
+        .join(CheckRow, CheckRow.audit_id == AuditRow.id)
+        .join(ShardRow, ShardRow.check_id == CheckRow.id)
+        .where(ShardRow.state == RunState.RUNNING, ProjectRow.id != project_id)
+    )
+    turns = [row.turn for row in _projects_with_work(session) if row.id != project_id]
+    turns += [turn for turn in (session.scalar(running),) if turn is not None]
+    if turns:
+        least = min(turns)
+        session.execute(
+            update(ProjectRow)
+            .where(ProjectRow.id == project_id, ProjectRow.turn < least)
+            .values(turn=least)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def count_work(session: Session, *, most: int = 1000) -> int:
+    """Count what could be claimed now, up to ``most``."""
+    claimable = (waiting_shards(), waiting_models(), advanceable())
+    counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
+    return min(most, sum(count or 0 for count in counts))
