@@ -47,7 +47,7 @@ def test_the_documentation_shows_its_operations(tab: Tab, server: Server, tmp_pa
 def test_a_report_shows_its_tables_and_figures(tab: Tab, report_url: str, tmp_path: Path) -> None:
     tab.goto(report_url)
     page = tab.html()
-    assert page.count("<table") == 5
+    assert page.count("<table") == 6
     assert page.count("<img") == 2
     assert "<script" not in page
     shown = tab.picture(tmp_path / "report.png")

@@ -12,7 +12,7 @@ from seatrial.store.tables import AuditRow, ModelRow
 from tests.conftest import TestClient
 from tests.console.conftest import HERE, Console, actions, elements, words
 
-FORMS = ["/login", "/logout", "/models", "/datasets", "/submit", "/submit/confirmed", "/policies"]
+FORMS = ["/login", "/logout", "/models", "/datasets", "/submit", "/submit/confirmed", "/policies", "/tags/{subject_id}"]
 OF_AUDIT = ["cancel", "retry", "judge", "promote"]
 
 
@@ -73,7 +73,16 @@ def test_a_reader_sees_no_button_and_no_form_works(locked: Console) -> None:
     finished = locked.finished()
     running = locked.running(model={"version": "4"}, dataset_of=finished)
     locked.log_in("read")
-    for path in ("/", f"/audits/{finished}", f"/audits/{running}", "/models", "/datasets", "/policies", "/compare"):
+    for path in (
+        "/",
+        f"/audits/{finished}",
+        f"/audits/{running}",
+        "/models",
+        "/datasets",
+        "/policies",
+        "/compare",
+        "/search",
+    ):
         page = locked.get(path)
         assert page.status_code == 200
         assert actions(page) == {"/logout"}, path
@@ -97,6 +106,7 @@ def test_pages_let_only_their_own_two_files_act(console: Console) -> None:
         "/policies",
         "/policies/standard",
         "/compare",
+        "/search",
         "/submit",
     ):
         page = console.get(path)
