@@ -26,6 +26,8 @@ LISTS = {
     "audits": "/v1/audits",
     "policies": "/v1/policies",
     "baselines": "/v1/baselines",
+    "plans": "/v1/plans",
+    "search": "/v1/search",
 }
 
 
