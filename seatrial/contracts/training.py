@@ -26,6 +26,7 @@ SHIPPED = tuple(
     EntryPoint(name=slug, value=f"seatrial.hardening.{module}:{slug.upper()}", group=GROUP)
     for module, slugs in {
         "cross_entropy": ("gradient_normalised", "high_temperature"),
+        "images": ("adversarial", "gaussian", "smoothadv", "brier_act", "acce_act"),
     }.items()
     for slug in slugs
 )
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class MethodParams(Request):
-    """Base of a method's parameters; a field ``method``, a ``Literal`` of the method's slug, comes first."""
+    """Base of a method's parameters; its field ``method`` is a ``Literal`` of the method's slug."""
 
     if TYPE_CHECKING:
         method: str

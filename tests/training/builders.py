@@ -39,9 +39,13 @@ def cnn(*, seed: int = 0, dropout: float = 0.3, has_norm: bool = True) -> Traina
     return trainable(module, (1, 4, 4), 3)
 
 
-def trainable(module: nn.Module, shape: tuple[int, int, int], classes: int) -> TrainableImages:
+def trainable(
+    module: nn.Module, shape: tuple[int, int, int], classes: int, *, mean: float = 0.0, std: float = 1.0
+) -> TrainableImages:
     labels = [str(number) for number in range(classes)]
-    return TrainableImages(ImageClassifier(module, labels=labels, input_shape=shape, mean=[0.0], std=[1.0], device=CPU))
+    return TrainableImages(
+        ImageClassifier(module, labels=labels, input_shape=shape, mean=[mean], std=[std], device=CPU)
+    )
 
 
 def linear(weights: Tensor) -> TrainableImages:

@@ -149,6 +149,11 @@ class Iterate:
         self.penalty = FIRST_PENALTY
         self._measure()
 
+    def place(self, confidence: Floats) -> None:
+        """Put every bin's confidences at those (n,) that something else has moved, an attack on inputs say."""
+        self.z = np.tile(confidence, (len(self.program.lower), 1))
+        self._measure()
+
     def _measure(self) -> None:
         """Measure how far each constraint is from holding."""
         self.r1, self.r2, self.r5 = self.a - self.q1, self.a - self.q2, self.z - self.g
