@@ -27,6 +27,7 @@ SHIPPED = tuple(
     for module, slugs in {
         "cross_entropy": ("gradient_normalised", "high_temperature"),
         "images": ("adversarial", "gaussian", "smoothadv", "brier_act", "acce_act"),
+        "texts": ("pgd_k", "freelb", "ascc", "ddi_at", "dg_aug", "noise_mix"),
     }.items()
     for slug in slugs
 )

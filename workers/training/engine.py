@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from workers.training.errors import DivergedError
 from workers.training.models import Trainable
 from workers.training.protocol import Method, Preparation, Step
 from workers.training.validation import validate
+
+if TYPE_CHECKING:
+    from workers.resources.library import Library
 
 LOSS_EVERY = 10
 """Steps between two looks at the loss: each waits for the device."""
@@ -88,6 +91,8 @@ def train(
     save: Callable[[Checkpoint], None] = lambda checkpoint: None,
     save_every: int | None = None,
     folder: Path | None = None,
+    library: "Library | None" = None,
+    vectors: Any = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     check_cancelled: Callable[[], None] = lambda: None,
 ) -> Outcome:
@@ -107,6 +112,8 @@ def train(
         save: Keeps a checkpoint: after every epoch and every ``save_every`` steps.
         save_every: Steps between two checkpoints of one epoch; None for none.
         folder: Where the method may keep what it prepared.
+        library: Where resources of text attacks are; None for the default place.
+        vectors: Counter-fitted word vectors, for the method that needs synonyms.
         on_progress: Told every ``LOSS_EVERY`` steps and after every epoch.
         check_cancelled: Called before every forward pass; raises to stop. Nothing is saved then: the last checkpoint
             is where to go on.
@@ -126,7 +133,7 @@ def train(
     model.in_bfloat16 = params.precision == "bfloat16"
     try:
         with _own_randomness(model.device, derive_seed(seed, "training", "dropout")):
-            preparation = Preparation(model, seed, folder, check_cancelled)
+            preparation = Preparation(model, seed, folder, check_cancelled, library, vectors)
             loop = _Loop(model, method, params, method.prepare(data, preparation), seed, check_cancelled)
             if checkpoint is not None:
                 loop.restore(checkpoint)

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from workers.training.data import Batch, TrainingData
 from workers.training.models import Trainable
+
+if TYPE_CHECKING:
+    from workers.resources.library import Library
 
 ParamsT = TypeVar("ParamsT", contravariant=True)
 
@@ -47,12 +50,16 @@ class Preparation:
         seed: Of the run.
         folder: Where to keep what takes long, so that a resumed run finds it; None where nothing is kept.
         check_cancelled: Raises where the run is cancelled.
+        library: Where resources of text attacks are; None for the default place.
+        vectors: Counter-fitted word vectors; None where there are none.
     """
 
     model: Trainable
     seed: int
     folder: Path | None
     check_cancelled: Callable[[], None]
+    library: "Library | None" = None
+    vectors: Any = None
 
 
 class Method(Protocol):
