@@ -122,6 +122,7 @@ class _Contents:
     judgement: Judgement | None
     policy: dict[str, Any] | None
     workers: list[str]
+    measured_by: dict[str, str]
 
 
 def _gather(session: Session, project_id: str, audit_id: str) -> _Contents:
@@ -150,6 +151,7 @@ def _gather(session: Session, project_id: str, audit_id: str) -> _Contents:
         judged.judgement if judged else None,
         dict(judged.document) if judged else None,
         repository.workers_of(session, audit_id),
+        repository.measured_by(session, audit_id),
     )
 
 
@@ -247,7 +249,7 @@ def _write(writer: _Writer, contents: _Contents, services: Services, *, with_inp
         checks=checks,
         judgement=contents.judgement,
         policy=contents.policy,
-        versions=versions(),
+        versions=versions() | contents.measured_by,
         workers=contents.workers,
     )
     writer.add_json(INDEX, index.model_dump(mode="json"))

@@ -59,6 +59,17 @@ def workers_of(session: Session, audit_id: str) -> list[str]:
     return [name for name in session.scalars(query) if name is not None]
 
 
+def measured_by(session: Session, audit_id: str) -> dict[str, str]:
+    """Return the codes and the types of hardware that measured an audit, as far as its shards tell."""
+    query = select(ShardRow.code, ShardRow.hardware).join(CheckRow, CheckRow.id == ShardRow.check_id)
+    told = session.execute(query.where(CheckRow.audit_id == audit_id, ShardRow.records_digest.is_not(None)).distinct())
+    rows = told.all()
+    codes = sorted({row.code[:12] for row in rows if row.code})
+    machines = sorted({row.hardware for row in rows if row.hardware})
+    found = {"code that measured": ", ".join(codes), "hardware that measured": "; ".join(machines)}
+    return {name: value for name, value in found.items() if value}
+
+
 def asked_of(session: Session, check_id: str) -> tuple[int, int] | None:
     """Return the queries and forward passes of a check's shards; None where none are counted."""
     queries, passes = session.execute(

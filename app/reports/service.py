@@ -102,7 +102,8 @@ def compose_report(
             request={**audit.spec, "model": audit.model_id, "dataset": audit.dataset_id},
             seed=audit.seed,
             spec_digest=audit.spec_digest,
-            versions=_versions(model, repository.workers_of(session, audit_id)),
+            versions=_versions(model, repository.workers_of(session, audit_id))
+            | repository.measured_by(session, audit_id),
         ),
         controls=state_controls(checks, judged.judgement if judged else None),
         signature=find_signature(session, judged),

@@ -160,4 +160,20 @@ SHARED: tuple[FlagSpec, ...] = (
         meaning="A baseline was measured on another dataset: which of the two is harder is part of the difference.",
         remedy="Audit the baseline's model on this dataset, and promote that audit.",
     ),
+    FlagSpec(
+        code="mixed_code",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="Workers of several versions measured the check: where the versions compute a number differently, it "
+        "lies between what each would give.",
+        remedy="Audit again with workers of one version; leave SEATRIAL_MIX_CODE off.",
+    ),
+    FlagSpec(
+        code="mixed_hardware",
+        severities=("info",),
+        speaks_of=("*",),
+        meaning="Several types of processors or GPUs measured the check: iterative numbers differ in their last "
+        "digits between them, so a replay on one type may not give the same bytes.",
+        remedy="Where bytes matter, give the check workers of one type.",
+    ),
 )

@@ -25,5 +25,8 @@ class RunState(StrEnum):
 PREFLIGHT = "preflight"
 """The stage of a check before its family's own: one shard that looks at model and data together."""
 
+ACTIVE = (RunState.QUEUED, RunState.RUNNING)
+"""States of what goes on by itself."""
+
 TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 """States nothing leaves by itself; only a retry leaves ``failed``."""

@@ -61,7 +61,7 @@ def point_at_checkpoint(session: Session, shard_id: str, token: str, digest: str
         .execution_options(synchronize_session=False)
     )
     if row.saved_digest is not None:
-        _discard(session, row.saved_digest)
+        discard(session, row.saved_digest)
     return True
 
 
@@ -91,10 +91,11 @@ def drop_checkpoints(session: Session, *where: ColumnElement[bool]) -> None:
         .execution_options(synchronize_session=False)
     )
     for digest in digests:
-        _discard(session, digest)
+        discard(session, digest)
 
 
-def _discard(session: Session, digest: Any) -> None:
+def discard(session: Session, digest: Any) -> None:
+    """Have a file deleted that no shard names any more."""
     session.add(DiscardRow(digest=digest, due_at=epoch_now()))
 
 

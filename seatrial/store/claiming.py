@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Row, Select, func, literal_column, or_, select, update
+from sqlalchemy import Boolean, ColumnElement, Row, Select, func, literal_column, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import ModelState, RunState
@@ -68,6 +68,11 @@ def waiting_shards() -> Select[Any]:
     )
 
 
+def _own_code(code: str | None) -> ColumnElement[bool]:
+    """Return the condition that an audit is measured by this code, or by none so far."""
+    return true() if code is None else or_(AuditRow.code.is_(None), AuditRow.code == code)
+
+
 _OLDEST = (AuditRow.priority.desc(), AuditRow.id)
 
 
@@ -92,7 +97,13 @@ def claim_model(
 
 
 def claim_check(
-    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, is_begun: bool = False
+    session: Session,
+    *,
+    lease_s: float,
+    worker: str,
+    project_id: str | None = None,
+    is_begun: bool = False,
+    code: str | None = None,
 ) -> tuple[str, str] | None:
     """Take the check of the oldest audit that can be advanced to its next stage or to its result.
 
@@ -102,8 +113,9 @@ def claim_check(
         worker: Who takes it, for people.
         project_id: Of one project only.
         is_begun: Only one that has begun.
+        code: Of audits only that no other code measures.
     """
-    found = advanceable().order_by(*_OLDEST, CheckRow.id)
+    found = advanceable().where(_own_code(code)).order_by(*_OLDEST, CheckRow.id)
     if project_id is not None:
         found = found.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
     if is_begun:
@@ -112,48 +124,53 @@ def claim_check(
 
 
 def claim_shard(
-    session: Session, *, lease_s: float, worker: str, project_id: str | None = None
+    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, code: str | None = None
 ) -> tuple[str, str] | None:
-    """Take the oldest queued shard of the oldest audit, of one project only where that is named."""
-    queued = waiting_shards().order_by(*_OLDEST, ShardRow.id)
+    """Take the oldest queued shard of the oldest audit, of one project only where that is named.
+
+    And of audits only that no code but ``code`` measures.
+    """
+    queued = waiting_shards().where(_own_code(code)).order_by(*_OLDEST, ShardRow.id)
     if project_id is not None:
         queued = queued.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
     return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
 
 
-def claim_work(session: Session, *, lease_s: float, worker: str) -> Claimed | None:
+def claim_work(session: Session, *, lease_s: float, worker: str, code: str | None = None) -> Claimed | None:
     """Take what is to be done next; None where nothing can be claimed.
+
+    Audits that another ``code`` measures are left to those who run it.
 
     Checks of uploads first, since audits wait for them. Then the project whose turn it is: what has begun is advanced,
     and the shards of its oldest audit are run, before another audit is begun.
     """
-    projects = _projects_with_work(session)
+    projects = _projects_with_work(session, code)
     ahead = min(row.turn for row in projects) + AHEAD_S if projects else None
     if (model := claim_model(session, lease_s=lease_s, worker=worker, most_turn=ahead)) is not None:
         _take_turn(session, select(ModelRow.project_id).where(ModelRow.id == model[0]))
         return (ModelRow, *model)
     for project in projects:
-        claimed = _claim_of(session, project.id, lease_s=lease_s, worker=worker)
+        claimed = _claim_of(session, project.id, code, lease_s=lease_s, worker=worker)
         if claimed is not None:
             _take_turn(session, select(ProjectRow.id).where(ProjectRow.id == project.id))
             return claimed
     return None
 
 
-def _claim_of(session: Session, project_id: str, **by: Any) -> Claimed | None:
+def _claim_of(session: Session, project_id: str, code: str | None, **by: Any) -> Claimed | None:
     if (model := claim_model(session, project_id=project_id, **by)) is not None:
         return (ModelRow, *model)
-    if (check := claim_check(session, project_id=project_id, is_begun=True, **by)) is not None:
+    if (check := claim_check(session, project_id=project_id, is_begun=True, code=code, **by)) is not None:
         return (CheckRow, *check)
-    own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
+    own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED), _own_code(code))
     shard = session.execute(_oldest(waiting_shards().where(*own))).one_or_none()
     begin = session.execute(_oldest(advanceable().where(*own))).one_or_none()
     # Of one audit, what has begun before what has not.
     is_shard_first = begin is None or (shard is not None and (-shard.priority, shard.id) <= (-begin.priority, begin.id))
     for is_shard in (is_shard_first, not is_shard_first):
-        if is_shard and (claimed := claim_shard(session, project_id=project_id, **by)) is not None:
+        if is_shard and (claimed := claim_shard(session, project_id=project_id, code=code, **by)) is not None:
             return (ShardRow, *claimed)
-        if not is_shard and (claimed := claim_check(session, project_id=project_id, **by)) is not None:
+        if not is_shard and (claimed := claim_check(session, project_id=project_id, code=code, **by)) is not None:
             return (CheckRow, *claimed)
     return None
 
@@ -162,9 +179,9 @@ def _oldest(found: Select[Any]) -> Select[int, str]:
     return found.with_only_columns(AuditRow.priority, AuditRow.id).order_by(*_OLDEST).limit(1)
 
 
-def _projects_with_work(session: Session) -> Sequence[Row[str, float]]:
+def _projects_with_work(session: Session, code: str | None = None) -> Sequence[Row[str, float]]:
     """Return the projects that have something to claim, in the order of their turns."""
-    own = (AuditRow.project_id == ProjectRow.id, in_words(AuditRow, UNFINISHED))
+    own = (AuditRow.project_id == ProjectRow.id, in_words(AuditRow, UNFINISHED), _own_code(code))
     model = select(ModelRow.id).where(
         ModelRow.state == ModelState.CHECKING, is_free(ModelRow), ModelRow.project_id == ProjectRow.id
     )

@@ -24,17 +24,19 @@ WORKER: Grants = {
     "datasets": ("SELECT",),
     # Secrets of endpoints are bound to projects by name.
     "projects": ("SELECT (id, name, weight, priority, turn)", "UPDATE (turn)"),
-    "audits": ("SELECT", "UPDATE (state, error, estimated_s, event_seq, started_at, finished_at)"),
+    "audits": ("SELECT", "UPDATE (state, code, error, estimated_s, event_seq, started_at, finished_at)"),
     "checks": (
         "SELECT",
         f"UPDATE (state, stage, open_shards, result, figures, error, estimated_s, started_at, finished_at, {_LEASE})",
     ),
-    "stages": ("SELECT", "INSERT"),
+    # A check that is begun again, by other code, drops what it had.
+    "stages": ("SELECT", "INSERT", "DELETE"),
     "shards": (
         "SELECT",
         "INSERT",
-        "UPDATE (state, done, records_digest, flags, error, seconds, queries, forward_passes, saved_digest, "
-        f"saved_attempt, started_at, finished_at, {_LEASE})",
+        "DELETE",
+        "UPDATE (state, done, records_digest, code, hardware, flags, error, seconds, queries, forward_passes, "
+        f"saved_digest, saved_attempt, started_at, finished_at, {_LEASE})",
     ),
     "events": ("SELECT", "INSERT"),
     "discards": ("SELECT", "INSERT", "DELETE"),

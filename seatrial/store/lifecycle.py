@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.contracts.states import ACTIVE, TERMINAL, RunState
 from seatrial.contracts.webhooks import AuditEvent
 from seatrial.store.checkpoints import drop_checkpoints
 from seatrial.store.database import epoch_now
@@ -20,7 +20,6 @@ from seatrial.store.tables import AuditRow, CheckRow, ShardRow, StageRow, Worker
 from seatrial.store.tables.base import utc_now
 from seatrial.store.transitions import heartbeat, holds, lock, move
 
-ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 ENDS: dict[RunState, AuditEvent] = {
     RunState.SUCCEEDED: "audit.succeeded",
     RunState.FAILED: "audit.failed",
@@ -48,11 +47,20 @@ def open_stage(
     examples: int,
     shards: list[ShardRow],
     estimated_s: float | None = None,
+    code: str | None = None,
 ) -> bool:
-    """Begin a stage: its row, its shards, the check running on them; False when the claim was lost or cancelled."""
+    """Begin a stage: its row, its shards, the check running on them; False when the claim was lost or cancelled.
+
+    From then on the audit is measured by ``code``; False also where another code has begun to measure it since.
+    """
     audit_id = audit_of_check(session, check_id)
-    if audit_id is None or lock(session, AuditRow, audit_id) is None:
+    if audit_id is None or (audit := lock(session, AuditRow, audit_id)) is None:
         return False
+    if code is not None:
+        if audit.code not in (None, code):
+            return False
+        audit.code = code
+        session.flush()
     moved = move(
         session,
         CheckRow,

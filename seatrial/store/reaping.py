@@ -6,9 +6,9 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.problems import StoredProblem
-from seatrial.contracts.states import ModelState, RunState
+from seatrial.contracts.states import ACTIVE, ModelState, RunState
 from seatrial.store.database import Database, epoch_now
-from seatrial.store.lifecycle import ACTIVE, close_check, close_shard
+from seatrial.store.lifecycle import close_check, close_shard
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow
 from seatrial.store.transitions import move
 

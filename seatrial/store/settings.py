@@ -94,6 +94,11 @@ class Settings(BaseSettings):
 
     lease_s: float = Field(default=60.0, gt=0, description="Seconds a shard stays claimed without a heartbeat.")
     heartbeat_s: float = Field(default=15.0, gt=0, description="Seconds between heartbeats of a running shard.")
+    mix_code: bool = Field(
+        default=False,
+        description="Whether workers of several versions may share an audit; its checks then carry `mixed_code`. "
+        "Otherwise one version measures an audit, and others leave it alone.",
+    )
     reap_s: float = Field(default=10.0, gt=0, description="Seconds between sweeps for expired leases.")
     poll_s: float = Field(
         default=0.25, gt=0, description="Seconds between looks at the database of an idle local worker."

@@ -20,6 +20,7 @@ from seatrial.store.transitions import release
 from workers.errors import AccidentError, WorkError
 from workers.families.stages import HELD_OUT, SAMPLE, Stage
 from workers.runtime.claims import Claim
+from workers.runtime.code import code_of_audits
 from workers.runtime.deferring import may_defer, put_off_s, told, trouble_of
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
@@ -178,9 +179,13 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
             examples=examples,
             shards=shards,
             estimated_s=estimated_s,
+            code=code_of_audits(settings),
         ),
         patience_s=settings.lease_s,
     )
+    if not opened:
+        # Another code has begun to measure the audit; where the claim was lost, nothing is let go.
+        _let_go(database, claim)
     return len(shards) if opened else 0
 
 

@@ -1,11 +1,41 @@
-"""Which code this process runs."""
+"""Which code this process runs, and on what."""
 
 import hashlib
+import os
+import platform
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
+from seatrial.store.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def code_of_audits(settings: Settings) -> str | None:
+    """Return the code that is to measure an audit alone, None where the operator lets codes mix."""
+    return None if settings.mix_code else code_version()
+
+
+@lru_cache(maxsize=1)
+def processor() -> str:
+    """Return the type of this machine's processor: sums of floats are split by what it can do.
+
+    A container may hide its name; the architecture is then all that is known.
+    """
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def hardware(device: str, settings: Settings) -> str:
+    """Return what iterative numbers may differ by in their last digits: the GPU, or the processor and its threads."""
+    if device != "cpu":
+        return device
+    return f"{processor()}, {settings.torch_threads or os.cpu_count() or 1} threads"
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """Running jobs in this process: what a child does, and what tests do without one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ from seatrial.families.shared.settling import settled
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
+from seatrial.store.tables import ShardRow
 from workers.families.contexts import Records
 from workers.families.protocol import AnyFamily
 from workers.families.stages import Stage
@@ -113,6 +115,7 @@ class InlineExecutor:
         stored = job.params.model_dump(mode="json")
         result = with_declared_means(result, family_spec(job.check.kind), stored, done.get)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
+        noted += mixed(job.shards)
         result = settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
         figures = {
             name: self._store.put_bytes(svg.encode())
@@ -153,3 +156,18 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
         "gone.",
         field="/max_error_rate",
     )
+
+
+def mixed(shards: Sequence[ShardRow]) -> list[Flag]:
+    """Return the doubts that follow from who measured the shards of a check."""
+    flags = []
+    # Null: by a worker from before it was told, which is another code; of the hardware it says nothing.
+    codes = sorted({shard.code or "unknown" for shard in shards if shard.records_digest})
+    if len(codes) > 1:
+        told = ", ".join(code[:12] for code in codes)
+        flags.append(Flag(code="mixed_code", severity="warning", message=f"Measured by {len(codes)} codes: {told}."))
+    machines = sorted({shard.hardware for shard in shards if shard.hardware})
+    if len(machines) > 1:
+        message = f"Measured on {len(machines)} types of hardware: {'; '.join(machines)}."
+        flags.append(Flag(code="mixed_hardware", severity="info", message=message))
+    return flags

@@ -21,6 +21,7 @@ from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, Shar
 from workers.errors import AccidentError, WorkError, log_fault
 from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim
+from workers.runtime.code import code_version, hardware
 from workers.runtime.deferring import may_defer, put_off_s, told, trouble_of
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
@@ -39,7 +40,8 @@ def run_shard(database: Database, executor: Executor, settings: Settings, claim:
     try:
         job = read_job(database, claim.row_id)
         measured = executor.run(job, claim)
-        end = _ending(RunState.SUCCEEDED, done=job.shard.stop - job.shard.start, error=None, **asdict(measured))
+        by = {"code": code_version(), "hardware": hardware(executor.device(), settings)}
+        end = _ending(RunState.SUCCEEDED, done=job.shard.stop - job.shard.start, error=None, **asdict(measured), **by)
     except ShardCancelled:
         end = _ending(RunState.CANCELLED)
     except ShuttingDown:

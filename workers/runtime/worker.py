@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
 from seatrial.store.claiming import charge, claim_work
+from seatrial.store.code_pins import restart_orphans
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
 from seatrial.store.lifecycle import count_workers
@@ -25,10 +26,13 @@ from seatrial.store.tables.base import utc_now
 from workers.runtime.advancing import advance
 from workers.runtime.checking import check_model
 from workers.runtime.claims import Claim
-from workers.runtime.code import code_version
+from workers.runtime.code import code_of_audits, code_version
 from workers.runtime.executor import Executor
 from workers.runtime.running import run_shard
 from workers.runtime.sandboxed import SandboxedExecutor
+
+ORPHANED_S = 300.0
+"""Seconds without a sign of any worker of its code after which an audit begins anew: a restart takes less."""
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +65,8 @@ class Worker:
         self._notify = notify
         self._swept_at = float("-inf")
         # Before anybody can replace the sources under this process.
-        code_version()
+        self._own_code = code_version()
+        self._code = code_of_audits(settings)
         self._store = store
         self._executor = executor or SandboxedExecutor(store, settings)
         self.device = self._executor.device()
@@ -81,7 +86,7 @@ class Worker:
     def step(self) -> bool:
         """Claim one thing and work on it; return whether there was one."""
         with self._database.write() as session:
-            claimed = claim_work(session, lease_s=self._settings.lease_s, worker=self.name)
+            claimed = claim_work(session, lease_s=self._settings.lease_s, worker=self.name, code=self._code)
         if claimed is None:
             return False
         table, row_id, token = claimed
@@ -129,6 +134,10 @@ class Worker:
         with self._database.write() as session:
             self._tell_alive(session)
         taken = reap(self._database, max_attempts=self._settings.max_attempts)
+        if self._code is not None:
+            alive_s = max(ORPHANED_S, 3 * self._settings.reap_s, 3 * self._settings.heartbeat_s)
+            if begun := restart_orphans(self._database, self._code, alive_s=alive_s):
+                log.warning("%d audits begin anew: no worker runs the code that measured them", begun)
         sweep_workers(self._database)
         sweep_discards(self._database, self._store)
         # Of a cache on this machine nobody else knows.
@@ -149,7 +158,7 @@ class Worker:
     def _tell_alive(self, session: Session) -> None:
         alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(last_seen_at=utc_now()))
         if not alive.rowcount:  # type: ignore[attr-defined]
-            session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid()))
+            session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid(), code=self._own_code))
 
 
 def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[], object]) -> None:

@@ -42,6 +42,8 @@ class AuditRow(Base):
     estimated_s: Mapped[float | None] = mapped_column(Float)
     priority: Mapped[int] = mapped_column(default=0, server_default="0")
     """The higher first among the audits of its project."""
+    code: Mapped[str | None]
+    """Digest of the code that measures it, from its first stage on; null before, and where codes may mix."""
     event_seq: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
@@ -114,6 +116,9 @@ class ShardRow(Deferrable, Base):
     state: Mapped[str] = mapped_column(default="queued")
     done: Mapped[int] = mapped_column(default=0, server_default="0")
     records_digest: Mapped[str | None]
+    code: Mapped[str | None]
+    hardware: Mapped[str | None]
+    """Digest of the code, and type of the processor, that measured the records."""
     flags: Mapped[list[Any] | None]
     error: Mapped[dict[str, Any] | None]
     seconds: Mapped[float | None] = mapped_column(Float)

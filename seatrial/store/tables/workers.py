@@ -15,5 +15,7 @@ class WorkerRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     device: Mapped[str]
     pid: Mapped[int]
+    code: Mapped[str | None]
+    """Digest of the code it runs; null of one from before it was told."""
     started_at: Mapped[datetime] = mapped_column(default=utc_now)
     last_seen_at: Mapped[datetime] = mapped_column(default=utc_now)
