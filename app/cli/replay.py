@@ -258,6 +258,7 @@ def _renamed(value: Any, ids: dict[str, str]) -> Any:
 def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> "Comparison":
     """Return what differs."""
     from app.reports.replays import compare
+    from app.reports.repository import HARDWARE
 
     before, now = recorded.index.versions, replayed.index.versions
     for package in before:
@@ -265,7 +266,13 @@ def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> "Comp
             say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
     try:
         with memory_limited(MEMORY_BYTES):
-            return compare(recorded, replayed, tolerance=tolerance)
+            comparison = compare(recorded, replayed, tolerance=tolerance)
+        if before.get(HARDWARE) != now.get(HARDWARE):
+            # Byte-identical on like hardware only: how far unlike hardware is off is for a person to weigh.
+            for kind, apart in comparison.largest.items():
+                allowed = f"{tolerance:g} is allowed" if tolerance else "none is allowed without --tolerance"
+                say(f"On unlike hardware: {kind} differs by at most {apart:.3g}; {allowed}.")
+        return comparison
     except MemoryError as error:
         raise BadRequestError(f"the records cannot be compared: {_TOO_LARGE}") from error
     except (ValueError, TypeError, RecursionError) as error:

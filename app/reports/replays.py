@@ -12,6 +12,9 @@ from seatrial.contracts.registry import as_meant
 EARLIER = frozenset({"bootstrap", "widened", "paired"})
 """Methods that had intervals of numbers which have those of another since 2026-11-23."""
 
+PROVENANCE = frozenset({"mixed_code", "mixed_hardware"})
+"""Flags that tell what measured a run, and nothing of the model: two runs may differ in them and give the same."""
+
 _FLAG = "flag "
 
 
@@ -40,6 +43,7 @@ class Comparison:
         records: How many rows of records.
         recast: Estimates whose intervals are made in another way since: of these the ends are not compared.
         differences: In the order of the checks.
+        largest: How far apart two numbers are at most, by kind of check; undefined ones and words are left out.
         new: Numbers, columns and stages that only the second run has: a later version publishes more.
     """
 
@@ -47,7 +51,14 @@ class Comparison:
     records: int = 0
     recast: int = 0
     differences: list[Difference] = field(default_factory=list)
+    largest: dict[str, float] = field(default_factory=dict)
     new: list[str] = field(default_factory=list)
+
+    def note(self, where: str, apart: float) -> None:
+        """Note a distance at a place such as ``0/uncertainty_span.mus``."""
+        if math.isfinite(apart):
+            kind = where.partition("/")[2].partition("/")[0].partition(".")[0]
+            self.largest[kind] = max(self.largest.get(kind, 0.0), apart)
 
 
 def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Comparison:
@@ -103,6 +114,7 @@ def _compare_results(
         comparison.numbers += len(left)
         for part in left | right:
             apart = _apart(left.get(part), right.get(part))
+            comparison.note(where, apart)
             if part not in left or part not in right or not apart <= tolerance:
                 before, now = (_shown(side[part]) if part in side else "missing" for side in (left, right))
                 comparison.differences.append(Difference(f"{where}.{part}", before, now, _distance(apart)))
@@ -125,7 +137,7 @@ def _numbers(result: Result, recast: frozenset[str]) -> Iterator[tuple[str, dict
     others: dict[str, Any] = {f"counts {name}": count for name, count in result.counts.items()}
     others |= {f"series {name}": curve for name, curve in result.series.items()}
     # What a flag says beside its code repeats numbers that are compared by themselves.
-    others |= {f"{_FLAG}{flag.code}": flag.severity for flag in result.flags}
+    others |= {f"{_FLAG}{flag.code}": flag.severity for flag in result.flags if flag.code not in PROVENANCE}
     for name, value in others.items():
         yield name, {name: value}
 
@@ -145,6 +157,7 @@ def _compare_tables(comparison: Comparison, where: str, first: Any, second: Any,
         if left.equals(right):
             continue
         apart = [_apart(one, other) for one, other in zip(left.to_pylist(), right.to_pylist(), strict=True)]
+        comparison.note(where, max((one for one in apart if math.isfinite(one)), default=0.0))
         wrong = [at for at, distance in enumerate(apart) if not distance <= tolerance]
         if wrong:
             at = max(wrong, key=lambda position: apart[position])

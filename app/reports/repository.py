@@ -59,6 +59,10 @@ def workers_of(session: Session, audit_id: str) -> list[str]:
     return [name for name in session.scalars(query) if name is not None]
 
 
+HARDWARE = "hardware that measured"
+"""Its name among the versions of a report or a bundle."""
+
+
 def measured_by(session: Session, audit_id: str) -> dict[str, str]:
     """Return the codes and the types of hardware that measured an audit, as far as its shards tell."""
     query = select(ShardRow.code, ShardRow.hardware).join(CheckRow, CheckRow.id == ShardRow.check_id)
@@ -66,7 +70,7 @@ def measured_by(session: Session, audit_id: str) -> dict[str, str]:
     rows = told.all()
     codes = sorted({row.code[:12] for row in rows if row.code})
     machines = sorted({row.hardware for row in rows if row.hardware})
-    found = {"code that measured": ", ".join(codes), "hardware that measured": "; ".join(machines)}
+    found = {"code that measured": ", ".join(codes), HARDWARE: "; ".join(machines)}
     return {name: value for name, value in found.items() if value}
 
 

@@ -14,6 +14,7 @@ from app.cli.exits import Exit
 from app.cli.replay import _compared, _tell
 from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
 from app.reports.replays import Comparison, _compare_tables, compare
+from app.reports.repository import HARDWARE
 from app.reports.unbundling import Bundle
 from seatrial.contracts.estimates import Estimate
 from seatrial.store.records import to_parquet
@@ -242,3 +243,27 @@ def test_a_table_equals_itself_and_nothing_else(values: list[float], data: st.Da
         found = Comparison()
         _compare_tables(found, "", pa.table({"x": values}), pa.table({"x": again}), 0.0)
         assert len(found.differences) == count
+
+
+def test_the_largest_distance_is_told_by_kind_where_hardware_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = json.loads(json.dumps(fabricated.result()))
+    result["estimates"]["mus"]["value"] += 2.0**-20
+    first = bundle(tmp_path / "first", fabricated.result())
+    second = bundle(tmp_path / "second", result, {**ROWS, "entropy": [0.5, NAN, 1.5 + 2.0**-12]})
+    for before, now, is_told in (("one", "one", False), ("one", "another", True)):
+        first.index.versions, second.index.versions = {HARDWARE: before}, {HARDWARE: now}
+        found = _compared(first, second, 2.0**-10)
+        assert (found.differences, found.largest) == ([], {"uncertainty_span": 2.0**-12})
+        told = capsys.readouterr()
+        assert ("uncertainty_span differs by at most 0.000244; 0.000976562 is allowed" in told.out + told.err) == is_told
+
+
+def test_what_measured_a_run_is_no_difference_in_what_it_measured(tmp_path: Path) -> None:
+    flags = [{"code": code, "severity": "info", "message": "two"} for code in ("mixed_hardware", "mixed_code")]
+    mixed = bundle(tmp_path / "mixed", fabricated.result(flags=flags))
+    alone = bundle(tmp_path / "alone", fabricated.result())
+    for first, second in ((mixed, alone), (alone, mixed)):
+        found = compare(first, second)
+        assert (found.differences, found.new) == ([], [])
