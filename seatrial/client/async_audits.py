@@ -91,11 +91,14 @@ class AsyncAudits(AsyncSession):
         batch_size: int = 64,
         shards: int | None = None,
         max_error_rate: float = 0.05,
+        priority: int = 0,
         **further: Any,
     ) -> AuditEstimate:
         """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
         fields = without_none({"policy": policy, "baseline": baseline, "shards": shards}) | as_json(further)
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
+        if priority:
+            fields["priority"] = priority
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
         return await self._ask(Request("POST", "/v1/audits/estimate", json=body), AuditEstimate)
 

@@ -257,7 +257,9 @@ def test_the_largest_distance_is_told_by_kind_where_hardware_differs(
         found = _compared(first, second, 2.0**-10)
         assert (found.differences, found.largest) == ([], {"uncertainty_span": 2.0**-12})
         told = capsys.readouterr()
-        assert ("uncertainty_span differs by at most 0.000244; 0.000976562 is allowed" in told.out + told.err) == is_told
+        assert (
+            "uncertainty_span differs by at most 0.000244; 0.000976562 is allowed" in told.out + told.err
+        ) == is_told
 
 
 def test_what_measured_a_run_is_no_difference_in_what_it_measured(tmp_path: Path) -> None:
