@@ -6,6 +6,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from app.access.authenticator import Authenticator
@@ -76,10 +77,15 @@ def _routes() -> list[BaseRoute]:
         webhooks,
         access,
     ):
-        rest.include_router(router, dependencies=[KnownQueryOnly])
-    rest.include_router(health)
-    rest.include_router(well_known)
+        rest.include_router(router, dependencies=[KnownQueryOnly], generate_unique_id_function=_operation_id)
+    for router in (health, well_known):
+        rest.include_router(router, generate_unique_id_function=_operation_id)
     return rest.routes
+
+
+def _operation_id(route: APIRoute) -> str:
+    """Return what the functions of generated clients are called by; FastAPI's own holds path and method as well."""
+    return route.name
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -79,7 +79,9 @@ async def read_statements(
     )
 
 
-@well_known.get("/.well-known/seatrial-keys.json", summary="Read the keys attestations are signed with")
+@well_known.get(
+    "/.well-known/seatrial-keys.json", name="read_signing_keys", summary="Read the keys attestations are signed with"
+)
 def read_keys(services: Service) -> PublishedKeys:
     """List the public keys as a JWK Set, oldest first, those that are retired or revoked among them.
 

@@ -106,7 +106,9 @@ def estimate_audit(principal: Reader, body: Submitted, services: Service) -> Aud
         return estimate(plan(session, principal.project_id, body, services.settings))
 
 
-@router.get("/{audit_id}", response_model=AuditRead, responses=raises(404, 422), summary="Read an audit")
+@router.get(
+    "/{audit_id}", name="read_audit", response_model=AuditRead, responses=raises(404, 422), summary="Read an audit"
+)
 def read_one_audit(audit_id: AuditId, principal: Reader, services: Service) -> Response:
     """Read an audit: state, progress and remaining seconds of each check, results, errors, and the verdict.
 
