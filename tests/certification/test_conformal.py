@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from seatrial.statistics.selective import conformal_threshold
 from tests.certification.boxes import random_box
 from workers.certification.conformal import largest_sets, robust_sets, threshold
 from workers.certification.simplex_box import SimplexBox
@@ -50,6 +51,14 @@ def test_a_new_label_is_in_its_set_as_often_as_said(n) -> None:
     assert np.mean(held) >= 0.9 - 0.007
     # Exact but for the steps of 1 / (n + 1).
     assert np.mean(held) <= 0.9 + 1 / (n + 1) + 0.007
+
+
+def test_it_is_the_threshold_of_predictions_read_from_the_other_side() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        scores, level = rng.random(int(rng.integers(1, 60))).round(3), float(rng.choice([0.5, 0.8, 0.9, 0.95]))
+        other = 1 - conformal_threshold(1 - scores, 1 - level)
+        assert threshold(scores, level) == pytest.approx(max(other, 0))
 
 
 def test_too_few_examples_leave_every_class_in() -> None:

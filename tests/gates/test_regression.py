@@ -160,6 +160,23 @@ CERTIFY = {"kind": "certified_calibration", "sigma": 0.25, "n": 1000, "radii": [
         ("certified_calibration.cce[radius=0.25]", CERTIFY, {"confidence_bound": "standard"}, True),
         ("certified_calibration.certified_accuracy[radius=0.25]", CERTIFY, {"confidence_bound": "standard"}, False),
         ("certified_calibration.certified_accuracy[radius=0.25]", CERTIFY, {"n": 99}, True),
+        *[
+            (f"certified_calibration.{name}", CERTIFY | {"uncertainty": {}}, change, matters)
+            for name, change, matters in (
+                ("certified_accuracy[radius=0.25]", {"uncertainty": {"classes": 3}}, False),
+                ("certified_span[uncertainty=gini,radius=0.25]", {"uncertainty": {"attack": True}}, False),
+                ("certified_span[uncertainty=gini,radius=0.25]", {"uncertainty": {"classes": 3}}, True),
+                ("certified_span[uncertainty=gini,radius=0.25]", {"uncertainty": {"coverage": 0.8}}, False),
+                ("certified_span[uncertainty=gini,radius=0.25]", {"bins": 10, "radii": [0.25]}, False),
+                ("certified_coverage[radius=0.25]", {"uncertainty": {"coverage": 0.8}}, True),
+                ("certified_coverage[radius=0.25]", {"radii": [0.25]}, True),
+                ("cce_classwise[radius=0.25]", {"bins": 10}, True),
+                ("cce_classwise[radius=0.25]", {"noise": "independent", "uncertainty": {"price_failures": True}}, True),
+                ("cce_classwise[radius=0.25]", {"confidence_bound": "standard"}, False),
+                ("certified_ks[radius=0.25]", {"confidence_bound": "standard"}, True),
+                ("certified_ks[radius=0.25]", {"bins": 10}, False),
+            )
+        ],
         (
             OVERESTIMATE,
             GAMES | {"defences": [DENT]},

@@ -1,15 +1,23 @@
 """What the rest of the house reads of ``certified_calibration``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Situation
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.certified_calibration.flags import FLAGS
 from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.certified_calibration.uncertainty import concerned
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
+
+
+def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return parameters with what the block ``uncertainty`` says of this metric, and nothing it says of others."""
+    block = params.get("uncertainty")
+    return params if not block else {**params, "uncertainty": concerned(name, block)}
 
 
 def misfits(params: CertifiedCalibrationParams, situation: Situation) -> Iterator[Misfit]:
@@ -66,4 +74,5 @@ SPEC = FamilySpec(
         Evidence(control="AISVS 11.3.1", metrics=("ece", "brier"), qualifiers={"attack": (None,), "radius": (None,)}),
     ),
     misfits=misfits,
+    canonical=canonical,
 )
