@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from seatrial.contracts.estimates import split_name
 from seatrial.reporting.numbers import format_radius
 from seatrial.reporting.schemas import ReportEstimate
-from seatrial.reporting.words import DEFENCES, words
+from seatrial.reporting.value_names import VALUES
+from seatrial.reporting.words import words
 
 TITLES: dict[tuple[str, ...], str] = {
     ("epsilon",): "Outliers",
     ("attack",): "Other attacks",
     ("radius",): "All examples, by radius",
     ("attack", "radius"): "Under attack",
+    ("uncertainty",): "Uncertainty without an attack",
     ("defence", "attack"): "Under attack",
     ("level",): "Over all attackers, by level",
     ("attacker",): "Attackers by harm",
@@ -31,36 +33,18 @@ SECTIONS: dict[tuple[str, ...], dict[str, str]] = {
     ("attack",): {"robust_accuracy": "After each attack of AutoAttack"},
     ("level",): dict.fromkeys(("score", "ece", "mean_confidence"), "Without noise"),
     ("radius",): {
-        **dict.fromkeys(("cce", "cbs", "ece"), "Examples certified at the radius"),
+        **dict.fromkeys(
+            ("cce", "cbs", "ece", "certified_ks", "certified_kuiper", "cce_quantiles", "cce_any_bins"),
+            "Examples certified at the radius",
+        ),
+        **dict.fromkeys(
+            ("certified_coverage", "certified_set_size", "robust_coverage", "robust_set_size"),
+            "Conformal prediction sets, on the half judged",
+        ),
         **dict.fromkeys(("acce", "dece", "brier_ece"), "The same examples, for comparison: no guarantees"),
     },
 }
 """Metrics that are not in the table of the others with the same qualifiers, and the title of theirs."""
-VALUES: dict[str, dict[str, str]] = {
-    "bound": {"cdf": "CDF certificate", "dkw": "DKW certificate", "standard": "Standard certificate"},
-    "attack": {
-        "ace_lower_true": "confidence in the true class lowered",
-        "ace_raise_true": "confidence in the true class raised",
-        "ace_lower_predicted": "confidence in the predicted class lowered",
-        "ace_raise_predicted": "confidence in the predicted class raised",
-        "transfer_autoattack": "transferred AutoAttack",
-        "transfer_pgd": "transferred PGD",
-        "transfer_confidence": "transferred PGD for confidence, 14 runs",
-        "transfer_cw": "transferred Carlini-Wagner, l_2",
-        "brightness": "brightness (no attack)",
-        "defence_autoattack": "AutoAttack on the defence",
-        "fpa": "FPA",
-        "gmsa_avg": "GMSA-AVG",
-        "gmsa_min": "GMSA-MIN",
-        "apgd-ce": "APGD on the cross-entropy",
-        "apgd-dlr": "APGD on DLR",
-        "apgd-t": "targeted APGD",
-        "fab-t": "targeted FAB",
-        "square": "Square",
-    },
-    "defence": {"identity": "the static model", **DEFENCES},
-}
-"""Names of values that mean something else under another qualifier, by qualifier."""
 FIRST = ("clean", "over", "under", "as_served")
 """Values that stand before all others, in this order."""
 SECONDARY = frozenset({("attacker", "level")})

@@ -58,3 +58,29 @@ def test_attacks_at_one_radius_are_rows_of_a_table_that_names_it(reports: Report
     ]
     alone = tables(reports, attacked={"ace_lower_true": 0.05})["Under attack: radius 0.25"]
     assert [row.heading for row in alone.rows] == ["confidence in the true class lowered"]
+
+
+def test_what_is_certified_of_all_classes_stands_with_what_it_is_over() -> None:
+    radii = ("0.1", "0.25")
+    names = [
+        f"{name}[uncertainty={one},radius={radius}]"
+        for name in ("certified_span", "attacked_span")
+        for one in ("entropy", "smoothed_entropy")
+        for radius in radii
+    ]
+    plain = ("cce", "certified_ks", "cce_classwise", "certified_coverage")
+    names += [f"{name}[radius={radius}]" for name in plain for radius in radii]
+    told = {"value": 0.5, "low": None, "high": None, "n": 9, "method": "none", "unit": "1"}
+    estimates = [
+        ReportEstimate.model_validate({"name": f"f.{name}", "better": "lower", "description": "", **told})
+        for name in names
+    ]
+    found = {table.title: table for table in arrange(estimates)}
+    assert {title: table.columns for title, table in found.items()} == {
+        "certified_span": ["entropy", "mean entropy of a draw"],
+        "attacked_span": ["entropy", "mean entropy of a draw"],
+        "Examples certified at the radius": ["cce", "certified_ks"],
+        "All examples, by radius": ["cce_classwise"],
+        "Conformal prediction sets, on the half judged": ["certified_coverage"],
+    }
+    assert all([row.heading for row in table.rows] == list(radii) for table in found.values())

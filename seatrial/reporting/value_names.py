@@ -1,0 +1,35 @@
+"""What values of qualifiers are called where another word than their own is needed."""
+
+from seatrial.reporting.words import DEFENCES
+
+VALUES: dict[str, dict[str, str]] = {
+    "bound": {"cdf": "CDF certificate", "dkw": "DKW certificate", "standard": "Standard certificate"},
+    "attack": {
+        "ace_lower_true": "confidence in the true class lowered",
+        "ace_raise_true": "confidence in the true class raised",
+        "ace_lower_predicted": "confidence in the predicted class lowered",
+        "ace_raise_predicted": "confidence in the predicted class raised",
+        "transfer_autoattack": "transferred AutoAttack",
+        "transfer_pgd": "transferred PGD",
+        "transfer_confidence": "transferred PGD for confidence, 14 runs",
+        "transfer_cw": "transferred Carlini-Wagner, l_2",
+        "brightness": "brightness (no attack)",
+        "defence_autoattack": "AutoAttack on the defence",
+        "fpa": "FPA",
+        "gmsa_avg": "GMSA-AVG",
+        "gmsa_min": "GMSA-MIN",
+        "apgd-ce": "APGD on the cross-entropy",
+        "apgd-dlr": "APGD on DLR",
+        "apgd-t": "targeted APGD",
+        "fab-t": "targeted FAB",
+        "square": "Square",
+    },
+    "uncertainty": {
+        "entropy": "entropy",
+        "gini": "Gini, 1 - sum p^2",
+        "least_confidence": "1 - max p",
+        "smoothed_entropy": "mean entropy of a draw",
+    },
+    "defence": {"identity": "the static model", **DEFENCES},
+}
+"""Names of values that mean something else under another qualifier, by qualifier."""
