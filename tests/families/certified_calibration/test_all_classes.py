@@ -56,7 +56,7 @@ def many_classes(classes: int = ALL + 4) -> Model:
 
 @pytest.fixture(scope="module")
 def line():
-    params = parameters(n=4000, uncertainty={}, noise="independent")
+    params = parameters(n=2000, uncertainty={}, noise="independent")
     return params, audit(params, LINE, (IMAGES, LINE.logits(IMAGES).argmax(1)))
 
 

@@ -11,7 +11,7 @@ from workers.certification.conformal import threshold
 from workers.families.certified_calibration.class_sets import halves, set_estimates
 from workers.families.certified_calibration.records import class_column
 
-PARAMS = parameters(n=3000, uncertainty={"coverage": 0.7}, noise="independent")
+PARAMS = parameters(n=1500, uncertainty={"coverage": 0.7}, noise="independent")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from workers.families.certified_calibration.records import class_column, uncerta
 from workers.families.certified_calibration.span_attack import DIRECTIONS
 from workers.families.protocol import Shard
 
-PARAMS = parameters(n=600, radii=[0.0, 0.1, 0.25], attack_steps=6, attack_draws=4, uncertainty={"attack": True})
+PARAMS = parameters(n=300, radii=[0.0, 0.1, 0.25], attack_steps=6, attack_draws=4, uncertainty={"attack": True})
 
 
 DATA = IMAGES[:12], LABELS[:12]
@@ -134,11 +134,11 @@ def test_an_endpoint_is_not_attacked_and_the_price_counts_the_attack() -> None:
         samples=10, sizes={}, most_bytes=2**30, has_gradients=False,
     )  # fmt: skip
     assert [one.parameter for one in misfits(PARAMS, served)] == ["uncertainty/attack"]
-    plain = parameters(n=600, radii=[0.0, 0.1, 0.25], attack_steps=6, attack_draws=4, uncertainty={})
+    plain = parameters(n=300, radii=[0.0, 0.1, 0.25], attack_steps=6, attack_draws=4, uncertainty={})
     assert list(misfits(plain, served)) == []
     more, less = PARAMS.passes(10, {}), plain.passes(10, {})
     assert more.backward - less.backward == 2 * 2 * 10 * 6 * 4
-    assert more.forward - less.forward >= 2 * 2 * 10 * (7 * 4 + 600)
+    assert more.forward - less.forward >= 2 * 2 * 10 * (7 * 4 + 300)
 
 
 @pytest.mark.slow
