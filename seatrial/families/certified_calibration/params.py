@@ -154,7 +154,9 @@ class CertifiedCalibrationParams(FamilyParams):
         return self
 
     @model_validator(mode="after")
-    def _failures_are_paid_once_and_one_by_one(self) -> Self:
+    def _block_can_be_done(self) -> Self:
+        if self.uncertainty is not None and self.uncertainty.attack and max(self.radii) <= 0:
+            raise ValueError("uncertainty.attack needs a radius above 0 among radii")
         if self.uncertainty is not None and self.uncertainty.price_failures:
             if self.joint:
                 raise ValueError("price_failures and joint pay for the same failures: choose one of them")

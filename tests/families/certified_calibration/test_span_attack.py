@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import torch
+from pydantic import ValidationError
 
 from seatrial.contracts.estimates import metric_name
 from seatrial.contracts.family import Situation
@@ -153,3 +154,8 @@ def test_no_more_passes_are_taken_than_were_priced() -> None:
     passes = PARAMS.passes(5, {})
     # Passes that look at the model's layout and its answers apart are not priced.
     assert sum(asked) <= passes.forward + passes.backward + 5 * 40 + 10
+
+
+def test_there_must_be_a_radius_to_attack_at() -> None:
+    with pytest.raises(ValidationError, match="a radius above 0"):
+        parameters(radii=[0.0], uncertainty={"attack": True})
