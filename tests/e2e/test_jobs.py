@@ -145,11 +145,11 @@ def test_one_failing_check_does_not_lose_the_other(embedded: Deployment) -> None
     other, _ = embedded.upload(scale=1.5, name="other")
     embedded.add_worker()
     eventually(lambda: embedded.client.get(f"/v1/models/{other}").json()["state"] == "ready")
-    # The second model's bytes vanish under a running service.
+    # The second model's bytes rot under a running service. Gone, they would be waited for.
     digest = embedded.client.get(f"/v1/models/{other}").json()["digest"]
     for process in embedded.processes:
         process.stop()
-    next(embedded.home.rglob(digest.removeprefix("sha256:"))).unlink()
+    next(embedded.home.joinpath("artifacts").rglob(digest.removeprefix("sha256:"))).write_bytes(b"rotten")
     embedded.add_worker()
     good = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 20}
     audit_id = embedded.submit(model, dataset, checks=[{**good, "transfer_model": other}, good])
@@ -157,7 +157,7 @@ def test_one_failing_check_does_not_lose_the_other(embedded: Deployment) -> None
     assert ended["state"] == "failed"
     bad, fine = ended["checks"]
     assert bad["state"] == "failed"
-    assert "ArtifactMissingError" in bad["error"]["detail"]
+    assert bad["error"]["code"] == "artifact-damaged"
     assert fine["state"] == "succeeded"
     assert fine["result"]["estimates"]["mus"]["value"] > 0
 
