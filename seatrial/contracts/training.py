@@ -25,6 +25,7 @@ GROUP = "seatrial.training"
 SHIPPED = tuple(
     EntryPoint(name=slug, value=f"seatrial.hardening.{module}:{slug.upper()}", group=GROUP)
     for module, slugs in {
+        "recalibration": ("recalibrate",),
         "cross_entropy": ("gradient_normalised", "high_temperature"),
         "images": ("adversarial", "gaussian", "smoothadv", "brier_act", "acce_act"),
         "texts": ("pgd_k", "freelb", "ascc", "ddi_at", "dg_aug", "noise_mix"),

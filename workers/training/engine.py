@@ -88,7 +88,7 @@ def train(
     *,
     seed: int,
     checkpoint: Checkpoint | None = None,
-    save: Callable[[Checkpoint], None] = lambda checkpoint: None,
+    save: Callable[[Checkpoint], None] | None = None,
     save_every: int | None = None,
     folder: Path | None = None,
     library: "Library | None" = None,
@@ -109,7 +109,7 @@ def train(
         validation: What every epoch is judged on.
         seed: Of order, dropout and the method's draws.
         checkpoint: Where to go on; None to begin.
-        save: Keeps a checkpoint: after every epoch and every ``save_every`` steps.
+        save: Keeps a checkpoint: after every epoch and every ``save_every`` steps; None for none.
         save_every: Steps between two checkpoints of one epoch; None for none.
         folder: Where the method may keep what it prepared.
         library: Where resources of text attacks are; None for the default place.
@@ -167,7 +167,7 @@ class _Loop:
     def run(
         self,
         validation: TrainingData,
-        save: Callable[[Checkpoint], None],
+        save: Callable[[Checkpoint], None] | None,
         save_every: int | None,
         on_progress: Callable[[Progress], None],
     ) -> Outcome:
@@ -183,11 +183,13 @@ class _Loop:
                 state.step += 1
                 if state.step % LOSS_EVERY == 0 or state.step == self._steps:
                     on_progress(self._progress())
-                if save_every is not None and state.step % save_every == 0 and state.step < self._steps:
+                is_due = save_every is not None and state.step % save_every == 0 and state.step < self._steps
+                if save is not None and is_due:
                     self._progress()
                     save(self.checkpoint())
             self._end_epoch(validation)
-            save(self.checkpoint())
+            if save is not None:
+                save(self.checkpoint())
         if params.keep == "best":
             self._model.module.load_state_dict(state.best)
         kept = state.best_epoch if params.keep == "best" else params.epochs - 1
