@@ -132,8 +132,9 @@ def test_a_process_killed_in_between_neither_loses_nor_invents_an_event(db: Data
     program = """
 import sys, time
 from seatrial.contracts.states import RunState
+from seatrial.store.claiming import claim_check
 from seatrial.store.database import connect
-from seatrial.store.lifecycle import claim_check, close_check
+from seatrial.store.lifecycle import close_check
 from seatrial.store.settings import get_settings
 with connect(get_settings()).write() as session:
     assert close_check(session, *claim_check(session, lease_s=60.0, worker="w"), RunState.SUCCEEDED)
