@@ -3,6 +3,7 @@
 The shape is that of :class:`seatrial.contracts.audits.AuditRead`, which documents it and which a test holds it to.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,10 +69,13 @@ def render_audit(
     parts: AuditParts, judgement: dict[str, Any] | None, *, now: datetime, lease_s: float | None = None
 ) -> dict[str, Any]:
     """Return an audit with its checks, and what its own policy makes of it."""
-    audit = parts.audit
+    audit, checks = parts.audit, [_check(check, parts, now, lease_s) for check in parts.checks]
+    left = [check["progress"]["remaining_s"] for check in checks]
+    spent = sum(_spent_s(parts.work.get(check.id, StageWork()), now, lease_s) for check in parts.checks)
     return {
         **render_summary(audit),
-        "checks": [_check(check, parts, now, lease_s) for check in parts.checks],
+        "progress": overall(spent, left),
+        "checks": checks,
         "judgement": judgement,
         "spec": audit.spec,
         "spec_digest": audit.spec_digest,
@@ -103,6 +107,29 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
         "figures": sorted(check.figures or ()),
         "error": check.error,
     }
+
+
+def overall(spent_s: float, left: Sequence[float | None]) -> dict[str, float | None]:
+    """Return how far checks are together: their time so far beside their time in all.
+
+    Args:
+        spent_s: Seconds workers have spent on them.
+        left: Seconds each will still take; 0 when it has ended, None when nothing is known.
+
+    >>> overall(30.0, [0.0, 10.0]), overall(0.0, [0.0]), overall(5.0, [None])
+    ({'share': 0.75, 'remaining_s': 10.0}, {'share': 1.0, 'remaining_s': 0.0}, {'share': None, 'remaining_s': None})
+    """
+    known = [one for one in left if one is not None]
+    if len(known) < len(left):
+        return {"share": None, "remaining_s": None}
+    remaining = sum(known)
+    share = 1.0 if remaining == 0 else round(spent_s / (spent_s + remaining), 4)
+    return {"share": share, "remaining_s": round(remaining, 1)}
+
+
+def _spent_s(work: StageWork, now: datetime, lease_s: float | None) -> float:
+    running = sum(_worked_s(shard, now, lease_s) for shard in work.running)
+    return work.earlier_s + work.seconds + running / max(len(work.running), 1)
 
 
 def remaining_s(

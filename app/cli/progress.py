@@ -38,6 +38,11 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
         tasks: dict[str, Any] = {}
 
         def show(audit: AuditRead) -> None:
+            if len(audit.checks) > 1 and audit.progress.share is not None:
+                if audit.id not in tasks:
+                    tasks[audit.id] = bars.add_task("the whole audit", total=100, left="")
+                left = time_left(audit.progress.remaining_s)
+                bars.update(tasks[audit.id], completed=math.floor(100 * audit.progress.share), left=left)
             for check in audit.checks:
                 if check.id not in tasks:
                     tasks[check.id] = bars.add_task(escaped_line(check.kind), total=None, left="")

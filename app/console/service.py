@@ -153,9 +153,7 @@ def _stage(check: CheckRead) -> str:
 def _remaining(audit: AuditRead) -> str:
     if audit.state in TERMINAL:
         return "none"
-    seconds = [check.progress.remaining_s for check in audit.checks]
-    known = [one for one in seconds if one is not None]
-    return duration(sum(known)) if len(known) == len(seconds) else duration(None)
+    return duration(audit.progress.remaining_s)
 
 
 def policy_names(session: Session, project_id: str) -> list[str]:

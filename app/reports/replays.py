@@ -55,7 +55,7 @@ class Comparison:
     new: list[str] = field(default_factory=list)
 
     def note(self, where: str, apart: float) -> None:
-        """Note a distance at a place such as ``0/uncertainty_span.mus``."""
+        """Note a distance at a place such as ``0/FAMILY.METRIC``."""
         if math.isfinite(apart):
             kind = where.partition("/")[2].partition("/")[0].partition(".")[0]
             self.largest[kind] = max(self.largest.get(kind, 0.0), apart)

@@ -126,9 +126,22 @@ class AuditSummary(Read):
     finished_at: datetime | None = Field(default=None, description="When it ended.")
 
 
+class AuditProgress(Read):
+    """How far an audit is, all its checks together."""
+
+    share: float | None = Field(
+        default=None,
+        description="Share of its time that has passed, 0 to 1, as far as the seconds left are known; null until then.",
+    )
+    remaining_s: float | None = Field(
+        default=None, description="Estimated seconds until its last check ends; 0 when ended, null when unknown."
+    )
+
+
 class AuditRead(AuditSummary):
     """An audit with its checks."""
 
+    progress: AuditProgress = Field(default_factory=AuditProgress, description="How far it is.")
     checks: list[CheckRead] = Field(description="Its checks, in the order asked.")
     judgement: Judgement | None = Field(
         default=None, description="What the policy it was submitted with makes of it; null before, and without one."
@@ -136,7 +149,9 @@ class AuditRead(AuditSummary):
     spec: dict[str, Any] = Field(description="The request as understood, defaults filled in.")
     spec_digest: str = Field(description="SHA-256 of the specification together with the digests of model and data.")
     estimated_s: float | None = Field(
-        default=None, description="Seconds it should take at most; null until the model has been measured."
+        default=None,
+        description="Seconds for the most passes it may make, at the speed at which the model was checked: attacks "
+        "that succeed early take less, a busier machine takes longer. Null until the model has been measured.",
     )
     error: StoredProblem | None = Field(default=None, description="Why it could not start.")
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from app.audits.reading import remaining_s
+from app.audits.reading import overall, remaining_s
 from app.audits.repository import RunningShard, StageWork
 from app.web.services import Services
 from seatrial.contracts.costs import StageShares
@@ -131,3 +131,28 @@ def test_what_earlier_stages_took_is_taken_off_the_estimate(
             assert claimed is not None
             lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=20, seconds=seconds)
     assert told == [30.0, 30.0, 25.0]
+
+
+def test_the_whole_audit_is_as_far_as_its_checks_together(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    audit = submit(client, pair)
+    check = first_check(services, audit)
+    open_stage(services, check, "attack", [(0, 10), (10, 20)])
+    with services.database.write() as session:
+        session.execute(update(CheckRow).values(estimated_s=30.0))
+        claimed = claiming.claim_shard(session, lease_s=60, worker="w")
+        assert claimed is not None
+        lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=10, seconds=10.0)
+    told = client.get(f"/v1/audits/{audit}").json()
+    left = told["checks"][0]["progress"]["remaining_s"]
+    assert told["progress"] == {"share": round(10 / (10 + left), 4), "remaining_s": left}
+    assert 0.3 < told["progress"]["share"] < 0.6
+    client.post(f"/v1/audits/{audit}/cancel")
+    assert client.get(f"/v1/audits/{audit}").json()["progress"] == {"share": 1.0, "remaining_s": 0.0}
+
+
+def test_one_check_of_which_nothing_is_known_leaves_the_whole_unknown() -> None:
+    assert overall(10.0, [5.0, None]) == {"share": None, "remaining_s": None}
+    assert overall(10.0, [5.0, 0.0, 25.0]) == {"share": 0.25, "remaining_s": 30.0}

@@ -96,7 +96,8 @@ def test_a_running_audit_is_followed(console: Console) -> None:
     (progress,) = [one for one in elements(part, "div") if one.get("id") == "progress"]
     assert progress["data-over"] == "no"
     assert elements(part, "progress") == [
-        {"max": "20", "value": "10", "aria-label": "Examples of uncertainty_span done"}
+        {"max": "1", "value": "0.5", "aria-label": "The whole audit, done"},
+        {"max": "20", "value": "10", "aria-label": "Examples of uncertainty_span done"},
     ]
 
 
