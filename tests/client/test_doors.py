@@ -139,9 +139,10 @@ def test_ctrl_c_says_what_goes_on_and_how_to_end_it(
         told = ""
         while "uncertainty_span: queued" not in told:
             told += process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        told += process.stderr.read()
-        assert process.wait(20) == 130
+        # What Ctrl-C is, where CI systems do it; a test that runs in the background may have SIGINT ignored.
+        process.send_signal(signal.SIGTERM)
+        told += process.communicate(timeout=60)[1]
+        assert process.returncode == 130
     audit = next(iter(client.audits()))
     assert f"it keeps running: seatrial audit status {audit.id}, or seatrial audit cancel {audit.id}" in told
     assert audit.state == "queued"
