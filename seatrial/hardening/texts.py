@@ -31,6 +31,12 @@ class EmbeddingAttackParams(TextTrainingParams):
         "as the official code; `normalised`, which the paper finds to feign robustness; or nothing.",
     )
 
+    def passes(self, examples: int, validation: int) -> Passes:
+        """Return the same with the attack on validation examples."""
+        trained = super().passes(examples, validation)
+        looked = self.epochs * validation
+        return trained._replace(forward=trained.forward + looked, backward=trained.backward + looked * self.steps)
+
 
 class PgdKParams(EmbeddingAttackParams):
     """Train on embeddings that K steps of gradient ascent make worst (Madry et al.; as TextDefender does it)."""
@@ -90,6 +96,13 @@ class AsccParams(TextTrainingParams):
     def forward_backward(self) -> int:
         """Return passes of one example in one epoch: the search's, and two for the weights."""
         return self.steps + 2
+
+    def passes(self, examples: int, validation: int) -> Passes:
+        """Return the same with the search's clean pass, and the attack on validation examples."""
+        trained = super().passes(examples, validation)
+        looked = self.epochs * validation
+        forward = trained.forward + 2 * looked + self.epochs * examples
+        return trained._replace(forward=forward, backward=trained.backward + looked * self.steps)
 
 
 class DgAugParams(TextTrainingParams):

@@ -1,11 +1,13 @@
 """The loop: deterministic steps that can be left and taken up again, whichever the method."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,7 +104,7 @@ def train(
     to the bit, on the same machine and device. It fails where memory runs out at another step the second time.
 
     Args:
-        model: Trained in place.
+        model: Trained in place; given with the weights it had at first also where a run goes on.
         method: Made for this model and these parameters.
         params: Epochs, batches, optimiser.
         data: What is trained on.
@@ -281,7 +283,7 @@ class _Loop:
         """Go on from a checkpoint.
 
         Raises:
-            CheckpointError: It is of a run with other parameters, seed, data or weights.
+            CheckpointError: It is of a run with other parameters, seed, labels or weights.
         """
         document, tensors = checkpoint.document, checkpoint.tensors
         if document["run"] != self._run():
@@ -302,6 +304,7 @@ class _Loop:
             "params": self._params.model_dump(mode="json"),
             "seed": self._seed,
             "examples": self._examples,
+            "labels": hashlib.sha256(np.ascontiguousarray(self._data.labels, np.int64).tobytes()).hexdigest(),
             "device": self._model.device.type,
         }
 

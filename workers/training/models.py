@@ -120,11 +120,14 @@ class TrainableTexts:
         ids = torch.full((len(texts), longest), pad, dtype=torch.int64)
         mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
         kinds = read.get("token_type_ids") if self.classifier._takes_types else None
+        # XLNet and its kin judge by the last token.
+        pads_left = getattr(self.module.config, "summary_type", None) == "last"
         for row, tokens in enumerate(read["input_ids"]):
-            ids[row, : len(tokens)] = torch.as_tensor(tokens)
-            mask[row, : len(tokens)] = 1
+            own = slice(longest - len(tokens), longest) if pads_left else slice(len(tokens))
+            ids[row, own] = torch.as_tensor(tokens)
+            mask[row, own] = 1
             if kinds is not None:
-                types[row, : len(tokens)] = torch.as_tensor(kinds[row])
+                types[row, own] = torch.as_tensor(kinds[row])
         device = self.device
         return Encoded(ids.to(device), mask.to(device), None if kinds is None else types.to(device))
 
