@@ -6,22 +6,46 @@ folder, and a machine may have other users.
 
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 UMASK = 0o077
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+@dataclass
+class _Blocks:
+    """The blocks of :func:`created_privately` that threads of this process are in.
+
+    A process has one umask: the first to come closes it and the last to go opens it again. Were each to put back what
+    it found, one would open what another still writes, or leave it closed for good.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    entered: int = 0
+    before: int = 0
+
+
+_blocks = _Blocks()
+
+
 @contextmanager
 def created_privately() -> Iterator[None]:
     """Create files for this user only, 0600 and 0700, inside the block; a process started there inherits it."""
-    before = os.umask(UMASK)
+    with _blocks.lock:
+        if _blocks.entered == 0:
+            _blocks.before = os.umask(UMASK)
+        _blocks.entered += 1
     try:
         yield
     finally:
-        os.umask(before)
+        with _blocks.lock:
+            _blocks.entered -= 1
+            if _blocks.entered == 0:
+                os.umask(_blocks.before)
 
 
 def private_folder(path: Path) -> Path:

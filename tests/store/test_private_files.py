@@ -126,3 +126,17 @@ def test_the_doctor_looks_at_a_database_that_is_elsewhere(reachable: Path) -> No
     assert privacy(settings).fix == f"chmod go= {path}"
     path.chmod(0o600)
     assert privacy(settings).verdict == "ok"
+
+
+def test_threads_neither_open_what_another_writes_nor_leave_it_closed() -> None:
+    first, second = created_privately(), created_privately()
+    before = os.umask(0o022)
+    try:
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert os.umask(0o077) == 0o077, "still inside the second block"
+        second.__exit__(None, None, None)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
