@@ -163,6 +163,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         "and audit again.",
     ),
     FlagSpec(
+        code="arbitrary_when_edited",
+        severities=("error",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="Texts with some words edited at random, without a search, are decided as they are without no more "
+        "often than by chance (Cohen's kappa, upper end of the interval below .3): one class for all texts with "
+        "unknown words, or something else that no edit can move.",
+        remedy="Do not rely on its robustness; find what decides texts with typing errors, or unusual letters, in the "
+        "model's place.",
+    ),
+    FlagSpec(
         code="masked_importance",
         severities=("info",),
         speaks_of=("importance_correlation",),

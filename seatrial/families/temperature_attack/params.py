@@ -59,6 +59,12 @@ PROBE_STEPS = 10
 CROSSING_STEPS = 16
 """Those of a second path of each, at most, that is to end on another decision."""
 
+DOSES = ((0.15, 3), (0.3, 6))
+"""Share of a probed text's words that are edited at random, and how many at least."""
+
+WRITTEN_KINDS = 5
+"""Kinds of such edits."""
+
 MEANING_FREE_EDITS = 21
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
@@ -197,7 +203,9 @@ class TemperatureAttackParams(FamilyParams):
         further = len(self.arms)
         # A path of edits, three of its texts once more, its ends from another session, and a path that is to cross: all
         # of it before everything else and after it.
-        probe = 2 * (PROBE_STEPS + 6 + CROSSING_STEPS + 1) * min(samples, PROBED)
+        # Before it, words are edited at random as well.
+        path = PROBE_STEPS + 6 + CROSSING_STEPS + 1
+        probe = (2 * path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
         forward = queries = float(samples + probe)
         flipping = sum(recipe != UNCOUNTED for recipe in self.recipes)
         if flipping:

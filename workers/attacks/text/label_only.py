@@ -15,21 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from seatrial.contracts.noise import Noise
-from seatrial.noise.attackers import attack as attacker
-from seatrial.noise.lexicons import Lexicons
 from workers.attacks.text.textattack_environment import prepare
+from workers.attacks.text.word_edits import LEVEL, ZEROE, zeroe_attackers
 
 if TYPE_CHECKING:
     from workers.attacks.text.recipes import Recipe
 
 STRIDES = (2, 3, 1)
 """Edits between two questions, in turn from try to try."""
-
-ZEROE = ("inner_shuffle", "keyboard_typo", "phonetic", "visual")
-"""Zéroe's attackers of words that leave a word readable at any level, beside DeepWordBug's edits."""
-
-LEVEL = 0.5
 
 
 def decisions(logits: Tensor) -> Tensor:
@@ -152,7 +145,7 @@ def _edits() -> Any:
 
         def _get_replacement_words(self, word: str) -> list[str]:
             rng = random.Random(random.getrandbits(64))  # noqa: S311 - not for secrets
-            attacked = (attack(word, LEVEL, rng) for attack in rng.sample(_attackers(), len(_attackers())))
+            attacked = (attack(word, LEVEL, rng) for attack in rng.sample(zeroe_attackers(), len(ZEROE)))
             return [other for other in attacked if other != word][:1]
 
     class OneEdit(CompositeTransformation):  # type: ignore[misc]
@@ -174,9 +167,3 @@ def _edits() -> Any:
         WordSwapRandomCharacterInsertion(),
     ]
     return OneEdit([*characters, *[ZeroeSwap() for _ in characters]])
-
-
-@cache
-def _attackers() -> tuple[Any, ...]:
-    noise, lexicons = Noise(), Lexicons(None)
-    return tuple(attacker(name, noise, lexicons) for name in ZEROE)

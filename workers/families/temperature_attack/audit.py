@@ -25,6 +25,7 @@ from workers.families.temperature_attack.records import (
     merge_clean,
     read_validation,
 )
+from workers.families.temperature_attack.written import Written, read_written
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Audit:
         closing: The same with other edits, after everything else.
         displacement: Attacks on texts beside words of no meaning; None where the records are from before there were.
         priming: What it does to an edited text that the unedited one was asked; None likewise.
+        written: Decisions about texts with words edited at random; None likewise.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
     """
 
@@ -53,6 +55,7 @@ class Audit:
     closing: ProbeSample | None = None
     displacement: Displacement | None = None
     priming: Priming | None = None
+    written: Written | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
 
     @cached_property
@@ -150,6 +153,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         closing=ProbeSample(done["closing"]) if "closing" in done else None,
         displacement=read_displacement(done["closing"]) if "closing" in done else None,
         priming=read_priming(done["closing"]) if "closing" in done else None,
+        written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
     )
 

@@ -39,6 +39,7 @@ from workers.families.temperature_attack.records import (
 )
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
+from workers.families.temperature_attack.written import with_written
 from workers.models import Answer
 from workers.resources.library import Library
 from workers.resources.requirements import missing
@@ -106,7 +107,9 @@ class TemperatureAttack:
         examples = context.texts()
         if shard.stage in (PROBE, CLOSING):
             probed = run_probe(context, examples, shard.stage)
-            return probed if shard.stage == PROBE else _close(params, context, examples, probed)
+            if shard.stage == PROBE:
+                return with_written(context, probed, examples)
+            return _close(params, context, examples, probed)
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):

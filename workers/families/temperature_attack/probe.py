@@ -8,11 +8,9 @@ scores that lead an attack differ little between neighbours, more between strang
 """
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,9 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
-from seatrial.noise.unspaced import is_unspaced
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
+from workers.attacks.text.word_edits import WordsOf, without_a_letter
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.crossing import Crossing, crossing_order, unmoved_share
@@ -40,9 +38,6 @@ two digits stay below."""
 FEWEST = 30
 """Texts, or pairs of them, from which a share or a mean is worth something."""
 
-_WORD = re.compile(r"(\w{3,})")
-# Where no spaces part words, a sentence is one: what stands for its words are some letters after another.
-_WINDOW = re.compile(r"(\w{3,4})")
 _TABLE = pa.schema(
     [
         ("example_id", pa.int64()),
@@ -72,22 +67,10 @@ def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS, seen: tuple[int, 
     ['a fine day', 'a fie day', 'a fie dy']
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
-    parts = [text] if isinstance(text, str) else list(text)
-    pieces = [(_WINDOW if is_unspaced(part) else _WORD).split(part) for part in parts]
-    ends = [list(accumulate(map(len, cut))) for cut in pieces]
-    places = [
-        (part, at)
-        for part, cut in enumerate(pieces)
-        for at in range(1, len(cut), 2)
-        if seen is None or ends[part][at] <= seen[part]
-    ]
-    path = [text]
-    for part, at in rng.sample(places, min(steps, len(places))):
-        word = pieces[part][at]
-        inside = rng.randrange(1, len(word) - 1)
-        pieces[part][at] = word[:inside] + word[inside + 1 :]
-        joined = ["".join(cut) for cut in pieces]
-        path.append(joined[0] if isinstance(text, str) else (joined[0], joined[1]))
+    words, path = WordsOf.cut(text, seen), [text]
+    for part, at in rng.sample(words.places, min(steps, len(words.places))):
+        words.pieces[part][at] = without_a_letter(words.pieces[part][at], rng)
+        path.append(words.joined)
     return path
 
 

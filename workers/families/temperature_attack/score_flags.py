@@ -47,6 +47,10 @@ TURNED = 0.3
 """Share of texts that withstand the search by labels and may yet turn round at an edit without a meaning: the interval
 has to lie above it."""
 
+NO_AGREEMENT = 0.3
+"""Agreement beyond chance with itself that a model has which reads texts with some words edited: it is doubted where
+the interval lies below."""
+
 FEWEST_EDITED = 10
 """Texts asked with such edits from which on they are judged."""
 
@@ -61,6 +65,7 @@ def doubt_scores(audit: Audit) -> list[Flag]:
         *answers_depend_on_history(audit),
         *memorised_texts(audit),
         *meaning_free_edits(audit),
+        *arbitrary_when_edited(audit),
         *masked_importance(audit),
         *weak_attack(audit),
     ]
@@ -238,6 +243,27 @@ def meaning_free_edits(audit: Audit) -> list[Flag]:
             )
         )
     return flags
+
+
+def arbitrary_when_edited(audit: Audit) -> list[Flag]:
+    """Flag decisions about texts with words edited at random that do not follow those about the texts."""
+    if audit.written is None:
+        return []
+    unread = [one for one in audit.written.agreements() if one.kappa.high < NO_AGREEMENT]
+    if not unread:
+        return []
+    least = min(unread, key=lambda one: one.kappa.value)
+    return [
+        Flag(
+            code="arbitrary_when_edited",
+            severity="error",
+            message=f"Of {least.texts} texts with {least.share:.0%} of their words edited at random ({least.kind}), "
+            f"{least.same} are decided as they are without: by chance it would be about as many (Cohen's kappa "
+            f"{least.kappa.value:.2f} [{least.kappa.low:.2f}, {least.kappa.high:.2f}]). What decides such texts is not "
+            "what they say, so an attack that writes them has nothing left to change, and that a text withstands it "
+            "says nothing.",
+        )
+    ]
 
 
 def masked_importance(audit: Audit) -> list[Flag]:
