@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.gates.measured import Measured, MeasuredCheck
-from app.gates.verdict import judge
 from app.policies import presets
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
@@ -28,6 +26,8 @@ from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.states import RunState
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.judging.measured import Measured, MeasuredCheck
+from seatrial.judging.verdict import judge
 from tests.families.in_memory import Model, run_check
 from workers.errors import PreflightError
 from workers.families.uncertainty_span.further import to_levels

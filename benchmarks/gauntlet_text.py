@@ -20,8 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.gates.measured import Measured, MeasuredCheck
-from app.gates.verdict import judge
 from app.policies import presets
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
@@ -34,6 +32,8 @@ from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.judging.measured import Measured, MeasuredCheck
+from seatrial.judging.verdict import judge
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample

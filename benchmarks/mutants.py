@@ -38,7 +38,7 @@ from benchmarks.mutations import KINDS, Mutant, mutants_of, sample
 ROOT = Path(__file__).parent.parent
 ROOMS = {
     "statistics": ("seatrial/statistics", "tests/statistics"),
-    "gates": ("app/gates", "tests/gates"),
+    "gates": ("seatrial/judging", "tests/gates"),
     "certification": ("workers/certification", "tests/certification"),
 }
 """Each room's code and tests."""

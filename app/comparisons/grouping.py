@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from app.gates.comparability import differences
-from app.gates.measured import Measured, MeasuredCheck
 from seatrial.contracts.comparisons import GroupNumber
 from seatrial.contracts.registry import families
+from seatrial.judging.comparability import differences
+from seatrial.judging.measured import Measured, MeasuredCheck
 
 
 def over_runs(values: Sequence[float]) -> GroupNumber:

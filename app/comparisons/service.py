@@ -5,8 +5,6 @@ from typing import Any
 
 from app.comparisons import repository
 from app.comparisons.grouping import comparable, over_runs
-from app.gates.measured import Measured, is_named
-from app.gates.ranges import named
 from app.gates.stored import read_measured
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
@@ -15,6 +13,8 @@ from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.policies import MetricName
 from seatrial.contracts.states import RunState
+from seatrial.judging.measured import Measured, is_named
+from seatrial.judging.ranges import named
 from seatrial.store.database import AnyRow
 
 MOST_AUDITS = 50

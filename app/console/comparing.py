@@ -7,9 +7,6 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from app.console import repository
-from app.gates.comparability import differences, in_words
-from app.gates.measured import Measured, MeasuredCheck
-from app.gates.regression import Refusal, compare
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
 from app.web.services import Services
@@ -17,6 +14,9 @@ from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import better_of
 from seatrial.families.shared.settling import settled_document
+from seatrial.judging.comparability import differences, in_words
+from seatrial.judging.measured import Measured, MeasuredCheck
+from seatrial.judging.regression import Refusal, compare
 from seatrial.store.database import AnyRow
 
 Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]

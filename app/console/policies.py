@@ -10,7 +10,6 @@ from starlette.responses import RedirectResponse
 from app.console.forms import Form, flat
 from app.console.pages import page
 from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
-from app.gates.wording import requirement
 from app.policies import repository
 from app.policies.documents import YamlError, yaml_to_json
 from app.policies.schemas import POLICY_EXAMPLES
@@ -20,6 +19,7 @@ from app.web.pagination import decode_cursor, encode_cursor
 from app.web.problems import MalformedBodyError, NotFoundError, ProblemError
 from app.web.services import Service, Services
 from seatrial.contracts.policies import Policy, PolicyRead, Rule
+from seatrial.judging.wording import requirement
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

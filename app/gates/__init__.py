@@ -1,7 +1,7 @@
 """Gates say whether a model may ship.
 
-A policy says what must hold of an audit's numbers, :func:`app.gates.verdict.judge` says whether it does, and everything
-that shows a verdict shows that one. It needs no GPU: workers measure, verdicts are made from stored numbers.
+A policy says what must hold of an audit's numbers, :func:`seatrial.judging.verdict.judge` says whether it does, and
+everything that shows a verdict shows that one. It needs no GPU: workers measure, verdicts are made from stored numbers.
 
 What is promised: a model whose metric lies exactly at a rule's bound passes that rule at most 2.5 % of the time and
 fails it at most 2.5 % of the time, by the luck of which examples were drawn; the rest stays ``inconclusive`` and says

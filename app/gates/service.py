@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 from app.audits.reading import not_found
 from app.gates import repository
 from app.gates.stored import pair, read_measured
-from app.gates.verdict import Measured, TooManyNumbersError, judge
 from app.policies import repository as policies
 from app.policies.baselines import UnfitBaselineError, find_baseline
 from app.policies.service import Chosen, choose_policy, find_policy, kept, parsed
@@ -24,6 +23,7 @@ from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.services import Services
 from seatrial.contracts.policies import Judgement, JudgementRequest, Policy, PolicySource
 from seatrial.contracts.states import TERMINAL
+from seatrial.judging.verdict import Measured, TooManyNumbersError, judge
 from seatrial.reporting.outcomes import Judged
 from seatrial.store.database import AnyRow
 from seatrial.store.events import record_event

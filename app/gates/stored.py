@@ -8,13 +8,13 @@ import pyarrow as pa
 from sqlalchemy.orm import Session
 
 from app.gates import repository
-from app.gates.verdict import Measured, MeasuredCheck, Pairing
 from app.web.services import Services
 from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.settling import settled
+from seatrial.judging.verdict import Measured, MeasuredCheck, Pairing
 from seatrial.store import records
 from seatrial.store.artifacts import ArtifactMissingError
 from seatrial.store.database import AnyRow

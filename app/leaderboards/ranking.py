@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.gates.evidence import ALPHA, Evidence, p_of
-from app.gates.measured import MeasuredCheck
-from app.gates.pairing import Pairs, pairs_of
-from app.gates.ranges import is_fixed, range_of
-from app.gates.regression import mover, paired_difference
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.family import Better
 from seatrial.families.shared.per_example import Values
+from seatrial.judging.evidence import ALPHA, Evidence, p_of
+from seatrial.judging.measured import MeasuredCheck
+from seatrial.judging.pairing import Pairs, pairs_of
+from seatrial.judging.ranges import is_fixed, range_of
+from seatrial.judging.regression import mover, paired_difference
 from seatrial.statistics.arrays import Mask
 from seatrial.statistics.ranks import rank_interval
 
@@ -57,8 +57,8 @@ def places(metric: str, entries: Sequence[Entry], better: Better) -> list[Place]
     """Return the place of every entry; None where no way of the metric is better.
 
     Guarantee: each end of a rank's interval is wrong with probability at most 2.5 %, as far as the comparisons' own
-    intervals hold (:func:`app.gates.regression.compare`): each is made at 5 % over one less than the number of models
-    (Bonferroni), by :func:`app.gates.evidence.p_of`. Equal values share the best of their places.
+    intervals hold (:func:`seatrial.judging.regression.compare`): each is made at 5 % over one less than the number of
+    models (Bonferroni), by :func:`seatrial.judging.evidence.p_of`. Equal values share the best of their places.
 
     Args:
         metric: Full name.

@@ -10,9 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.gates.comparability import filled
-from app.gates.measured import MeasuredCheck
-from app.gates.pairing import values_of
 from app.gates.stored import read_records
 from app.leaderboards import repository
 from app.leaderboards.ranking import Entry, difference, places
@@ -26,6 +23,9 @@ from seatrial.contracts.registry import families, find_family
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.per_example import NoMeanError, Values
 from seatrial.families.shared.settling import settled
+from seatrial.judging.comparability import filled
+from seatrial.judging.measured import MeasuredCheck
+from seatrial.judging.pairing import values_of
 from seatrial.reporting.words import enumerate_words
 from seatrial.store.database import AnyRow
 

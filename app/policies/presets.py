@@ -2,7 +2,7 @@
 
 None of the rules is required: a policy judges those families an audit has. Numbers that come from a paper are of its
 models and its attack, mostly CIFAR-10 at a radius of 8/255; a policy of one's own, with bounds of one's own model, says
-more. A policy none of whose rules finds anything does not pass (:func:`app.gates.verdict.judge`).
+more. A policy none of whose rules finds anything does not pass (:func:`seatrial.judging.verdict.judge`).
 """
 
 from dataclasses import dataclass

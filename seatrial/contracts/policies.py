@@ -1,7 +1,7 @@
 """What a gate asks of an audit's numbers, and what it answers.
 
-A policy is data: rules on metric names. A verdict is what :mod:`app.gates` makes of a policy and stored numbers; HTTP,
-the command line, JUnit, SARIF, Markdown and the report all show that one.
+A policy is data: rules on metric names. A verdict is what :mod:`seatrial.judging` makes of a policy and stored numbers;
+HTTP, the command line, JUnit, SARIF, Markdown and the report all show that one.
 """
 
 import re

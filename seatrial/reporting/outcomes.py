@@ -1,6 +1,6 @@
 """What every output says of a judgement, in one place.
 
-HTML, Markdown, JUnit and SARIF print the verdict of :mod:`app.gates`; none of them makes one.
+HTML, Markdown, JUnit and SARIF print the verdict of :mod:`seatrial.judging`; none of them makes one.
 """
 
 from collections.abc import Mapping

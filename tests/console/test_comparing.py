@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from app.console.chart import HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw, round_ticks
 from app.console.comparing import Compared, side_by_side
 from app.console.service import progress_of
-from app.gates.regression import mover
 from seatrial.contracts.estimates import Estimate
+from seatrial.judging.regression import mover
 from seatrial.store.tables import AuditRow, CheckRow
 from tests.console.conftest import Console, elements, words
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.gates.verdict import Measured, MeasuredCheck, Pairing, judge
 from seatrial.contracts.estimates import Estimate, Flag, Result
 from seatrial.contracts.policies import Judgement, Policy, PolicySource, Rule, RuleOutcome
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
+from seatrial.judging.verdict import Measured, MeasuredCheck, Pairing, judge
 from seatrial.statistics.exact import clopper_pearson
 
 SOURCE = PolicySource(id=None, name="release", version=None, digest="sha256:0")

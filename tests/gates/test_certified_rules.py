@@ -1,8 +1,8 @@
 """Policies can ask about every number that is certified of all classes."""
 
-from app.gates.verdict import judge
 from seatrial.contracts.estimates import split_name
 from seatrial.families.certified_calibration.uncertainty import METRICS
+from seatrial.judging.verdict import judge
 from tests.families.certified_calibration.audits import DATA, NETWORK, parameters
 from tests.families.certified_calibration.audits import audit as run
 from tests.gates.audits import SOURCE, audit, check, policy

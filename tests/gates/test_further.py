@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from app.gates.evidence import ALPHA, Evidence, decide, p_of
-from app.gates.sample_size import POWER, further_examples
-from app.gates.verdict import judge
 from seatrial.contracts.estimates import Estimate
+from seatrial.judging.evidence import ALPHA, Evidence, decide, p_of
+from seatrial.judging.sample_size import POWER, further_examples
+from seatrial.judging.verdict import judge
 from seatrial.statistics.estimating import mean
 from seatrial.statistics.proportions import score_interval
 from tests.gates.audits import ACCURACY, SOURCE, SPAN, audit, check, gap, outcome, policy, share

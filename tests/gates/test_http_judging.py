@@ -319,7 +319,7 @@ def test_a_policy_that_names_more_numbers_than_anybody_reads_is_refused(
     client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two hundred rules with a ``*`` over the numbers of sixteen checks would be a verdict of hundreds of megabytes."""
-    monkeypatch.setattr("app.gates.verdict.MOST_NUMBERS", 3)
+    monkeypatch.setattr("seatrial.judging.verdict.MOST_NUMBERS", 3)
     named = {"metric": "uncertainty_span.accuracy[arm=*]", "min": 0.1}
     wide = {"name": "wide", "rules": [{**named, "min": 0.1 + bound / 10} for bound in range(2)]}
     audit = submitted(client, policy=wide)

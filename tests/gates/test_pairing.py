@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 import torch
 
-from app.gates.measured import MeasuredCheck
-from app.gates.pairing import Pairing, is_mean, values_of
-from app.gates.regression import mover, paired_difference
 from seatrial.contracts.estimates import Estimate, Result
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
 from seatrial.contracts.registry import families, metrics_of
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.per_example import NoMeanError
+from seatrial.judging.measured import MeasuredCheck
+from seatrial.judging.pairing import Pairing, is_mean, values_of
+from seatrial.judging.regression import mover, paired_difference
 from seatrial.statistics.widening import unseen_share
 from tests.families.calibration import tables
 from tests.families.certified_calibration import audits as certificates

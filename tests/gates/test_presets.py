@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from app.gates.verdict import Measured, judge
 from app.policies import presets
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.contracts.registry import families, params_contract
+from seatrial.judging.verdict import Measured, judge
 from tests.gates.audits import SPAN, audit, check, judged, share
 
 NAMES = sorted(presets.RESERVED)

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.gates.comparability import differences
-from app.gates.regression import mover, paired_difference
-from app.gates.verdict import Measured, Pairing
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.noise import ATTACKERS
 from seatrial.contracts.states import RunState
+from seatrial.judging.comparability import differences
+from seatrial.judging.regression import mover, paired_difference
+from seatrial.judging.verdict import Measured, Pairing
 from seatrial.statistics.bounded import mean_interval
 from seatrial.statistics.proportions import score_interval
 from tests.gates.audits import ACCURACY, MUS, SPAN, TEXT, audit, broken, check, gap, judged, mean, outcome, share

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.gates.verdict import judge
 from seatrial.contracts.states import RunState
+from seatrial.judging.verdict import judge
 from tests.gates.audits import (
     MUS,
     SOURCE,

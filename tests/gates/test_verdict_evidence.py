@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from app.gates.evidence import (
+from seatrial.contracts.estimates import Estimate
+from seatrial.judging.evidence import (
     ALPHA,
     Evidence,
     correct,
@@ -17,9 +18,8 @@ from app.gates.evidence import (
     p_of,
     p_value,
 )
-from app.gates.ranges import examples_of, range_of
-from app.gates.sample_size import further_examples
-from seatrial.contracts.estimates import Estimate
+from seatrial.judging.ranges import examples_of, range_of
+from seatrial.judging.sample_size import further_examples
 from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.widening import unseen_share
 from tests.gates.audits import MUS, SPAN, TEXT, check, gap, judged, mean, outcome, share

@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gates.verdict import Measured
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.states import RunState
+from seatrial.judging.verdict import Measured
 from tests.gates.audits import ACCURACY, SPAN, TEXT, audit, broken, check, judged, share
 
 NAMES = ("mus", "mus_worst", "msus", "clean_accuracy", "nud")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.gates.evidence import ALPHA, decide, ends
-from app.gates.regression import mover, paired_difference
+from seatrial.judging.evidence import ALPHA, decide, ends
+from seatrial.judging.regression import mover, paired_difference
 from seatrial.statistics.estimating import mean
 from seatrial.statistics.proportions import score_interval
 from tests.gates.audits import ACCURACY, MUS, audit, check, judged, share

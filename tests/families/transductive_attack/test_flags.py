@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.gates.verdict import Measured, MeasuredCheck, judge
 from app.policies import presets
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import PolicySource
 from seatrial.contracts.states import RunState
 from seatrial.families.transductive_attack.params import game_of
+from seatrial.judging.verdict import Measured, MeasuredCheck, judge
 from tests.families.transductive_attack.fabricated import parameters, records, replaced
 from workers.families.transductive_attack import flags
 from workers.families.transductive_attack.estimates import estimate_all

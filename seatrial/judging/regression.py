@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from app.gates.comparability import differences
-from app.gates.evidence import ROUNDING, Evidence, Range, ends
-from app.gates.measured import Measured, MeasuredCheck
-from app.gates.pairing import Pairing
-from app.gates.ranges import described, is_fixed, named, range_of
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.states import RunState
+from seatrial.judging.comparability import differences
+from seatrial.judging.evidence import ROUNDING, Evidence, Range, ends
+from seatrial.judging.measured import Measured, MeasuredCheck
+from seatrial.judging.pairing import Pairing
+from seatrial.judging.ranges import described, is_fixed, named, range_of
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.bounded import mean_interval, ratio_interval, typical_size
 from seatrial.statistics.proportions import score_interval

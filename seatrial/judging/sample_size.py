@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from app.gates.evidence import ALPHA, ROUNDING, Evidence, Range, Z
+from seatrial.judging.evidence import ALPHA, ROUNDING, Evidence, Range, Z
 from seatrial.statistics.normal import normal_quantile
 from seatrial.statistics.proportions import score_interval
 
@@ -55,7 +55,7 @@ def _pairs(discordant: tuple[int, int], n: int, bound: float, alpha: float) -> f
 
     As many of them are discordant as before, and their difference is as near to the bound as it comes once in five
     times: found from the interval itself, by doubling and halving. With Holm's correction its side towards the bound is
-    stretched as a normal distribution's, as where it decides (:func:`app.gates.evidence.p_value`).
+    stretched as a normal distribution's, as where it decides (:func:`seatrial.judging.evidence.p_value`).
 
     Args:
         discordant: Pairs that only the first has, and only the second.

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from app.gates.ranges import described, named
 from seatrial.contracts.registry import as_meant, family, find_family, params_contract
+from seatrial.judging.ranges import described, named
 
 
 def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.gates.measured import MeasuredCheck
-from app.gates.ranges import described, named
 from seatrial.families.shared.per_example import NoMeanError, Records, Values, read_values
+from seatrial.judging.measured import MeasuredCheck
+from seatrial.judging.ranges import described, named
 from seatrial.statistics.arrays import Floats
 
 LEAST_SHARED = 0.5

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from app.gates.evidence import Evidence, Side
-from app.gates.measured import Measured, MeasuredCheck
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
+from seatrial.judging.evidence import Evidence, Side
+from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.reporting.numbers import format_bound, format_estimate, format_interval, format_number
 from seatrial.reporting.outcomes import further_in_words
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from app.gates import wording
-from app.gates.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
-from app.gates.measured import Measured, MeasuredCheck
-from app.gates.pairing import Pairing
-from app.gates.ranges import examples_of, is_fixed, is_open, named, range_of
-from app.gates.regression import Comparison, Refusal, compare
-from app.gates.sample_size import further_examples
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.judging import wording
+from seatrial.judging.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
+from seatrial.judging.measured import Measured, MeasuredCheck
+from seatrial.judging.pairing import Pairing
+from seatrial.judging.ranges import examples_of, is_fixed, is_open, named, range_of
+from seatrial.judging.regression import Comparison, Refusal, compare
+from seatrial.judging.sample_size import further_examples
 
 __all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge"]
 
@@ -73,9 +73,9 @@ def judge(
     """Return what a policy makes of an audit. Pure: the same numbers give the same verdict.
 
     Guarantee: with a metric exactly at its bound a rule passes at most 2.5 % of the time and fails at most 2.5 %, as
-    far as the intervals hold (:mod:`app.gates.evidence`); with Holm's correction any rule is decided wrongly at most
-    5 % of the time. Failure: a rule whose interval holds the bound is ``inconclusive``, and says how many more examples
-    would probably decide it.
+    far as the intervals hold (:mod:`seatrial.judging.evidence`); with Holm's correction any rule is decided wrongly at
+    most 5 % of the time. Failure: a rule whose interval holds the bound is ``inconclusive``, and says how many more
+    examples would probably decide it.
 
     One outcome for each number a rule names: for every value of a ``*``, and for every check that publishes it. The
     verdict is made from ``counts_as`` of the blocking rules alone: any ``failed``, else any ``errored``, else any

@@ -3,12 +3,12 @@
 from functools import lru_cache
 from typing import Literal
 
-from app.gates.measured import MeasuredCheck
 from seatrial.contracts import metric_ranges
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.family import Measurement, Metric, Range
 from seatrial.contracts.metric_ranges import example_range_of, limits_of
 from seatrial.contracts.policies import MetricName, described_metric, parse_metric
+from seatrial.judging.measured import MeasuredCheck
 
 
 @lru_cache(maxsize=4096)
