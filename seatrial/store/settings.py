@@ -165,6 +165,14 @@ class Settings(BaseSettings):
     logit_cache_bytes: int = Field(
         default=256 * MIB, ge=MIB, description="Memory a worker keeps logits of texts in, to ask each text once."
     )
+    text_drivers: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Processes of a worker that drive the attacks on a model of texts: searches are Python, and those "
+        "of one process cannot keep a GPU busy. 0: half of the cores beside a GPU, 8 at most, and one on a CPU. "
+        "Endpoints have one always. No record depends on it.",
+    )
     endpoint_allowed_networks: list[str] = Field(
         default=[],
         description="Private or local networks endpoint models and webhooks may be in, as JSON list of CIDR blocks; "

@@ -1,5 +1,6 @@
 """Models and datasets of a process: loaded once, kept while they are likely to be wanted again."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -38,6 +39,9 @@ T = TypeVar("T")
 
 _KEPT = 2
 """Models and datasets kept: the audited one and the one it is compared with. More would hold GPU memory for nothing."""
+
+MOST_DRIVERS = 8
+"""Processes that drive the attacks on one model, by themselves: each holds a cache of logits and its searches."""
 
 
 class _Recent(Generic[T]):
@@ -131,7 +135,9 @@ class Resources:
         manifest = parse_manifest(ModelManifest, row.manifest)
 
         def make() -> ScoringService:
-            return ScoringService(self._text_classifier(row, manifest), max_bytes=self.settings.logit_cache_bytes)
+            classifier = self._text_classifier(row, manifest)
+            drivers = _drivers(classifier, self.settings)
+            return ScoringService(classifier, max_bytes=self.settings.logit_cache_bytes, drivers=drivers)
 
         # By project: an endpoint's classifier holds secrets that are for its own only.
         return self._services.get((row.project_id, row.digest, manifest.model_dump_json()), make)
@@ -188,6 +194,15 @@ class Resources:
 
 def _key(row: DatasetRow | ModelRow, manifest: DatasetManifest | ModelManifest) -> tuple[str, str]:
     return row.digest, manifest.model_dump_json()
+
+
+def _drivers(classifier: TextClassifier, settings: Settings) -> int:
+    """Return how many processes attacks on a model are driven by."""
+    if isinstance(classifier, EndpointClassifier):
+        # It is asked in the order of one search after another, as it would be by anybody else.
+        return 1
+    helpful = max(1, min(MOST_DRIVERS, (os.cpu_count() or 1) // 2)) if classifier.device.type == "cuda" else 1
+    return settings.text_drivers or helpful
 
 
 def _let_go(classifier: ImageClassifier) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.datasets import PairParts
+from workers.attacks.text.drivers import run_driven
 from workers.attacks.text.in_flight import Coroutine, ScoringClient, TimeBudgetError, run_in_flight, seed_generators
 from workers.attacks.text.places import edit_parts, leave_unseen
 from workers.attacks.text.scoring import ScoringService
@@ -139,7 +140,8 @@ def attack_all(
             raise ending
         on_done(ending)
 
-    endings = run_in_flight(
+    run = run_in_flight if service.drivers == 1 else partial(run_driven, drivers=service.drivers)
+    endings = run(
         coroutines, service, limit=in_flight, time_budget_s=time_budget_s, check_cancelled=check_cancelled, on_done=done
     )
     return [ending for ending in endings if isinstance(ending, Outcome)]

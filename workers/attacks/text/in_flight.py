@@ -264,14 +264,8 @@ class _BatchScheduler:
         return task
 
     def _answer(self) -> None:
-        """Ask for every text that is waited for, in even batches of about one length, and let all coroutines go on."""
-        texts = sorted(self._wanted, key=_characters)
-        answers: dict[Text, Answer] = {}
-        batches = -(-len(texts) // max(1, self.service.classifier.preferred_texts))
-        for batch in range(batches):
-            self._check_now()
-            start, stop = (len(texts) * edge // batches for edge in (batch, batch + 1))
-            answers.update(self.service.ask(texts[start:stop]))
+        """Ask for every text that is waited for, and let all coroutines go on."""
+        answers = self.service.ask_evenly(list(self._wanted), self._check_now)
         for task in self._waiting:
             self._ready.append((task, {text: answers[text] for text in task.wants}))
         self._waiting, self._wanted = [], {}
@@ -282,7 +276,3 @@ class _BatchScheduler:
     def _check_now(self) -> None:
         self._checked_at = time.perf_counter()
         self._check_cancelled()
-
-
-def _characters(text: Text) -> int:
-    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])

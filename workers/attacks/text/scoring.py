@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -54,12 +54,14 @@ class ScoringService:
     Args:
         classifier: The model.
         max_bytes: Memory of the cache; the texts used longest ago go first.
+        drivers: Processes that attacks on this model are driven by.
     """
 
-    def __init__(self, classifier: TextClassifier, *, max_bytes: int) -> None:
+    def __init__(self, classifier: TextClassifier, *, max_bytes: int, drivers: int = 1) -> None:
         self.classifier = classifier
+        self.drivers = drivers
+        self.max_bytes = max_bytes
         self.meters = Meters()
-        self._max_bytes = max_bytes
         self._bytes = 0
         self._cache: OrderedDict[Text, Tensor] = OrderedDict()
 
@@ -80,6 +82,10 @@ class ScoringService:
     def known(self, texts: Sequence[Text]) -> dict[Text, Tensor]:
         """Return the logits of those texts that cost nothing; all of them count as queries."""
         self.meters.queries += len(texts)
+        return self.remembered(texts)
+
+    def remembered(self, texts: Sequence[Text]) -> dict[Text, Tensor]:
+        """Return the logits of those texts that cost nothing; counts no queries."""
         found = {}
         for text in texts:
             logits = self._cache.get(text)
@@ -100,6 +106,19 @@ class ScoringService:
             if isinstance(answer, Tensor):
                 self.meters.forward_passes += 1
                 self._keep(text, answer)
+        return answers
+
+    def ask_evenly(
+        self, texts: Sequence[Text], check_cancelled: Callable[[], None] = lambda: None
+    ) -> dict[Text, Answer]:
+        """Ask about texts that differ in even batches of about one length, with a look for cancellation before each."""
+        ordered = sorted(texts, key=_characters)
+        answers: dict[Text, Answer] = {}
+        batches = -(-len(ordered) // max(1, self.classifier.preferred_texts))
+        for batch in range(batches):
+            check_cancelled()
+            start, stop = (len(ordered) * edge // batches for edge in (batch, batch + 1))
+            answers.update(self.ask(ordered[start:stop]))
         return answers
 
     def ask_anew(self, texts: Sequence[Text]) -> list[Answer]:
@@ -126,7 +145,7 @@ class ScoringService:
             self._bytes -= _size(text, before)
         self._cache[text] = logits
         self._bytes += _size(text, logits)
-        while self._bytes > self._max_bytes:
+        while self._bytes > self.max_bytes:
             dropped, old = self._cache.popitem(last=False)
             self._bytes -= _size(dropped, old)
 
@@ -135,3 +154,7 @@ def _size(text: Text, logits: Tensor) -> int:
     parts = (text,) if isinstance(text, str) else text
     # The objects themselves: a tensor with its storage and a dictionary entry, and each string.
     return sum(4 * len(part) + 60 for part in parts) + logits.nbytes + 540
+
+
+def _characters(text: Text) -> int:
+    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
