@@ -1,4 +1,4 @@
-"""What a shard saves between its steps: one file per shard, which its row names and which goes when the shard ends.
+"""What a shard, or a training, saves between its steps: one file, which its row names and which goes when it ends.
 
 A file is written down as one to delete before it is stored, and crossed out when a shard's row takes it over. So a
 process killed at any moment leaves no file behind that nobody knows of: either a row names it or a sweep deletes it.
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.database import Database, epoch_now
-from seatrial.store.tables import DiscardRow, ShardRow
+from seatrial.store.tables import DiscardRow, HardeningRow, ShardRow
 from seatrial.store.transitions import holds
 
 log = logging.getLogger(__name__)
@@ -42,22 +42,24 @@ def announce_checkpoint(session: Session, digest: str) -> None:
     session.add(DiscardRow(digest=digest, due_at=epoch_now() + STORED_WITHIN_S + MARGIN_S))
 
 
-def point_at_checkpoint(session: Session, shard_id: str, token: str, digest: str) -> bool:
-    """Make an announced and stored file the shard's checkpoint; the one before it is to be deleted.
+def point_at_checkpoint(
+    session: Session, row_id: str, token: str, digest: str, *, table: type[ShardRow | HardeningRow] = ShardRow
+) -> bool:
+    """Make an announced and stored file the row's checkpoint; the one before it is to be deleted.
 
-    False, and nothing is written, when the shard is no longer the caller's or the announcement is too old.
+    False, and nothing is written, when the row is no longer the caller's or the announcement is too old.
     """
-    own = (*holds(ShardRow, shard_id, token), ShardRow.state == RunState.RUNNING)
-    row = session.execute(select(ShardRow.saved_digest).where(*own).with_for_update()).one_or_none()
+    own = (*holds(table, row_id, token), table.state == RunState.RUNNING)
+    row = session.execute(select(table.saved_digest).where(*own).with_for_update()).one_or_none()
     if row is None:
         return False
     announced = delete(DiscardRow).where(DiscardRow.digest == digest, DiscardRow.due_at > epoch_now() + MARGIN_S)
     if not session.execute(announced).rowcount:  # type: ignore[attr-defined]
         return False
     session.execute(
-        update(ShardRow)
+        update(table)
         .where(*own)
-        .values(saved_digest=digest, saved_attempt=ShardRow.attempts)
+        .values(saved_digest=digest, saved_attempt=table.attempts)
         .execution_options(synchronize_session=False)
     )
     if row.saved_digest is not None:
@@ -65,7 +67,7 @@ def point_at_checkpoint(session: Session, shard_id: str, token: str, digest: str
     return True
 
 
-def may_resume(shard: ShardRow) -> bool:
+def may_resume(shard: ShardRow | HardeningRow) -> bool:
     """Return whether the present attempt begins from the shard's checkpoint, or anew.
 
     An attempt that failed, or lost its worker, is followed by one that begins where it had saved. When that one ends
@@ -75,17 +77,27 @@ def may_resume(shard: ShardRow) -> bool:
     return shard.saved_attempt is not None and shard.attempts <= shard.saved_attempt + 1
 
 
-def drop_checkpoints(session: Session, *where: ColumnElement[bool]) -> None:
-    """Forget the checkpoints of those matching shards that have ended; their files are to be deleted.
+def drop_checkpoints(
+    session: Session, *where: ColumnElement[bool], table: type[ShardRow | HardeningRow] = ShardRow
+) -> None:
+    """Forget the checkpoints of those matching rows that have ended; their files are to be deleted.
 
-    Called after the shards were moved to their end in the same transaction, which therefore holds their rows.
+    Called after the rows were moved to their end in the same transaction, which therefore holds them.
     """
-    kept = (*where, ShardRow.state.in_(TERMINAL), ShardRow.saved_digest.is_not(None))
-    digests = session.scalars(select(ShardRow.saved_digest).where(*kept)).all()
+    _drop(session, (*where, table.state.in_(TERMINAL), table.saved_digest.is_not(None)), table)
+
+
+def drop_checkpoint(session: Session, hardening_id: str) -> None:
+    """Forget the checkpoint of a training that is over, though its hardening goes on."""
+    _drop(session, (HardeningRow.id == hardening_id, HardeningRow.saved_digest.is_not(None)), HardeningRow)
+
+
+def _drop(session: Session, kept: tuple[ColumnElement[bool], ...], table: type[ShardRow | HardeningRow]) -> None:
+    digests = session.scalars(select(table.saved_digest).where(*kept)).all()
     if not digests:
         return
     session.execute(
-        update(ShardRow)
+        update(table)
         .where(*kept)
         .values(saved_digest=None, saved_attempt=None)
         .execution_options(synchronize_session=False)

@@ -15,8 +15,9 @@ from sqlalchemy import Boolean, ColumnElement, Row, Select, func, literal_column
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ProjectRow, ShardRow
+from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow, ProjectRow, ShardRow
 from seatrial.store.tables.audits import ADVANCEABLE, QUEUED, UNFINISHED
+from seatrial.store.tables.hardenings import TRAINING
 from seatrial.store.transitions import claim, is_free
 
 CLAIM_S = 1.0
@@ -29,11 +30,15 @@ more uploads do not keep the others' audits waiting."""
 MOST_PROJECTS = 20
 """Projects looked at for one claim: the first nearly always has something that nobody else takes."""
 
-Claimed = tuple[type[ModelRow] | type[CheckRow] | type[ShardRow], str, str]
+LeasedTable = type[ModelRow] | type[CheckRow] | type[ShardRow] | type[HardeningRow]
+
+Claimed = tuple[LeasedTable, str, str]
 """Table, id and token of what was claimed."""
 
 
-def in_words(table: type[AuditRow] | type[CheckRow] | type[ShardRow], condition: str) -> ColumnElement[bool]:
+def in_words(
+    table: type[AuditRow] | type[CheckRow] | type[ShardRow] | type[HardeningRow], condition: str
+) -> ColumnElement[bool]:
     """Return a condition of a partial index as its words, without parameters."""
     named = re.sub(r"\b(?=(state|open_shards)\b)", f"{table.__tablename__}.", f"({condition})")
     return literal_column(named, Boolean)
@@ -65,6 +70,15 @@ def waiting_shards() -> Select[Any]:
         .join(CheckRow, CheckRow.id == ShardRow.check_id)
         .join(AuditRow, AuditRow.id == CheckRow.audit_id)
         .where(in_words(ShardRow, QUEUED), is_free(ShardRow))
+    )
+
+
+def waiting_trainings() -> Select[Any]:
+    """Select the hardenings that wait to be trained and whose model has been checked."""
+    return (
+        select(HardeningRow.id)
+        .join(ModelRow, ModelRow.id == HardeningRow.model_id)
+        .where(in_words(HardeningRow, QUEUED), is_free(HardeningRow), ModelRow.state != ModelState.CHECKING)
     )
 
 
@@ -136,13 +150,24 @@ def claim_shard(
     return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
 
 
+def claim_training(
+    session: Session, *, lease_s: float, worker: str, project_id: str | None = None
+) -> tuple[str, str] | None:
+    """Take the oldest hardening that waits to be trained, of one project only where that is named."""
+    waiting = waiting_trainings().order_by(HardeningRow.id)
+    if project_id is not None:
+        waiting = waiting.where(HardeningRow.project_id == project_id)
+    return claim(session, HardeningRow, waiting, lease_s=lease_s, worker=worker)
+
+
 def claim_work(session: Session, *, lease_s: float, worker: str, code: str | None = None) -> Claimed | None:
     """Take what is to be done next; None where nothing can be claimed.
 
     Audits that another ``code`` measures are left to those who run it.
 
     Checks of uploads first, since audits wait for them. Then the project whose turn it is: what has begun is advanced,
-    and the shards of its oldest audit are run, before another audit is begun.
+    and the shards of its oldest audit are run, before another audit is begun. A hardening older than that audit is
+    trained before it.
     """
     projects = _projects_with_work(session, code)
     ahead = min(row.turn for row in projects) + AHEAD_S if projects else None
@@ -165,6 +190,14 @@ def _claim_of(session: Session, project_id: str, code: str | None, **by: Any) ->
     own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED), _own_code(code))
     shard = session.execute(_oldest(waiting_shards().where(*own))).one_or_none()
     begin = session.execute(_oldest(advanceable().where(*own))).one_or_none()
+    training = session.scalar(
+        waiting_trainings().where(HardeningRow.project_id == project_id).order_by(HardeningRow.id).limit(1)
+    )
+    audits = [row for row in (shard, begin) if row is not None]
+    if training is not None and all(row.priority <= 0 and _age(training) < _age(row.id) for row in audits):
+        claimed = claim_training(session, project_id=project_id, **by)
+        if claimed is not None:
+            return (HardeningRow, *claimed)
     # Of one audit, what has begun before what has not.
     is_shard_first = begin is None or (shard is not None and (-shard.priority, shard.id) <= (-begin.priority, begin.id))
     for is_shard in (is_shard_first, not is_shard_first):
@@ -172,7 +205,14 @@ def _claim_of(session: Session, project_id: str, code: str | None, **by: Any) ->
             return (ShardRow, *claimed)
         if not is_shard and (claimed := claim_check(session, project_id=project_id, code=code, **by)) is not None:
             return (CheckRow, *claimed)
+    if training is not None and (claimed := claim_training(session, project_id=project_id, **by)) is not None:
+        return (HardeningRow, *claimed)
     return None
+
+
+def _age(row_id: str) -> str:
+    """Return the part of an id that rises with time."""
+    return row_id.partition("_")[2]
 
 
 def _oldest(found: Select[Any]) -> Select[int, str]:
@@ -189,6 +229,7 @@ def _projects_with_work(session: Session, code: str | None = None) -> Sequence[R
         model.correlate(ProjectRow).exists(),
         waiting_shards().where(*own).correlate(ProjectRow).exists(),
         advanceable().where(*own).correlate(ProjectRow).exists(),
+        waiting_trainings().where(HardeningRow.project_id == ProjectRow.id).correlate(ProjectRow).exists(),
     )
     query = select(ProjectRow.id, ProjectRow.turn).where(exists)
     return session.execute(
@@ -209,12 +250,12 @@ def _add(session: Session, project: Select[Any], seconds: float) -> None:
     )
 
 
-def charge(
-    session: Session, table: type[ModelRow] | type[CheckRow] | type[ShardRow], row_id: str, seconds: float
-) -> None:
+def charge(session: Session, table: LeasedTable, row_id: str, seconds: float) -> None:
     """Add what a claim took of a worker, whatever came of it, to its project's turn."""
     project = select(ModelRow.project_id).where(ModelRow.id == row_id)
-    if table is not ModelRow:
+    if table is HardeningRow:
+        project = select(HardeningRow.project_id).where(HardeningRow.id == row_id)
+    elif table is not ModelRow:
         project = select(AuditRow.project_id).join(CheckRow, CheckRow.audit_id == AuditRow.id)
         if table is ShardRow:
             project = project.join(ShardRow, ShardRow.check_id == CheckRow.id)
@@ -235,6 +276,15 @@ def join_queue(session: Session, project_id: str) -> None:
     own = shards.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
     if session.scalar(own.where(ShardRow.state.in_((RunState.QUEUED, RunState.RUNNING))).limit(1)) is not None:
         return
+    at_work = HardeningRow.state.in_((RunState.QUEUED, RunState.RUNNING)), HardeningRow.stage == TRAINING
+    trainings = select(HardeningRow.id).where(HardeningRow.project_id == project_id, *at_work)
+    if session.scalar(trainings.limit(1)) is not None:
+        return
+    trained = (
+        select(func.min(ProjectRow.turn))
+        .join(HardeningRow, HardeningRow.project_id == ProjectRow.id)
+        .where(*at_work, ProjectRow.id != project_id)
+    )
     running = (
         select(func.min(ProjectRow.turn))
         .join(AuditRow, AuditRow.project_id == ProjectRow.id)
@@ -243,7 +293,7 @@ def join_queue(session: Session, project_id: str) -> None:
         .where(ShardRow.state == RunState.RUNNING, ProjectRow.id != project_id)
     )
     turns = [row.turn for row in _projects_with_work(session) if row.id != project_id]
-    turns += [turn for turn in (session.scalar(running),) if turn is not None]
+    turns += [turn for turn in (session.scalar(running), session.scalar(trained)) if turn is not None]
     if turns:
         least = min(turns)
         session.execute(
@@ -256,6 +306,6 @@ def join_queue(session: Session, project_id: str) -> None:
 
 def count_work(session: Session, *, most: int = 1000) -> int:
     """Count what could be claimed now, up to ``most``."""
-    claimable = (waiting_shards(), waiting_models(), advanceable())
+    claimable = (waiting_shards(), waiting_models(), advanceable(), waiting_trainings())
     counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
     return min(most, sum(count or 0 for count in counts))

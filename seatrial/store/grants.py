@@ -39,6 +39,12 @@ WORKER: Grants = {
         f"saved_digest, saved_attempt, started_at, finished_at, {_LEASE})",
     ),
     "events": ("SELECT", "INSERT"),
+    "hardenings": (
+        "SELECT",
+        "UPDATE (state, stage, progress, curves, outcome, error, seconds, code, hardware, saved_digest, saved_attempt, "
+        f"event_seq, started_at, finished_at, {_LEASE})",
+    ),
+    "hardening_events": ("SELECT", "INSERT"),
     "discards": ("SELECT", "INSERT", "DELETE"),
     "workers": ("SELECT", "INSERT", "UPDATE (last_seen_at)", "DELETE"),
     # Whoever ends an audit leaves its messages. Holding a webhook's row against its deletion takes the right to change

@@ -8,8 +8,9 @@ from sqlalchemy.orm import Session
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ACTIVE, ModelState, RunState
 from seatrial.store.database import Database, epoch_now
+from seatrial.store.hardening import LET_GO, end_training, record_hardening
 from seatrial.store.lifecycle import close_check, close_shard
-from seatrial.store.tables import CheckRow, ModelRow, ShardRow
+from seatrial.store.tables import CheckRow, HardeningRow, ModelRow, ShardRow
 from seatrial.store.transitions import move
 
 
@@ -19,7 +20,12 @@ def reap(database: Database, *, max_attempts: int) -> int:
     One transaction per row, so that two sweeps never wait for each other's locks in a circle.
     """
     taken = 0
-    sweeps = ((_expired_shards, _reap_shard), (_expired_checks, _reap_check), (_expired_models, _reap_model))
+    sweeps = (
+        (_expired_shards, _reap_shard),
+        (_expired_checks, _reap_check),
+        (_expired_models, _reap_model),
+        (_expired_trainings, _reap_training),
+    )
     for find, take_back in sweeps:
         with database.read() as session:
             expired = session.scalars(find()).all()
@@ -39,6 +45,24 @@ def _expired_checks() -> Select[Any]:
 
 def _expired_models() -> Select[Any]:
     return select(ModelRow.id).where(ModelRow.token.is_not(None), ModelRow.lease_until < epoch_now())
+
+
+def _expired_trainings() -> Select[Any]:
+    return select(HardeningRow.id).where(HardeningRow.token.is_not(None), HardeningRow.lease_until < epoch_now())
+
+
+def _reap_training(session: Session, hardening_id: str, max_attempts: int) -> bool:
+    row = session.get_one(HardeningRow, hardening_id)
+    if row.state == RunState.CANCELLING:
+        return end_training(session, hardening_id, None, RunState.CANCELLED)
+    if row.attempts >= max_attempts:
+        problem = _died(f"its worker ({row.worker}) died or hung {row.attempts} times while training it")
+        return end_training(session, hardening_id, None, RunState.FAILED, error=problem)
+    expired = HardeningRow.id == hardening_id, HardeningRow.lease_until < epoch_now()
+    if not move(session, HardeningRow, RunState.QUEUED, *expired, sources={RunState.RUNNING}, **LET_GO):
+        return False
+    record_hardening(session, hardening_id, "hardening", {"state": RunState.QUEUED})
+    return True
 
 
 def _reap_shard(session: Session, shard_id: str, max_attempts: int) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import TERMINAL, ModelState, RunState
 from seatrial.store.database import epoch_now
-from seatrial.store.tables import AuditRow, CheckRow, ModelRow, PlanRow, PlanStepRow, ShardRow
+from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow, PlanRow, PlanStepRow, ShardRow
 from seatrial.store.tables.base import utc_now
 
 R = RunState
@@ -41,8 +41,8 @@ SHARD_TRANSITIONS: dict[str, frozenset[str]] = {
     R.SUCCEEDED: frozenset({R.QUEUED}),
 }
 
-Row = TypeVar("Row", ModelRow, AuditRow, CheckRow, ShardRow, PlanRow, PlanStepRow)
-LeasedRow = TypeVar("LeasedRow", ModelRow, CheckRow, ShardRow, PlanStepRow)
+Row = TypeVar("Row", ModelRow, AuditRow, CheckRow, ShardRow, HardeningRow, PlanRow, PlanStepRow)
+LeasedRow = TypeVar("LeasedRow", ModelRow, CheckRow, ShardRow, HardeningRow, PlanStepRow)
 
 
 class TransitionError(RuntimeError):
@@ -109,8 +109,8 @@ def claim(
 ) -> tuple[str, str] | None:
     """Take the first candidate that nobody else takes, with a new token; return its id and the token.
 
-    A shard becomes ``running``; models and checks keep their state while they are held. The attempt is counted here,
-    before any work, so that what kills its worker is counted too.
+    A shard and a hardening become ``running``; models and checks keep their state while they are held. The attempt is
+    counted here, before any work, so that what kills its worker is counted too.
 
     Args:
         session: An open write transaction.
@@ -130,6 +130,8 @@ def claim(
         lease["attempts"] = table.attempts + 1
     if table is ShardRow:
         statement = _update(table, R.RUNNING, {R.QUEUED}, {**lease, "started_at": utc_now(), "done": 0})
+    elif table is HardeningRow:
+        statement = _update(table, R.RUNNING, {R.QUEUED}, {**lease, "started_at": utc_now()})
     else:
         statement = update(table).values(**lease).execution_options(synchronize_session=False)
     won = session.execute(statement.where(table.id == chosen)).rowcount  # type: ignore[attr-defined]
@@ -138,7 +140,7 @@ def claim(
 
 def heartbeat(
     session: Session,
-    table: type[ModelRow | CheckRow | ShardRow],
+    table: type[ModelRow | CheckRow | ShardRow | HardeningRow],
     row_id: str,
     token: str,
     *,
@@ -189,7 +191,7 @@ def is_free(table: type[LeasedRow]) -> ColumnElement[bool]:
 
 
 def holds(
-    table: type[ModelRow | CheckRow | ShardRow | PlanStepRow], row_id: str, token: str
+    table: type[ModelRow | CheckRow | ShardRow | HardeningRow | PlanStepRow], row_id: str, token: str
 ) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the condition that a claim is still ours: the compare of every worker's compare-and-set."""
     return table.id == row_id, table.token == token

@@ -5,6 +5,7 @@ from seatrial.store.tables.audits import AuditRow, CheckRow, EventRow, ShardRow,
 from seatrial.store.tables.base import Base
 from seatrial.store.tables.files import DiscardRow
 from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
+from seatrial.store.tables.hardenings import HardeningEventRow, HardeningRow
 from seatrial.store.tables.plans import PlanRow, PlanStepRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
 from seatrial.store.tables.tags import TagRow
@@ -21,6 +22,8 @@ __all__ = [
     "DeliveryRow",
     "DiscardRow",
     "EventRow",
+    "HardeningEventRow",
+    "HardeningRow",
     "IdempotencyRow",
     "JudgementRow",
     "KeyRow",

@@ -35,6 +35,10 @@ class ModelRow(Deferrable, Base):
     state: Mapped[str] = mapped_column(default="checking")
     problem: Mapped[dict[str, Any] | None]
     facts: Mapped[dict[str, Any] | None]
+    derived_from: Mapped[str | None]
+    """Id of the model it was trained from by a hardening."""
+    weights_digest: Mapped[str | None]
+    """Its weights as one safetensors file, of a hardened model; the file itself where that is one."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
     __table_args__ = (
