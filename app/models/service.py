@@ -156,6 +156,7 @@ def render_summary(row: ModelRow) -> dict[str, Any]:
         state=ModelState(row.state),
         problem=None if row.problem is None else StoredProblem.model_validate(row.problem),
         facts=None if row.facts is None else ModelFactsSummary.model_validate(row.facts),
+        derived_from=row.derived_from,
         architecture=str((row.manifest.get("architecture") or {}).get("kind", "unknown")),
         label_count=len(labels) if labels else None,
         url=f"/v1/models/{row.id}",

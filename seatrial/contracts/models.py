@@ -5,7 +5,14 @@ from itertools import pairwise
 from math import prod
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Read, Real, Request
@@ -23,6 +30,7 @@ from seatrial.contracts.estimates import Flag
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.generative import GenerativeArchitecture
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.recalibration import LogitMap
 from seatrial.contracts.states import ModelState
 
 IMAGES = "image-classification"
@@ -137,6 +145,19 @@ class ModelManifest(Request):
         description="Accuracy its owner measured; an audit warns when its own interval excludes it.",
     )
 
+    recalibration: LogitMap | None = Field(
+        default=None,
+        description="Map of the logits, applied after the network: what a hardening by `recalibrate` has fitted.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_an_absent_map(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Manifests stored before there were maps are still the same manifests.
+        written: dict[str, Any] = write(self)
+        if self.recalibration is None:
+            written.pop("recalibration", None)
+        return written
+
     @model_validator(mode="before")
     @classmethod
     def _servers_say_the_rest(cls, manifest: Any) -> Any:
@@ -210,6 +231,11 @@ class ModelManifest(Request):
             raise ValueError("precision is of models of texts; images are computed in float32: leave it out")
         if self.task != IMAGES and self.input is not None:
             raise ValueError(f"input describes images; {self.task} has none: leave it out")
+        is_mapped = self.task in (IMAGES, TABLES, *SINGLE_LABEL_TEXTS) and kind not in SERVED
+        if self.recalibration is not None and not is_mapped:
+            raise ValueError(
+                f"recalibration is of logits computed here; architecture {kind}, {self.task}: leave it out"
+            )
         if self.task != TABLES and self.features is not None:
             raise ValueError(f"features describes rows of a table; {self.task} has none: leave it out")
         return self
@@ -341,6 +367,7 @@ class _ModelBase(Read):
     size_bytes: int = Field(description="Size of the uploaded bytes.")
     state: ModelState = Field(description="`checking` until a worker has loaded it once; then `ready` or `rejected`.")
     problem: StoredProblem | None = Field(default=None, description="Why it was rejected.")
+    derived_from: str | None = Field(default=None, description="Id of the model a hardening made it from.")
     created_at: datetime = Field(description="When it was stored (UTC).")
 
 

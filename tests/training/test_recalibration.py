@@ -11,7 +11,8 @@ from sklearn.isotonic import IsotonicRegression
 
 from seatrial.contracts.training import methods
 from workers.errors import PreflightError
-from workers.training.methods.recalibration import isotonic_steps, recalibrated
+from workers.models.recalibration import recalibrated
+from workers.training.methods.recalibration import isotonic_steps
 
 
 def _sample(n: int = 400, *, too_sure: float = 3.0, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,6 +1,6 @@
 """Forward passes whose every row is, bit for bit, what it would be in any other company."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from workers.models.memory import is_out_of_memory
+from workers.models.recalibration import recalibrated
 
 BATCH_SIZE = {"cpu": 2, "cuda": 128}
 """Rows of a batch, at most; those a call leaves over are computed for nothing.
@@ -66,6 +67,7 @@ class FixedBatches:
         pads_left: Whether padding comes before the text.
 
     Attributes:
+        recalibration: Map of the logits, as manifests hold it; None for none.
         in_bfloat16: Whether products of matrices are computed in bfloat16 (PyTorch's autocast); float32 otherwise.
     """
 
@@ -86,6 +88,7 @@ class FixedBatches:
         self._pad_id = pad_id
         self._pads_left = pads_left
         self.in_bfloat16 = False
+        self.recalibration: Mapping[str, Any] | None = None
         self._takes = set(signature(module.forward).parameters)
 
     def length(self, tokens: int) -> int:
@@ -156,7 +159,7 @@ class FixedBatches:
         autocast = torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self.in_bfloat16)
         with torch.inference_mode(), autocast:
             outputs: Tensor = self._module(**{name: tensors[name] for name in tensors if name in self._takes}).logits
-        return outputs
+        return outputs if self.recalibration is None else recalibrated(self.recalibration, outputs.float())
 
     def _own(self, row: Tensor, tokens: int) -> Tensor:
         if row.ndim == 1:

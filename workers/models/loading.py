@@ -12,6 +12,7 @@ from workers.models.hf_image import load_huggingface_image
 from workers.models.hf_text import load_huggingface_text
 from workers.models.hf_tokens import load_huggingface_tokens
 from workers.models.image_classifier import ImageClassifier
+from workers.models.recalibration import Recalibrated, map_of
 from workers.models.torch_exported import load_exported_image
 from workers.models.torch_image import load_torch_image
 from workers.models.torch_onnx import load_onnx
@@ -42,6 +43,22 @@ def load_image_classifier(
     """
     if manifest.task not in ARRAYS:
         raise _wrong_task(manifest, "classifies texts, and images are to be classified")
+    classifier = _load_image(manifest, path, format, device, limits=limits, scratch=scratch)
+    how = map_of(manifest, classifier.classes)
+    if how is not None:
+        classifier.module = Recalibrated(classifier.module, how).eval()
+    return classifier
+
+
+def _load_image(
+    manifest: ModelManifest,
+    path: Path,
+    format: str,
+    device: torch.device,
+    *,
+    limits: Settings | None,
+    scratch: Path | None,
+) -> ImageClassifier:
     if format == "safetensors":
         return load_torch_image(manifest, path, device, limits=limits)
     bounds = limits or get_settings()
@@ -93,7 +110,9 @@ def load_text_classifier(
     with unpacked_folder(path, manifest, limits or get_settings(), scratch=scratch) as folder:
         if manifest.task == TAGGING:
             return load_huggingface_tokens(manifest, folder, device)
-        return load_huggingface_text(manifest, folder, device)
+        classifier = load_huggingface_text(manifest, folder, device)
+    classifier.recalibrate(map_of(manifest, classifier.classes))
+    return classifier
 
 
 def _wrong_task(manifest: ModelManifest, why: str) -> TargetError:

@@ -1,6 +1,6 @@
 """What a folder says about cutting texts into tokens, and whether its model understands them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,6 +181,10 @@ class FrozenModel:
     def in_bfloat16(self) -> bool:
         """Whether products are computed in bfloat16."""
         return self._batches.in_bfloat16
+
+    def recalibrate(self, how: Mapping[str, Any] | None) -> None:
+        """Apply a map to all logits from now on, as manifests hold it; None: none."""
+        self._batches.recalibration = how
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:

@@ -52,6 +52,10 @@ class CheckpointStore:
         """Return the seconds the shard has taken, with those of earlier attempts up to what this one resumed."""
         return time.monotonic() - self._began_at
 
+    def is_due(self) -> bool:
+        """Return whether :meth:`write` would write now: the last one is old, or the process is stopping."""
+        return time.monotonic() >= self._due_at or self._holder.is_stopping()
+
     def read(self) -> Checkpoint | None:
         """Return what was saved last, or None: nothing, or nothing that fits; then begin anew."""
         self._holder.check_cancelled()

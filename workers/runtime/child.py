@@ -119,6 +119,8 @@ def _run(executor: InlineExecutor, parent: "Parent", what: str, payload: bytes) 
             return {"done": executor.check(job, parent)}
         if what == "advance":
             return {"done": asdict(executor.advance(job, parent))}
+        if what == "harden":
+            return {"done": asdict(executor.harden(job, parent))}
         return {"done": asdict(executor.run(job, parent))}
     except Interrupted as error:
         return {"interrupted": next(name for name, kind in INTERRUPTIONS.items() if isinstance(error, kind))}
@@ -189,6 +191,10 @@ class Parent:
     def progress(self, done: int) -> None:
         """Tell how many of the shard's examples are done."""
         self._channel.send({"progress": done})
+
+    def report(self, progress: dict[str, Any], curves: list[dict[str, float]]) -> None:
+        """Tell how far a training is."""
+        self._channel.send({"report": [progress, curves]})
 
     def announce_checkpoint(self, digest: str) -> None:
         """Let the parent write down that a checkpoint is about to be stored."""

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,9 +14,10 @@ from sqlalchemy.orm import Session
 from seatrial.contracts.states import RunState
 from seatrial.store.checkpoints import announce_checkpoint, delete_file, point_at_checkpoint
 from seatrial.store.database import Database
+from seatrial.store.hardening import report_training
 from seatrial.store.lifecycle import report_progress
 from seatrial.store.settings import Settings
-from seatrial.store.tables import CheckRow, ModelRow, ShardRow
+from seatrial.store.tables import CheckRow, HardeningRow, ModelRow, ShardRow
 from seatrial.store.transitions import heartbeat, holds
 from workers.runtime.executor import Files
 from workers.runtime.interruptions import LeaseLost, ShardCancelled, ShuttingDown
@@ -42,7 +43,7 @@ class Claim:
         self,
         database: Database,
         settings: Settings,
-        table: type[ModelRow | CheckRow | ShardRow],
+        table: type[ModelRow | CheckRow | ShardRow | HardeningRow],
         row_id: str,
         token: str,
         *,
@@ -59,7 +60,7 @@ class Claim:
         self._ended = threading.Event()
         self._lost = False
         self._cancelled = False
-        self._reported_at = 0.0
+        self._reported_at, self._epochs = 0.0, 0
         self._thread = threading.Thread(target=self._keep, name=f"keep-{row_id}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -114,6 +115,20 @@ class Claim:
         except SQLAlchemyError as error:
             log.warning("progress of %s is not stored: %s", self.row_id, error)
 
+    def report(self, progress: dict[str, Any], curves: list[dict[str, float]]) -> None:
+        """Tell how far a training is; stored at most every second, and at the end of every epoch."""
+        if len(curves) == self._epochs and time.monotonic() - self._reported_at < PROGRESS_S:
+            return
+        point = {"point": curves[-1]} if len(curves) > self._epochs else {}
+        self._reported_at, self._epochs = time.monotonic(), len(curves)
+        lease = {"lease_s": self._settings.lease_s}
+        try:
+            with self.database.write() as session:
+                if not report_training(session, self.row_id, self.token, {**progress, **point}, curves, **lease):
+                    self._lost = True
+        except SQLAlchemyError as error:
+            log.warning("progress of %s is not stored: %s", self.row_id, error)
+
     def announce_checkpoint(self, digest: str) -> None:
         """Write down that a checkpoint is about to be stored."""
         with self.database.write() as session:
@@ -122,7 +137,8 @@ class Claim:
     def point_at_checkpoint(self, digest: str) -> bool:
         """Make an announced and stored file the shard's checkpoint; False when the shard is no longer ours."""
         with self.database.write() as session:
-            return point_at_checkpoint(session, self.row_id, self.token, digest)
+            table = HardeningRow if self._table is HardeningRow else ShardRow
+            return point_at_checkpoint(session, self.row_id, self.token, digest, table=table)
 
     def delete_checkpoint(self, store: Files, digest: str) -> None:
         """Delete a checkpoint that no row names."""
@@ -148,7 +164,8 @@ class Claim:
 
     def _watch(self) -> None:
         # A model whose check is cancelled is taken away from who checks it; an audit says that it is being cancelled.
-        column = ModelRow.state if self._table is ModelRow else CheckRow.state
+        table = CheckRow if self._table is ShardRow else self._table
+        column = table.state
         query = select(column).where(*holds(self._table, self.row_id, self.token))
         if self._table is ShardRow:
             query = query.join(ShardRow, ShardRow.check_id == CheckRow.id)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob
+from workers.runtime.jobs import Advanced, CheckJob, Hardened, HardeningJob, Measured, ModelJob, ShardJob
 
 
 class Files(Protocol):
@@ -70,6 +70,10 @@ class Holder(Protocol):
         """Tell how many of the shard's examples are done."""
         ...
 
+    def report(self, progress: dict[str, Any], curves: list[dict[str, float]]) -> None:
+        """Tell how far a training is."""
+        ...
+
     def announce_checkpoint(self, digest: str) -> None:
         """Write down that a checkpoint is about to be stored; see :mod:`seatrial.store.checkpoints`."""
         ...
@@ -104,6 +108,10 @@ class Executor(Protocol):
 
     def run(self, job: ShardJob, holder: Holder) -> Measured:
         """Run a shard and store its records."""
+        ...
+
+    def harden(self, job: HardeningJob, holder: Holder) -> Hardened:
+        """Train, and store what came of it."""
         ...
 
     def close(self) -> None:

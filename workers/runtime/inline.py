@@ -27,7 +27,17 @@ from workers.runtime.context import ShardContext
 from workers.runtime.device import describe, prepare
 from workers.runtime.executor import Files, Holder
 from workers.runtime.families import find_family
-from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob, parse_manifest
+from workers.runtime.hardening import harden
+from workers.runtime.jobs import (
+    Advanced,
+    CheckJob,
+    Hardened,
+    HardeningJob,
+    Measured,
+    ModelJob,
+    ShardJob,
+    parse_manifest,
+)
 from workers.runtime.preflight import run_preflight
 from workers.runtime.resources import Resources
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
@@ -43,7 +53,7 @@ class InlineExecutor:
     """
 
     def __init__(self, store: Files, settings: Settings) -> None:
-        self._store = store
+        self._store, self._settings = store, settings
         self._device = prepare(settings)
         self.resources = Resources(store, self._device, settings)
 
@@ -104,6 +114,11 @@ class InlineExecutor:
             forward_passes=asked and asked[1],
             seconds=context.spent_s(),
         )
+
+    def harden(self, job: HardeningJob, holder: Holder) -> Hardened:
+        """Train, and store what came of it."""
+        # Loaded for itself: an audit in this process must not meet the model as it becomes.
+        return harden(job, Resources(self._store, self._device, self._settings), holder)
 
     def close(self) -> None:
         """Let go of everything; the process's end does."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.registry import as_meant, params_contract
+from seatrial.contracts.training import MethodParams
 from seatrial.store.artifacts import digest_of_bytes
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from workers.families.stages import Shard, Stage
@@ -94,6 +95,51 @@ class ShardJob:
 
 
 @dataclass(frozen=True)
+class HardeningJob:
+    """Everything about a training that the database says.
+
+    Attributes:
+        params: Of the method, which they name.
+        dataset: Trained on.
+        validation: What every epoch is judged on; None for a part of ``dataset``.
+        audited: What both versions will be audited on, and none of which may be trained on.
+        checkpoint: Artifact of its checkpoint, if it has one.
+        may_resume: Whether this attempt may begin from it.
+    """
+
+    hardening_id: str
+    params: MethodParams
+    seed: int
+    model: ModelRow
+    dataset: DatasetRow
+    validation: DatasetRow | None
+    audited: DatasetRow
+    checkpoint: str | None
+    may_resume: bool
+
+    def belongs_to(self) -> str:
+        """Return a digest of all that a state inside this training depends on, the code that runs it included."""
+        rows: list[ModelRow | DatasetRow | None] = [self.model, self.dataset, self.validation]
+        facts = {
+            "hardening": self.hardening_id,
+            "params": self.params.model_dump(mode="json"),
+            "seed": self.seed,
+            "resources": [row and [row.digest, row.manifest] for row in rows],
+            "code": code_version(),
+        }
+        return digest_of_bytes(json.dumps(facts, sort_keys=True).encode())
+
+    def models(self) -> list[ModelRow]:
+        """Return the models it loads."""
+        return [self.model]
+
+    def digests(self) -> set[str]:
+        """Return the artifacts it may read."""
+        rows: list[ModelRow | DatasetRow | None] = [self.model, self.dataset, self.validation, self.audited]
+        return {row.digest for row in rows if row is not None} | ({self.checkpoint} if self.checkpoint else set())
+
+
+@dataclass(frozen=True)
 class CheckJob:
     """Everything about a check that the database says."""
 
@@ -139,6 +185,31 @@ class Measured:
     flags: list[dict[str, Any]]
     queries: int | None
     forward_passes: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Hardened:
+    """What a training made.
+
+    Attributes:
+        digest: Artifact of the new version; that of the old one where only a map of logits was fitted.
+        size_bytes: Its size.
+        weights_digest: Artifact of its weights as one safetensors file; None where they are as they were.
+        recalibration: The map of logits, for the manifest; None where weights were trained.
+        kept_epoch: Whose weights were kept, from 1; None of a map.
+        notes: What to know about it.
+        curves: A point per epoch.
+        seconds: Time the training took.
+    """
+
+    digest: str
+    size_bytes: int
+    weights_digest: str | None
+    recalibration: dict[str, Any] | None
+    kept_epoch: int | None
+    notes: list[str]
+    curves: list[dict[str, float]]
     seconds: float
 
 

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -17,7 +17,7 @@ from seatrial.store.checkpoints import may_resume
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_shard, give_back
 from seatrial.store.settings import Settings
-from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, HardeningRow, ModelRow, ShardRow, StageRow
 from workers.errors import AccidentError, WorkError, log_fault
 from workers.families.stages import HELD_OUT, SAMPLE, Shard
 from workers.runtime.claims import Claim
@@ -33,49 +33,107 @@ PATIENCE_S = 600.0
 """Seconds a worker waits for a database that is away, to tell that the work it held was put off."""
 
 
+Write = Callable[[Session, Claim], bool]
+"""Writes how claimed work ended, if the claim still holds, and returns whether it did."""
+
+
+class Ends(NamedTuple):
+    """How a claimed row ends, by functions of the store.
+
+    Attributes:
+        close: Ends it in a state, with further columns.
+        give_back: Queues it again, with whether the attempt ``counts``.
+    """
+
+    close: Callable[..., bool]
+    give_back: Callable[..., bool]
+
+    def ending(self, state: RunState, **values: Any) -> Write:
+        """Return what ends the row."""
+        return lambda session, claim: self.close(session, claim.row_id, claim.token, state, **values)
+
+    def queued_again(self, *, counts: bool, **values: Any) -> Write:
+        """Return what queues the row again."""
+        return lambda session, claim: self.give_back(session, claim.row_id, claim.token, counts=counts, **values)
+
+
+OF_SHARDS = Ends(close_shard, give_back)
+
+
+def measured_by(executor: Executor, settings: Settings) -> dict[str, str]:
+    """Return the code and the hardware that did a piece of work."""
+    return {"code": code_version(), "hardware": hardware(executor.device(), settings)}
+
+
 def run_shard(database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
     """Run a claimed shard to one of its ends: succeeded, failed, cancelled, or queued again."""
-    with database.read() as session:
-        row = session.get_one(ShardRow, claim.row_id)
-    try:
+
+    def work() -> Write:
         job = read_job(database, claim.row_id)
         measured = executor.run(job, claim)
-        by = {"code": code_version(), "hardware": hardware(executor.device(), settings)}
-        end = _ending(RunState.SUCCEEDED, done=job.shard.stop - job.shard.start, error=None, **asdict(measured), **by)
+        by = measured_by(executor, settings)
+        done = job.shard.stop - job.shard.start
+        return OF_SHARDS.ending(RunState.SUCCEEDED, done=done, error=None, **asdict(measured), **by)
+
+    with database.read() as session:
+        row = session.get_one(ShardRow, claim.row_id)
+    run_to_an_end(database, settings, claim, row, work, OF_SHARDS)
+
+
+def run_to_an_end(
+    database: Database,
+    settings: Settings,
+    claim: Claim,
+    row: ShardRow | HardeningRow,
+    work: Callable[[], Write],
+    ends: Ends,
+) -> None:
+    """Do claimed work and store how it ended, once, whatever is raised.
+
+    Args:
+        database: Where the row is.
+        settings: Attempts, lease.
+        claim: Holds the row.
+        row: As it was when it was claimed.
+        work: Does it, and returns what stores its success.
+        ends: How such a row ends otherwise.
+    """
+    try:
+        end = work()
     except ShardCancelled:
-        end = _ending(RunState.CANCELLED)
+        end = ends.ending(RunState.CANCELLED)
     except ShuttingDown:
-        end = _queued_again(counts=False)
+        end = ends.queued_again(counts=False)
     except LeaseLost:
         log.warning("lost %s to another worker; nothing is written", claim.row_id)
         return
     except WorkError as error:
-        end = _ending(RunState.FAILED, error=error.problem.model_dump())
+        end = ends.ending(RunState.FAILED, error=error.problem.model_dump())
     except ArtifactDamagedError as error:
-        end = _ending(RunState.FAILED, error=damaged(error).model_dump())
+        end = ends.ending(RunState.FAILED, error=damaged(error).model_dump())
     except Exception as error:
         if (trouble := trouble_of(error)) is not None and may_defer(error, row.deferrals):
             log.warning("%s is put off: %s", claim.row_id, trouble)
             again = {"error": told(trouble).model_dump(), "put_off_s": put_off_s(row.deferrals)}
-            put_off(database, claim, _queued_again(counts=False, **again))
+            put_off(database, claim, ends.queued_again(counts=False, **again))
             return
         if trouble is not None:
-            end = _ending(RunState.FAILED, error=told(trouble).model_dump())
+            end = ends.ending(RunState.FAILED, error=told(trouble).model_dump())
         elif isinstance(error, SQLAlchemyError):
             # A mistake about the database, not the shard's: the lease runs out and the shard is begun again.
             raise
         else:
-            end = _stumbled(error, row, settings)
+            end = _stumbled(error, row, settings, ends)
     if not store_patiently(database, lambda session: end(session, claim), patience_s=settings.lease_s):
         log.warning("%s is no longer ours; nothing is written", claim.row_id)
 
 
-def _stumbled(error: Exception, row: ShardRow, settings: Settings) -> Callable[[Any, Claim], bool]:
-    log.error("shard %s failed at attempt %d", row.id, row.attempts, exc_info=error)
+def _stumbled(error: Exception, row: ShardRow | HardeningRow, settings: Settings, ends: Ends) -> Write:
+    log.error("%s failed at attempt %d", row.id, row.attempts, exc_info=error)
     problem = unexpected(error).model_dump()
     if row.attempts >= settings.max_attempts:
-        return _ending(RunState.FAILED, error=problem)
-    return _queued_again(counts=True, error=problem)
+        return ends.ending(RunState.FAILED, error=problem)
+    return ends.queued_again(counts=True, error=problem)
 
 
 def read_job(database: Database, shard_id: str) -> ShardJob:
@@ -135,14 +193,6 @@ def _earlier(session: Session, check_id: str, stage: StageRow) -> dict[str, list
     for name, digest in session.execute(query):
         digests.setdefault(name, []).append(str(digest))
     return digests
-
-
-def _ending(state: RunState, **values: Any) -> Callable[[Any, Claim], bool]:
-    return lambda session, claim: close_shard(session, claim.row_id, claim.token, state, **values)
-
-
-def _queued_again(*, counts: bool, **values: Any) -> Callable[[Any, Claim], bool]:
-    return lambda session, claim: give_back(session, claim.row_id, claim.token, counts=counts, **values)
 
 
 def store_patiently(

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,7 +31,7 @@ from workers.families.stages import Stage
 from workers.runtime.deferring import trouble_of
 from workers.runtime.executor import Holder
 from workers.runtime.interruptions import Interrupted
-from workers.runtime.jobs import Advanced, CheckJob, Measured, ModelJob, ShardJob
+from workers.runtime.jobs import Advanced, CheckJob, Hardened, HardeningJob, Measured, ModelJob, ShardJob
 from workers.runtime.limits import (
     CRASHES,
     OUT_OF_MEMORY,
@@ -51,6 +51,7 @@ ENTRY = "workers.runtime.child:serve"
 PREPARE: list[list[Any]] = [["workers.runtime.child:prepare"]]
 """What is called before every fork; what it imports, children have."""
 
+AnyJob: TypeAlias = ModelJob | CheckJob | ShardJob | HardeningJob
 
 IDLE_S = 60.0
 """Seconds a child without work is kept: it holds a model's memory, on a GPU too."""
@@ -140,6 +141,13 @@ class SandboxedExecutor:
         """Run a shard and store its records."""
         return Measured(**self._run("run", job, holder, self._shard_limits(job.models())))
 
+    def harden(self, job: HardeningJob, holder: Holder) -> Hardened:
+        """Train in a child of its own, which ends with it: it holds the model as it has become."""
+        try:
+            return Hardened(**self._run("harden", job, holder, self._shard_limits(job.models())))
+        finally:
+            self.forget()
+
     def forget(self) -> None:
         """End the child, with the model it has at hand."""
         with self._busy:
@@ -158,7 +166,7 @@ class SandboxedExecutor:
             memory + FILE_COPIES * sum(model.size_bytes for model in models), silence_s=self._settings.shard_silence_s
         )
 
-    def _run(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "Limits") -> Any:
+    def _run(self, what: str, job: AnyJob, holder: Holder, limits: "Limits") -> Any:
         with self._busy:
             try:
                 is_kept = self._running is not None and self._running.key == _key(job)
@@ -172,7 +180,7 @@ class SandboxedExecutor:
             finally:
                 self._rest()
 
-    def _attempt(self, what: str, job: ModelJob | CheckJob | ShardJob, holder: Holder, limits: "Limits") -> Any:
+    def _attempt(self, what: str, job: AnyJob, holder: Holder, limits: "Limits") -> Any:
         try:
             return self._command(what, _key(job), job.models(), job, holder, limits)
         except WorkError as error:
@@ -204,7 +212,7 @@ class SandboxedExecutor:
         what: str,
         key: tuple[str, ...],
         models: Sequence[ModelRow],
-        job: ModelJob | CheckJob | ShardJob | None,
+        job: AnyJob | None,
         holder: Holder | None,
         limits: "Limits",
     ) -> Any:
@@ -221,7 +229,7 @@ class SandboxedExecutor:
             "may_connect": any(model.format == "endpoint" for model in models),
         }
         watch = Watch(child, holder)
-        checkpoints = {job.checkpoint} if isinstance(job, ShardJob) else set()
+        checkpoints = {job.checkpoint} if isinstance(job, ShardJob | HardeningJob) else set()
         try:
             child.channel.send({**header, "row_id": holder.row_id if holder else ""}, pickle.dumps(job))
             while True:
@@ -238,6 +246,8 @@ class SandboxedExecutor:
                     continue
                 if "progress" in told:
                     holder.progress(int(told["progress"]))
+                elif "report" in told:
+                    holder.report(*told["report"])
                 elif "call" in told:
                     child.channel.send(*self._answer(message, job, holder, checkpoints))
         except DeadlineError:
@@ -327,8 +337,10 @@ class SandboxedExecutor:
             shutil.rmtree(running.folder, ignore_errors=True)
 
 
-def _key(job: ModelJob | CheckJob | ShardJob) -> tuple[str, ...]:
+def _key(job: AnyJob) -> tuple[str, ...]:
     models = job.models()
+    if isinstance(job, HardeningJob):
+        return (models[0].project_id, job.hardening_id)
     return (models[0].project_id, *sorted({f"{model.digest} {model.id}" for model in models}))
 
 

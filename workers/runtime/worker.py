@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
-from seatrial.store.claiming import charge, claim_work
+from seatrial.store.claiming import LeasedTable, charge, claim_work
 from seatrial.store.code_pins import restart_orphans
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
@@ -21,7 +21,7 @@ from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import Settings
 from seatrial.store.staging import sweep_staging
-from seatrial.store.tables import CheckRow, ModelRow, ShardRow, WorkerRow
+from seatrial.store.tables import CheckRow, HardeningRow, ModelRow, ShardRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from workers.runtime.advancing import advance
 from workers.runtime.checking import check_model
@@ -30,6 +30,7 @@ from workers.runtime.code import code_of_audits, code_version
 from workers.runtime.executor import Executor
 from workers.runtime.running import run_shard
 from workers.runtime.sandboxed import SandboxedExecutor
+from workers.runtime.training import run_training
 
 ORPHANED_S = 300.0
 """Seconds without a sign of any worker of its code after which an audit begins anew: a restart takes less."""
@@ -90,7 +91,7 @@ class Worker:
         if claimed is None:
             return False
         table, row_id, token = claimed
-        work = {ModelRow: check_model, CheckRow: self._advance, ShardRow: run_shard}[table]
+        work = {ModelRow: check_model, CheckRow: self._advance, ShardRow: run_shard, HardeningRow: run_training}[table]
         began_at = time.monotonic()
         try:
             with Claim(
@@ -108,7 +109,7 @@ class Worker:
         sweep_discards(self._database, self._store)
         return True
 
-    def _charge(self, table: type[ModelRow | CheckRow | ShardRow], row_id: str, seconds: float) -> None:
+    def _charge(self, table: LeasedTable, row_id: str, seconds: float) -> None:
         try:
             with self._database.write() as session:
                 charge(session, table, row_id, seconds)

@@ -92,10 +92,12 @@ def train(
     checkpoint: Checkpoint | None = None,
     save: Callable[[Checkpoint], None] | None = None,
     save_every: int | None = None,
+    is_save_due: Callable[[], bool] = lambda: False,
     folder: Path | None = None,
     library: "Library | None" = None,
     vectors: Any = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_epoch: Callable[[list[dict[str, float]]], None] = lambda curves: None,
     check_cancelled: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Train a model.
@@ -113,10 +115,12 @@ def train(
         checkpoint: Where to go on; None to begin.
         save: Keeps a checkpoint: after every epoch and every ``save_every`` steps; None for none.
         save_every: Steps between two checkpoints of one epoch; None for none.
+        is_save_due: Asked after every step: whether to keep a checkpoint there as well.
         folder: Where the method may keep what it prepared.
         library: Where resources of text attacks are; None for the default place.
         vectors: Counter-fitted word vectors, for the method that needs synonyms.
-        on_progress: Told every ``LOSS_EVERY`` steps and after every epoch.
+        on_progress: Told every ``LOSS_EVERY`` steps, and of the last of an epoch.
+        on_epoch: Told the curves after every epoch, and where a run goes on.
         check_cancelled: Called before every forward pass; raises to stop. Nothing is saved then: the last checkpoint
             is where to go on.
 
@@ -139,7 +143,8 @@ def train(
             loop = _Loop(model, method, params, method.prepare(data, preparation), seed, check_cancelled)
             if checkpoint is not None:
                 loop.restore(checkpoint)
-            return loop.run(validation, save, save_every, on_progress)
+                on_epoch(list(loop.curves))
+            return loop.run(validation, save, save_every, is_save_due, on_progress, on_epoch)
     finally:
         model.in_bfloat16 = False
         model.module.eval().requires_grad_(False)
@@ -166,12 +171,19 @@ class _Loop:
         self._steps = -(-self._examples // params.batch_size)
         self._state = _State(params.micro_batch_size or params.batch_size, self._nothing())
 
+    @property
+    def curves(self) -> list[dict[str, float]]:
+        """A point per epoch so far."""
+        return self._state.curves
+
     def run(
         self,
         validation: TrainingData,
         save: Callable[[Checkpoint], None] | None,
         save_every: int | None,
+        is_save_due: Callable[[], bool],
         on_progress: Callable[[Progress], None],
+        on_epoch: Callable[[list[dict[str, float]]], None],
     ) -> Outcome:
         state, params = self._state, self._params
         self._model.module.train()
@@ -185,11 +197,12 @@ class _Loop:
                 state.step += 1
                 if state.step % LOSS_EVERY == 0 or state.step == self._steps:
                     on_progress(self._progress())
-                is_due = save_every is not None and state.step % save_every == 0 and state.step < self._steps
-                if save is not None and is_due:
+                is_due = (save_every is not None and state.step % save_every == 0) or is_save_due()
+                if save is not None and is_due and state.step < self._steps:
                     self._progress()
                     save(self.checkpoint())
             self._end_epoch(validation)
+            on_epoch(list(state.curves))
             if save is not None:
                 save(self.checkpoint())
         if params.keep == "best":

@@ -1,7 +1,7 @@
 """Training data that hold examples of the audit: found by content, whatever the files are called."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from unicodedata import normalize
 
 import numpy as np
@@ -57,7 +57,7 @@ def overlap(training: TrainingData, audited: Iterable[Tensor | Text]) -> list[in
     return found
 
 
-def refuse_overlap(training: TrainingData, audited: Sequence[Tensor | Text], *, field: str = "/dataset") -> None:
+def refuse_overlap(training: TrainingData, audited: Iterable[Tensor | Text], *, field: str = "/dataset") -> None:
     """Let training data pass that hold none of the audited examples.
 
     Raises:

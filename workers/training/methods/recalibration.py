@@ -1,6 +1,5 @@
-"""Maps of logits, fitted on held-out examples, as JSON that a manifest can hold, and what applies them."""
+"""Maps of logits, fitted on held-out examples, as JSON that a manifest can hold."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,9 @@ from seatrial.statistics.arrays import Floats
 from workers.calibration.scaling import fit_platt, fit_temperature
 from workers.errors import PreflightError
 
-LEAST = 1e-12
-"""Least probability after an isotonic map: a logarithm is taken of it."""
-
 
 def recalibrate(params: RecalibrateParams, logits: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Return the map that suits held-out logits (n, classes) and labels (n,) best, as :func:`recalibrated` takes it.
+    """Return the map that suits held-out logits (n, classes) and labels (n,) best, as manifests hold it.
 
     Raises:
         PreflightError: The examples do not determine it: none is wrong, say.
@@ -35,23 +31,6 @@ def recalibrate(params: RecalibrateParams, logits: Tensor, labels: Tensor) -> di
     platt = fit_platt(values, truth, params.map)
     _refuse(platt.degenerate)
     return {"map": params.map, "weights": platt.weights.tolist(), "bias": platt.bias.tolist()}
-
-
-def recalibrated(how: Mapping[str, Any], logits: Tensor) -> Tensor:
-    """Return logits (n, classes) after a map, in the precision and on the device of those given.
-
-    Differentiable, but for ``isotonic``, whose steps are flat: attacks need the logits before it.
-    """
-    kind = how["map"]
-    if kind == "temperature":
-        return logits / float(how["temperature"])
-    if kind == "isotonic":
-        scores = torch.softmax(logits.double(), 1)
-        columns = [_stepped(scores[:, k], one) for k, one in enumerate(how["classes"])]
-        mapped = torch.stack(columns, 1).clamp_min(LEAST)
-        return (mapped / mapped.sum(1, keepdim=True)).log().to(logits)
-    weights, bias = torch.as_tensor(how["weights"]).to(logits), torch.as_tensor(how["bias"]).to(logits)
-    return (logits * weights if weights.ndim == 1 else logits @ weights.T) + bias
 
 
 def isotonic_steps(scores: Floats, hits: Floats) -> tuple[Floats, Floats]:
@@ -73,12 +52,6 @@ def isotonic_steps(scores: Floats, hits: Floats) -> tuple[Floats, Floats]:
             first, earlier, fewer = blocks.pop()
             blocks.append((first, earlier + later, fewer + more))
     return np.array([begins for begins, _, _ in blocks]), np.array([total / count for _, total, count in blocks])
-
-
-def _stepped(scores: Tensor, steps: Mapping[str, Any]) -> Tensor:
-    at, to = (torch.as_tensor(steps[name], dtype=torch.float64, device=scores.device) for name in ("at", "to"))
-    # Below the first step there was no example: its value is the nearest one known.
-    return to[(torch.searchsorted(at, scores.contiguous(), right=True) - 1).clamp_min(0)]
 
 
 def _refuse(degenerate: str | None) -> None:
