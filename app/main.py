@@ -20,6 +20,7 @@ from app.audits.streams import EventStreams
 from app.comparisons.routes import router as comparisons
 from app.console import routes as console
 from app.datasets.routes import router as datasets
+from app.deletions.routes import router as deletions
 from app.gates.routes import router as gates
 from app.gates.service import judge_ended
 from app.health.metrics import Metrics
@@ -30,11 +31,12 @@ from app.perturb.routes import router as perturb
 from app.plans.advancing import advance_plans
 from app.plans.routes import router as plans
 from app.policies.routes import router as policies
+from app.projects.routes import router as projects
 from app.reports.routes import router as reports
 from app.tags.routes import router as tags
 from app.web import docs, openapi, problems
 from app.web.heads import HeadAsGet
-from app.web.housekeeping import Housekeeping
+from app.web.housekeeping import Housekeeping, Keeping
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
 from app.web.periodic import PeriodicRunner
@@ -44,6 +46,7 @@ from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.routes import router as webhooks
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
 from seatrial.attestation.key_folder import KeyFolder
+from seatrial.contracts.projects import ProjectChange
 from seatrial.store.settings import Settings, get_settings
 
 
@@ -72,6 +75,8 @@ def _routes() -> list[BaseRoute]:
         leaderboards,
         comparisons,
         tags,
+        deletions,
+        projects,
         plans,
         perturb,
         webhooks,
@@ -114,9 +119,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 "housekeeping": Housekeeping(services),
             }
         )
+        # On a thread of its own: what deletes files must keep no verdict waiting.
+        keeping = PeriodicRunner({"keeping": Keeping(services)})
         periodic.start()
+        keeping.start()
         yield
         periodic.stop()
+        keeping.stop()
         # Sent and not recorded would be sent again by the next process.
         services.of(Deliverer).settle(2.0)
         services.database.dispose()
@@ -134,7 +143,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.metrics = metrics
     docs.install(app)
     console.install(app)
-    openapi.install(app, bodies=(KeyCreate, SecretRotation, WebhookChange, WebhookCreate))
+    openapi.install(app, bodies=(KeyCreate, ProjectChange, SecretRotation, WebhookChange, WebhookCreate))
     problems.install(app)
     # The last one added is the first to see a request.
     app.add_middleware(HeadAsGet)

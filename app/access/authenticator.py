@@ -63,7 +63,7 @@ class Authenticator:
         left_s = CACHE_S if row.expires_at is None else min(CACHE_S, (row.expires_at - utc_now()).total_seconds())
         if left_s <= 0:
             return None
-        principal = Principal(row.project_id, row.scope, key_digest=digest)
+        principal = Principal(row.project_id, row.scope, key_digest=digest, key_id=row.id)
         with self._lock:
             if len(self._known) >= CACHE_KEYS:
                 self._known.clear()

@@ -8,8 +8,9 @@ from starlette.concurrency import run_in_threadpool
 
 from app.access.authenticator import Authenticator
 from app.access.schemas import Principal, ScopeName
-from app.web.problems import ForbiddenError, UnauthorizedError
+from app.web.problems import ForbiddenError, UnauthorizedError, request_id_of
 from app.web.services import Service, Services
+from seatrial.store.activity import OPERATOR, Author
 
 
 def _secret(request: Request) -> str | None:
@@ -51,3 +52,8 @@ def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Princip
 Reader = Annotated[Principal, Depends(requires("read"))]
 Runner = Annotated[Principal, Depends(requires("run"))]
 Admin = Annotated[Principal, Depends(requires("admin"))]
+
+
+def author_of(principal: Principal, request: Request) -> Author:
+    """Return who is written down as doing what the request asks."""
+    return Author(principal.key_id or OPERATOR, request_id_of(request) or None)

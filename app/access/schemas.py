@@ -27,12 +27,14 @@ class Principal:
         scope: What may be done there.
         is_operator: Whether this is the bootstrap key or keyless loopback, which may act for any project.
         key_digest: Which key it is; None where none is needed.
+        key_id: Its id; None of the bootstrap key, and where none is needed.
     """
 
     project_id: str
     scope: ScopeName
     is_operator: bool = False
     key_digest: str | None = field(default=None, repr=False, compare=False)
+    key_id: str | None = field(default=None, compare=False)
 
     def may(self, scope: ScopeName) -> bool:
         """Return whether the scope covers another.

@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 
 from app.policies import repository as policies
 from seatrial.store.database import AnyRow
-from seatrial.store.tables import AttestationRow, AuditRow, JudgementRow
+from seatrial.store.tables import AttestationRow, AuditRow, DatasetRow, JudgementRow, ModelRow, TombstoneRow
+from seatrial.store.tombstones import asks
 
 
 def find_attestation(session: Session, judgement_id: str, key_id: str) -> AttestationRow | None:
@@ -35,15 +36,37 @@ def find_preregistration(session: Session, audit_id: str) -> AttestationRow | No
 
 
 def count_other_seeds(session: Session, audit: AuditRow, before: JudgementRow) -> int:
-    """Return how many audits asked the same of the same model and data with another seed before a verdict was made."""
-    asked = select(AuditRow.spec, AuditRow.seed).where(
-        AuditRow.project_id == audit.project_id,
-        AuditRow.model_id == audit.model_id,
-        AuditRow.dataset_id == audit.dataset_id,
-        AuditRow.id != audit.id,
-        AuditRow.created_at < before.created_at,
+    """Return how many audits asked the same of the same model and data with another seed before a verdict was made.
+
+    The same bytes count, whatever ids they had, and so do audits that were deleted since: whoever deletes those that
+    failed, or the model with them, has tried no less often.
+    """
+    model = session.execute(select(ModelRow.digest).where(ModelRow.id == audit.model_id)).scalar_one()
+    dataset = session.execute(select(DatasetRow.digest).where(DatasetRow.id == audit.dataset_id)).scalar_one()
+    others = (
+        select(AuditRow.spec, AuditRow.seed)
+        .join(ModelRow, ModelRow.id == AuditRow.model_id)
+        .join(DatasetRow, DatasetRow.id == AuditRow.dataset_id)
+        .where(
+            AuditRow.project_id == audit.project_id,
+            ModelRow.digest == model,
+            DatasetRow.digest == dataset,
+            AuditRow.id != audit.id,
+            AuditRow.seed != audit.seed,
+            AuditRow.created_at < before.created_at,
+        )
     )
-    return sum(row.seed != audit.seed and _asks(row.spec) == _asks(audit.spec) for row in session.execute(asked))
+    asked = asks(session, audit.project_id, audit.spec)
+    count = sum(asks(session, audit.project_id, row.spec) == asked for row in session.execute(others).all())
+    deleted = select(TombstoneRow.details).where(
+        TombstoneRow.project_id == audit.project_id,
+        TombstoneRow.kind == "audit",
+        TombstoneRow.created_at < before.created_at,
+    )
+    for details in session.scalars(deleted.execution_options(yield_per=100)):
+        is_same = (details["model"]["digest"], details["dataset"]["digest"], details["asks"]) == (model, dataset, asked)
+        count += is_same and details["seed"] != audit.seed
+    return count
 
 
 def list_unattested(session: Session, key_id: str, *, since: datetime, limit: int) -> list[AnyRow]:
@@ -72,7 +95,3 @@ def list_unattested(session: Session, key_id: str, *, since: datetime, limit: in
         .limit(limit)
     )
     return list(session.execute(query).all())
-
-
-def _asks(spec: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in spec.items() if name in ("checks", "samples")}

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.repository import AuditParts, RunningShard, StageWork
+from app.deletions.service import missing
 from app.policies.repository import find_own_judgement
 from app.web.problems import NotFoundError
 from seatrial.contracts.costs import StageShares
@@ -36,7 +37,7 @@ def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: flo
     """
     parts = repository.find_parts(session, project_id, audit_id)
     if parts is None:
-        raise not_found(audit_id)
+        raise missing(session, project_id, audit_id, "audit")
     # Only a gate writes a verdict, and with it the judgement.
     own = find_own_judgement(session, audit_id) if parts.audit.verdict is not None else None
     return render_audit(parts, None if own is None else own.judgement, now=datetime.now(UTC), lease_s=lease_s)

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.audits.compatibility import (
@@ -24,7 +25,7 @@ from app.datasets import repository as datasets
 from app.models import repository as models
 from app.policies.baselines import check_baseline
 from app.policies.service import Chosen, choose_policy, parsed
-from app.web.problems import InvalidRequestError, StoredProblemError
+from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from seatrial.contracts.audits import AuditCreate, AuditEstimate
 from seatrial.contracts.family import Situation
 from seatrial.contracts.problems import StoredProblem
@@ -179,7 +180,12 @@ def estimate(planned: Plan) -> AuditEstimate:
 
 
 def add_audit(session: Session, project_id: str, planned: Plan) -> str:
-    """Store the audit, its checks and its first event; return its id."""
+    """Store the audit, its checks and its first event; return its id.
+
+    Raises:
+        ConflictError: Something it names was deleted meanwhile.
+    """
+    _hold(session, planned)
     request = planned.request
     # Where it stands in the queue is no part of what is computed.
     spec = request.model_dump(mode="json", exclude={"priority"})
@@ -214,6 +220,15 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
     session.flush()
     record_event(session, audit.id, "audit", {"state": "queued"})
     return audit.id
+
+
+def _hold(session: Session, planned: Plan) -> None:
+    """Hold what the audit names against its deletion, until the audit is there to be found."""
+    for row in (planned.model, planned.dataset, *planned.further.values()):
+        table = type(row)
+        held = select(table.id).where(table.id == row.id).with_for_update(read=True, key_share=True, of=table)
+        if session.scalar(held) is None:
+            raise ConflictError(f"{row.id} was deleted meanwhile.")
 
 
 def _digest(planned: Plan, spec: dict[str, Any]) -> str:

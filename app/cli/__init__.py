@@ -10,6 +10,7 @@ from app.cli.compare import compare
 from app.cli.convert import convert
 from app.cli.database import migrate
 from app.cli.datasets import datasets
+from app.cli.deletions import sweep, tombstones
 from app.cli.doctor import doctor
 from app.cli.gate import gate
 from app.cli.health import health
@@ -56,15 +57,16 @@ def main() -> None:
     `gate` answers a pipeline's one question, may this model ship, with a service of its own or a running one; `convert`
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
-    keys, projects, resources) or talk to a running service over HTTP (models, datasets, audit, judge, policies,
-    baselines, leaderboard, compare, attest, search, tag, plan). `verify` checks a signed verdict with neither.
+    keys, projects, resources, sweep) or talk to a running service over HTTP (models, datasets, audit, judge, policies,
+    baselines, leaderboard, compare, attest, search, tag, plan, tombstones). `verify` checks a signed verdict with
+    neither.
     """
 
 
 for command in (
     *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, projects, resources),
     *(models, datasets, audit, judge, policies, baselines, leaderboard, compare, attest),
-    *(search, tag, plan),
+    *(search, tag, plan, tombstones, sweep),
 ):
     main.add_command(command)
 keys.add_command(signing)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from app.cli.deletions import deleting
 from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks, is_file, known_policy, read_checks, read_gate_file
 from app.cli.outputs import FORMATS
@@ -172,6 +173,9 @@ def judge(client: Client, audit_id: str, policy: str, baseline: str | None) -> N
         judgement = client.judge(audit_id, asked, baseline=baseline)
         print_judgement(judgement)
         sys.exit(OF_VERDICT[judgement.verdict])
+
+
+audit.add_command(deleting("an audit", "Although it is a baseline, or its verdict is attested."))
 
 
 def described(options: Mapping[str, Any]) -> dict[str, Any]:

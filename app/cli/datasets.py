@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.deletions import deleting
 from app.cli.remote import with_client
 from app.cli.showing import echo, echo_line
 from app.cli.uploads import pointing_to_manifest, prepare_data
@@ -53,3 +54,6 @@ def list_datasets(client: Client) -> None:
 def show_dataset(client: Client, dataset_id: str) -> None:
     """Print all that is known of a dataset, as JSON."""
     echo(client.dataset(dataset_id).model_dump_json(indent=2))
+
+
+datasets.add_command(deleting("a dataset", "The audits that used it go along; those that run are never deleted."))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.deletions import deleting
 from app.cli.exits import BadRequestError
 from app.cli.progress import say
 from app.cli.remote import with_client
@@ -77,6 +78,9 @@ def list_models(client: Client) -> None:
 def show_model(client: Client, model_id: str) -> None:
     """Print all that is known of a model, as JSON: its state, why it was rejected, what a worker measured."""
     echo(client.model(model_id).model_dump_json(indent=2))
+
+
+models.add_command(deleting("a model", "The audits that used it go along; those that run are never deleted."))
 
 
 def _why(model: ModelRead | ModelSummary) -> str:

@@ -1,12 +1,15 @@
-"""``seatrial projects``: how projects share the workers, on the machine that holds the database."""
+"""``seatrial projects``: how projects share the workers and keep things, on the machine that holds the database."""
 
 import os
 from pathlib import Path
 
 import click
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from app.cli.showing import echo_line
+from app.cli.showing import echo, echo_line
+from app.projects import repository, service
+from seatrial.contracts.projects import ProjectChange, Retention
+from seatrial.store.activity import COMMAND_LINE, Author
 from seatrial.store.database import connect
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ProjectRow
@@ -49,18 +52,41 @@ def list_projects(home: Path | None) -> None:
 @_HOME
 def share(name: str, weight: float | None, priority: int | None, home: Path | None) -> None:
     """Set the weight and the priority of the project NAME; what is not given stays."""
-    values = {key: value for key, value in (("weight", weight), ("priority", priority)) if value is not None}
-    if not values:
+    if weight is None and priority is None:
         raise click.UsageError("give --weight, --priority or both")
+    _change(name, home, ProjectChange(weight=weight, priority=priority))
+
+
+_DAYS = click.IntRange(0, 36_500)
+
+
+@projects.command("keep")
+@click.argument("name")
+@click.option("--audits", type=_DAYS, help="Days audits are kept from their end; 0: for ever.")
+@click.option("--attested-audits", type=_DAYS, help="The same, of audits whose verdict is attested.")
+@click.option("--models", type=_DAYS, help="Days models are kept that no audit uses.")
+@click.option("--datasets", type=_DAYS, help="Days datasets are kept that no audit uses.")
+@_HOME
+def keep(name: str, home: Path | None, **days: int | None) -> None:
+    """Set for how many days the project NAME keeps things; what is not given stays. Baselines are kept in any case."""
+    given = {kind: value or None for kind, value in days.items() if value is not None}
+    if not given:
+        raise click.UsageError("give --audits, --attested-audits, --models or --datasets")
+    _change(name, home, ProjectChange(retention=Retention(**given)))
+
+
+def _change(name: str, home: Path | None, change: ProjectChange) -> None:
+    """Change a project as a request does, and print it."""
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     database = connect(Settings(), pool_size=1)
     try:
         with database.write() as session:
-            changed = session.execute(update(ProjectRow).where(ProjectRow.name == name).values(**values))
-            if not changed.rowcount:  # type: ignore[attr-defined]
+            row = repository.find_project(session, name)
+            if row is None:
                 raise click.ClickException(f"there is no project {name}: a key for it makes it")
-            row = session.execute(select(ProjectRow.weight, ProjectRow.priority).where(ProjectRow.name == name)).one()
-        echo_line(f"{name}: weight {row.weight:g}, priority {row.priority}")
+            service.change_project(session, row, change, Author(COMMAND_LINE))
+            told = service.read_project(session, row)
     finally:
         database.dispose()
+    echo(told.model_dump_json(indent=2))

@@ -5,8 +5,8 @@ from typing import Any, cast
 from fastapi import Request
 
 from app.datasets import repository
+from app.deletions.service import missing
 from app.web.committing import commit
-from app.web.problems import NotFoundError
 from app.web.services import Services
 from app.web.uploads import Upload
 from seatrial.contracts.datasets import DatasetFacts, DatasetFactsSummary, DatasetManifest, DatasetRead, DatasetSummary
@@ -62,11 +62,12 @@ def get_dataset(services: Services, project_id: str, dataset_id: str) -> Dataset
 
     Raises:
         NotFoundError: There is none of that id.
+        DeletedError: There was.
     """
     with services.database.read() as session:
         row = repository.find(session, project_id, dataset_id)
-    if row is None:
-        raise NotFoundError(f"There is no dataset {dataset_id} in this project.")
+        if row is None:
+            raise missing(session, project_id, dataset_id, "dataset")
     return row
 
 

@@ -7,10 +7,11 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.access import repository as keys
+from app.deletions.service import missing
 from app.models import repository
 from app.models.inspection import inspect_endpoint
 from app.web.committing import commit
-from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, StoredProblemError
+from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.services import Services
 from app.web.uploads import Upload
 from seatrial.contracts.endpoints import SERVED
@@ -91,11 +92,12 @@ def get_model(services: Services, project_id: str, model_id: str) -> ModelRow:
 
     Raises:
         NotFoundError: There is none of that id.
+        DeletedError: There was.
     """
     with services.database.read() as session:
         row = repository.find(session, project_id, model_id)
-    if row is None:
-        raise NotFoundError(f"There is no model {model_id} in this project.")
+        if row is None:
+            raise missing(session, project_id, model_id, "model")
     return row
 
 

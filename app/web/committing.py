@@ -7,7 +7,7 @@ lock, and a large model must not hold it for minutes. Only a rename is left for 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +17,7 @@ from app.web.services import Services
 from app.web.uploads import Upload
 from seatrial.contracts.datasets import DatasetManifest
 from seatrial.contracts.models import ModelManifest
-from seatrial.store.database import Database
+from seatrial.store.releasing import lock_digest
 from seatrial.store.tables import DatasetRow, ModelRow
 
 ManifestT = TypeVar("ManifestT", ModelManifest, DatasetManifest)
@@ -62,7 +62,7 @@ def _mend(services: Services, upload: Upload[ManifestT]) -> None:
     """Put the bytes in the place of those that are there, which may have been damaged or lost since."""
     services.store.prepare(upload.path, upload.digest)
     with services.database.write() as session:
-        _lock(services.database, session, upload.digest)
+        lock_digest(session, upload.digest)
         services.store.put_file(upload.path, upload.digest)
 
 
@@ -70,7 +70,7 @@ def _write(services: Services, project_id: str, upload: Upload[ManifestT], find:
     is_new = services.store.prepare(upload.path, upload.digest)
     try:
         with services.database.write() as session:
-            _lock(services.database, session, upload.digest)
+            lock_digest(session, upload.digest)
             session.add(row)
             # The name is ours once this returns; only then do the bytes go in, and the row is seen only with them.
             session.flush()
@@ -100,16 +100,8 @@ def _same(session: Session, project_id: str, upload: Upload[ManifestT], find: Fi
 
 def _drop_unless_named(services: Services, digest: str) -> None:
     with services.database.write() as session:
-        _lock(services.database, session, digest)
+        lock_digest(session, digest)
         for table in (ModelRow, DatasetRow):
             if session.scalar(select(table.id).where(table.digest == digest).limit(1)) is not None:
                 return
         services.store.delete(digest)
-
-
-def _lock(database: Database, session: Session, digest: str) -> None:
-    # Between one's look for rows and its delete, another must not store a row for the same bytes. On SQLite a write
-    # transaction is alone anyway.
-    if not database.is_sqlite:
-        number = int(digest.removeprefix("sha256:")[:15], 16)
-        session.execute(select(func.pg_advisory_xact_lock(number)))

@@ -65,6 +65,8 @@ TAGS = [
     {"name": "search", "description": "Tags, and everything by name, tag, digest, verdict and number."},
     {"name": "perturb", "description": "Character-level noise without a model; nothing is stored."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},
+    {"name": "deletions", "description": "Deleting, and what stays of what was deleted."},
+    {"name": "projects", "description": "Shares of the workers, what is kept and what is used; who did what."},
     {"name": "keys", "description": "API keys: `read` sees, `run` also uploads and audits, `admin` also makes keys."},
     {"name": "health", "description": "For load balancers and monitoring; no key needed."},
 ]

@@ -30,7 +30,7 @@ from typing import Any, Literal
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -342,6 +342,13 @@ async def _on_database_error(request: Request, error: Exception) -> Response:
     return render(request, _named(503, "unavailable", "Not available now", detail, {"Retry-After": "5"}))
 
 
+async def _on_broken_integrity(request: Request, error: Exception) -> Response:
+    # Two requests at once: one deleted, or stored, what the other's row needs.
+    log.warning("conflict in the database [request %s]: %s", request_id_of(request), getattr(error, "orig", error))
+    detail = "Something this request names was deleted, or stored, by another at the same time: look, and ask again."
+    return render(request, ConflictError(detail))
+
+
 async def _on_os_error(request: Request, error: Exception) -> Response:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("no room left: %s", error)
@@ -365,6 +372,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ArtifactMissingError, _on_missing_bytes)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(OSError, _on_os_error)
+    app.add_exception_handler(IntegrityError, _on_broken_integrity)
     app.add_exception_handler(OperationalError, _on_database_error)
     app.add_exception_handler(PoolTimeoutError, _on_database_error)
 

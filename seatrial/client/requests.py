@@ -57,7 +57,7 @@ class Request:
             response is lost.
     """
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
     json: Any = None

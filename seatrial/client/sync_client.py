@@ -18,6 +18,7 @@ from seatrial.client.requests import (
     without_none,
 )
 from seatrial.client.sync_audits import Audits
+from seatrial.client.sync_keeping import Keeping
 from seatrial.contracts.comparisons import ComparisonRead
 from seatrial.contracts.datasets import DatasetRead, DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
@@ -29,7 +30,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.contracts.tags import SearchHit, SearchKind, TagsRead
 
 
-class Client(Audits):
+class Client(Audits, Keeping):
     """Speaks to one service as one project.
 
     A request is sent again, after pauses that grow, when the connection fails or the service answers 429, 502, 503 or

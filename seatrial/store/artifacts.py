@@ -3,124 +3,41 @@
 A local folder by default; any fsspec URL (``s3://bucket/prefix``) where workers and API do not share a disk.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 import fsspec
 
+from seatrial.store.artifact_protocol import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
 from seatrial.store.private_files import private_folder
 from seatrial.store.settings import Settings
 from seatrial.store.staging import temporary_file
+
+__all__ = [
+    "ArtifactDamagedError",
+    "ArtifactMissingError",
+    "ArtifactStore",
+    "LocalStore",
+    "RemoteStore",
+    "digest_of",
+    "digest_of_bytes",
+    "open_store",
+    "verified",
+]
 
 _CHUNK_BYTES = 2**20
 
 KEPT_VERIFIED = 10_000
 """Files a process remembers to have verified; the one asked for longest ago is forgotten first."""
-
-
-class ArtifactMissingError(LookupError):
-    """A row names bytes the store does not have."""
-
-
-class ArtifactDamagedError(ArtifactMissingError):
-    """The bytes stored under a digest have another: a bad disk, or somebody who wrote into the store."""
-
-
-class ArtifactStore(Protocol):
-    """Where files live, by digest (``sha256:<hex>``)."""
-
-    def prepare(self, path: Path, digest: str) -> bool:
-        """Do the slow part of :meth:`put_file`, which may then run inside a transaction; ``path`` stays.
-
-        Returns:
-            Whether there are now bytes under ``digest`` that were not there before: whoever then stores no row that
-            names them must :meth:`delete` them.
-        """
-        ...
-
-    def put_file(self, path: Path, digest: str) -> bool:
-        """Store the prepared file at ``path`` under ``digest``; the file is moved away. Atomic and idempotent.
-
-        It takes the place of what is there, so that the true bytes, brought again, mend a damaged file.
-
-        Returns:
-            Whether it brought the bytes, as :meth:`prepare` does.
-        """
-        ...
-
-    def put_bytes(self, data: bytes) -> str:
-        """Store bytes and return their digest."""
-        ...
-
-    def put_passing(self, data: bytes, digest: str) -> None:
-        """Store bytes that are replaced soon and read seldom, without a copy in this machine's cache.
-
-        Only for bytes nobody else can be storing under the same ``digest``: a process killed here may leave part of
-        them, which :meth:`delete` removes too.
-        """
-        ...
-
-    def read_passing(self, digest: str) -> bytes:
-        """Return such bytes, verified, without a copy in this machine's cache.
-
-        Raises:
-            ArtifactMissingError: There is no such file.
-            ArtifactDamagedError: It holds something else.
-        """
-        ...
-
-    def local_path(self, digest: str) -> Path:
-        """Return a path on this machine with the bytes; never write to it.
-
-        They are verified when this process first asks for them, and again once the file's time or size has changed.
-
-        Raises:
-            ArtifactMissingError: There is no such file.
-            ArtifactDamagedError: It holds something else.
-        """
-        ...
-
-    def read_bytes(self, digest: str) -> bytes:
-        """Return bytes, verified each time they are read.
-
-        Raises:
-            ArtifactMissingError: There is no such file.
-            ArtifactDamagedError: It holds something else.
-        """
-        ...
-
-    def digests(self) -> Iterator[str]:
-        """Yield the digest of every file there is, in no order."""
-        ...
-
-    def verify(self, digest: str) -> None:
-        """Read a file from where it is stored for good, whatever was verified before.
-
-        Raises:
-            ArtifactMissingError: There is no such file.
-            ArtifactDamagedError: It holds something else.
-        """
-        ...
-
-    def staging(self) -> Path:
-        """Return a folder on this machine for files on their way in."""
-        ...
-
-    def delete(self, digest: str) -> None:
-        """Remove the bytes, if they are there."""
-        ...
-
-    @property
-    def staging_folder(self) -> Path:
-        """Where files on their way in are, on this machine; it need not be there."""
-        ...
 
 
 def digest_of(path: Path) -> str:
@@ -174,9 +91,11 @@ class LocalStore:
     def put_file(self, path: Path, digest: str) -> bool:
         """Rename the file; see :class:`ArtifactStore`."""
         target = self._root / _key(digest)
-        is_new = not target.exists()
-        private_folder(target.parent)
-        shutil.move(path, target)
+        with _locked(private_folder(target.parent), fcntl.LOCK_SH):
+            is_new = not target.exists()
+            shutil.move(path, target)
+            # What deletes by age takes this for new, whenever the bytes were written.
+            os.utime(target)
         return is_new
 
     def put_bytes(self, data: bytes) -> str:
@@ -258,6 +177,26 @@ class LocalStore:
         """Remove the bytes, if they are there."""
         (self._root / _key(digest)).unlink(missing_ok=True)
         self._half_written(digest).unlink(missing_ok=True)
+
+    def delete_older(self, digest: str, age_s: float) -> int | None:
+        """Remove old bytes; nobody stores them between the look at their age and their end."""
+        path = self._root / _key(digest)
+        if not path.parent.exists():
+            return 0
+        with _locked(path.parent, fcntl.LOCK_EX):
+            try:
+                size, age = self.measure(digest)
+            except ArtifactMissingError:
+                return 0
+            if age < age_s:
+                return None
+            self.delete(digest)
+        return size
+
+    def measure(self, digest: str) -> tuple[int, float]:
+        """Look at the file; see :class:`ArtifactStore`."""
+        modified_ns, size, _ = self._state(self._root / _key(digest), digest)
+        return size, time.time() - modified_ns / 1e9
 
 
 class RemoteStore:
@@ -368,6 +307,37 @@ class RemoteStore:
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._remote(digest))
         self._cache.delete(digest)
+
+    def delete_older(self, digest: str, age_s: float) -> int | None:
+        """Remove old objects; object stores know no condition, so one stored again within milliseconds may go too."""
+        try:
+            size, age = self.measure(digest)
+        except ArtifactMissingError:
+            return 0
+        if age < age_s:
+            return None
+        self.delete(digest)
+        return size
+
+    def measure(self, digest: str) -> tuple[int, float]:
+        """Ask for the object's size and time; see :class:`ArtifactStore`."""
+        remote = self._remote(digest)
+        try:
+            return int(self._fs.size(remote)), (datetime.now(UTC) - self._fs.modified(remote)).total_seconds()
+        except FileNotFoundError as error:
+            raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
+
+
+@contextmanager
+def _locked(folder: Path, mode: int) -> Iterator[None]:
+    """Hold a folder's lock, where its disk has locks: many store at once, and nobody while one deletes."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, mode)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def open_store(settings: Settings) -> ArtifactStore:

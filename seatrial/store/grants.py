@@ -35,8 +35,8 @@ WORKER: Grants = {
         "SELECT",
         "INSERT",
         "DELETE",
-        "UPDATE (state, done, records_digest, code, hardware, flags, error, seconds, queries, forward_passes, "
-        f"saved_digest, saved_attempt, started_at, finished_at, {_LEASE})",
+        "UPDATE (state, done, records_digest, records_bytes, code, hardware, flags, error, seconds, queries, "
+        f"forward_passes, saved_digest, saved_attempt, started_at, finished_at, {_LEASE})",
     ),
     "events": ("SELECT", "INSERT"),
     "hardenings": (

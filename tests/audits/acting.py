@@ -77,9 +77,16 @@ def run_shard(services: Services, *, fails: bool = False) -> str:
             error = {"code": "broken", "title": "Broken", "detail": "It broke.", "field": None}
             assert lifecycle.close_shard(session, *claimed, RunState.FAILED, error=error)
         else:
-            digest = services.store.put_bytes(to_parquet(records(start, stop)))
+            stored = to_parquet(records(start, stop))
+            digest = services.store.put_bytes(stored)
             assert lifecycle.close_shard(
-                session, *claimed, RunState.SUCCEEDED, records_digest=digest, done=stop - start, seconds=1.0
+                session,
+                *claimed,
+                RunState.SUCCEEDED,
+                records_digest=digest,
+                records_bytes=len(stored),
+                done=stop - start,
+                seconds=1.0,
             )
     return claimed[0]
 

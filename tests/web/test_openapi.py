@@ -100,7 +100,7 @@ def test_every_example_of_a_body_works(
             if "audit" in body:
                 body["audit"] = audit
             answer = client.request(
-                method, path.format(audit_id=audit, subject_id=audit, webhook_id=webhook), json=body
+                method, path.format(audit_id=audit, subject_id=audit, webhook_id=webhook, name="default"), json=body
             )
             assert answer.status_code in (200, 201, 202), (path, answer.text)
             if path == "/v1/webhooks":

@@ -107,8 +107,10 @@ class InlineExecutor:
         context = ShardContext(job, self.resources, holder)
         records, flags = _measure(job, context, holder)
         asked = context.asked()
+        stored = to_parquet(records)
         return Measured(
-            records_digest=self._store.put_bytes(to_parquet(records)),
+            records_digest=self._store.put_bytes(stored),
+            records_bytes=len(stored),
             flags=[flag.model_dump() for flag in flags],
             queries=asked and asked[0],
             forward_passes=asked and asked[1],

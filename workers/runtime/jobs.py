@@ -175,6 +175,7 @@ class Measured:
 
     Attributes:
         records_digest: Artifact of its records.
+        records_bytes: Size of that file.
         flags: Doubts that do not stop the audit.
         queries: Texts the model under audit was asked for; None where it was not asked.
         forward_passes: Texts it computed.
@@ -182,6 +183,7 @@ class Measured:
     """
 
     records_digest: str
+    records_bytes: int
     flags: list[dict[str, Any]]
     queries: int | None
     forward_passes: int | None

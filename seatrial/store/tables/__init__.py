@@ -6,6 +6,7 @@ from seatrial.store.tables.base import Base
 from seatrial.store.tables.files import DiscardRow
 from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
 from seatrial.store.tables.hardenings import HardeningEventRow, HardeningRow
+from seatrial.store.tables.keeping import ActivityRow, ReleaseRow, RetentionRow, TombstoneRow
 from seatrial.store.tables.plans import PlanRow, PlanStepRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
 from seatrial.store.tables.tags import TagRow
@@ -13,6 +14,7 @@ from seatrial.store.tables.webhooks import DeliveryRow, WebhookRow
 from seatrial.store.tables.workers import WorkerRow
 
 __all__ = [
+    "ActivityRow",
     "AttestationRow",
     "AuditRow",
     "Base",
@@ -32,10 +34,13 @@ __all__ = [
     "PlanStepRow",
     "PolicyRow",
     "ProjectRow",
+    "ReleaseRow",
+    "RetentionRow",
     "SessionRow",
     "ShardRow",
     "StageRow",
     "TagRow",
+    "TombstoneRow",
     "WebhookRow",
     "WorkerRow",
 ]

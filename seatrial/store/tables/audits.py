@@ -116,6 +116,8 @@ class ShardRow(Deferrable, Base):
     state: Mapped[str] = mapped_column(default="queued")
     done: Mapped[int] = mapped_column(default=0, server_default="0")
     records_digest: Mapped[str | None]
+    records_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Size of the file; null of records from before it was told."""
     code: Mapped[str | None]
     hardware: Mapped[str | None]
     """Digest of the code, and type of the processor, that measured the records."""
@@ -135,6 +137,8 @@ class ShardRow(Deferrable, Base):
         UniqueConstraint("check_id", "stage", "ordinal", name="uq_shards_check_id_stage_ordinal"),
         Index("ix_shards_state_id", "state", "id"),
         Index("ix_shards_queued", "check_id", "id", **partial(QUEUED)),
+        # Whether records may be deleted: nobody else names them.
+        Index("ix_shards_records_digest", "records_digest", **partial("records_digest IS NOT NULL")),
     )
 
 

@@ -1,0 +1,1 @@
+"""Deleting what is no longer wanted, and what stays of it."""

@@ -1,0 +1,59 @@
+"""SQL of projects and of what was done in them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from app.web.pagination import BATCH
+from seatrial.store.tables import ActivityRow, ProjectRow, RetentionRow
+
+
+def find_project(session: Session, name: str) -> ProjectRow | None:
+    """Return the project of a name."""
+    return session.scalar(select(ProjectRow).where(ProjectRow.name == name))
+
+
+def list_projects(session: Session, project_id: str | None, *, before: str | None, limit: int) -> Sequence[ProjectRow]:
+    """Return projects, newest first; with an id, that one only."""
+    query = select(ProjectRow)
+    if project_id is not None:
+        query = query.where(ProjectRow.id == project_id)
+    if before is not None:
+        query = query.where(ProjectRow.id < before)
+    return session.scalars(query.order_by(ProjectRow.id.desc()).limit(limit)).all()
+
+
+def change_shares(session: Session, project_id: str, **values: Any) -> None:
+    """Set the weight, the priority or both."""
+    changed = update(ProjectRow).where(ProjectRow.id == project_id).values(**values)
+    session.execute(changed.execution_options(synchronize_session=False))
+
+
+def find_retention(session: Session, project_id: str) -> dict[str, int]:
+    """Return for how many days a project keeps each kind of thing that it does not keep for ever."""
+    query = select(RetentionRow.kind, RetentionRow.keep_days).where(RetentionRow.project_id == project_id)
+    return {row.kind: row.keep_days for row in session.execute(query)}
+
+
+def set_retention(session: Session, project_id: str, kind: str, keep_days: int | None) -> None:
+    """Keep a kind of thing for so many days from now on, or for ever."""
+    session.execute(delete(RetentionRow).where(RetentionRow.project_id == project_id, RetentionRow.kind == kind))
+    if keep_days is not None:
+        session.add(RetentionRow(project_id=project_id, kind=kind, keep_days=keep_days))
+        session.flush()
+
+
+def list_activity(
+    session: Session, project_id: str, *, action: str | None, subject: str | None, before: str | None, limit: int
+) -> Iterable[ActivityRow]:
+    """Return what was done, newest first, read from the database a few at a time."""
+    query = select(ActivityRow).where(ActivityRow.project_id == project_id)
+    for column, wanted in ((ActivityRow.action, action), (ActivityRow.subject, subject)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if before is not None:
+        query = query.where(ActivityRow.id < before)
+    query = query.order_by(ActivityRow.id.desc()).limit(limit)
+    return session.scalars(query.execution_options(yield_per=BATCH))

@@ -1,0 +1,95 @@
+"""Projects: how they share the workers, how long they keep things, what they take of the disk."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from seatrial.contracts.base import Read, Real, Request
+
+KeepDays = Annotated[int, Field(ge=1, le=36_500)]
+
+
+class Retention(Request):
+    """For how many days a project keeps what is of each kind; null: for ever."""
+
+    audits: KeepDays | None = Field(
+        default=None,
+        description="Audits, from their end; but for baselines, and those whose verdict is attested.",
+        examples=[90],
+    )
+    attested_audits: KeepDays | None = Field(
+        default=None,
+        description="Audits whose verdict is attested, from their end; the attestation stays in the tombstone. "
+        "Baselines stay.",
+    )
+    models: KeepDays | None = Field(
+        default=None, description="Models that no audit measured or names, from when they were stored."
+    )
+    datasets: KeepDays | None = Field(
+        default=None, description="Datasets that no audit ran on or names, from when they were stored."
+    )
+
+
+class ProjectChange(Request):
+    """What is to change of a project: what is left out stays."""
+
+    weight: Real | None = Field(
+        default=None,
+        ge=0.01,
+        le=1000,
+        description="Share of the workers, beside the weights of the others that have work. Of the operator.",
+    )
+    priority: int | None = Field(
+        default=None,
+        ge=-100,
+        le=100,
+        description="While projects of a higher one have work, those of a lower one have no workers. Of the operator.",
+    )
+    retention: Retention | None = Field(
+        default=None, description="How long things are kept: of the kinds that are named, null for ever."
+    )
+
+
+class DiskRead(Read):
+    """Bytes a project's files take, each file counted once."""
+
+    models: int = Field(description="Of models.")
+    datasets: int = Field(description="Of datasets.")
+    records: int = Field(
+        description="Of audits' records, as far as they were counted: those of early versions were not."
+    )
+    total: int = Field(description="All of them.")
+
+
+class ProjectSummary(Read):
+    """A project."""
+
+    id: str = Field(description="Identifier.", examples=["prj_..."])
+    name: str = Field(description="Name.", examples=["vision"])
+    weight: float = Field(description="Share of the workers, beside the weights of the others that have work.")
+    priority: int = Field(description="While projects of a higher one have work, those of a lower one have no workers.")
+    worked_s: float = Field(description="Seconds of workers it has had, over its weight; the least has the next turn.")
+    created_at: datetime = Field(description="When it was made (UTC).")
+
+
+class ProjectRead(ProjectSummary):
+    """A project, what it keeps and what it uses."""
+
+    retention: Retention = Field(description="For how many days it keeps things; null: for ever.")
+    disk: DiskRead = Field(description="What it takes of the disk.")
+
+
+class ActivityRead(Read):
+    """One thing somebody did."""
+
+    id: str = Field(description="Identifier.", examples=["act_..."])
+    actor: str = Field(
+        description="Who: the id of a key, `operator` (the bootstrap key, or a service without keys), `command line` "
+        "(beside the database) or `retention`."
+    )
+    action: str = Field(description="What: `audit.deleted`, `key.created`, `project.changed`, ...")
+    subject: str = Field(description="Id or name of what it was done to.")
+    details: dict[str, object] = Field(description="What else there is to say of it.")
+    request_id: str | None = Field(description="Of the request, as the log has it.")
+    created_at: datetime = Field(description="When (UTC).")
