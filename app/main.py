@@ -41,6 +41,7 @@ from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
 from app.web.periodic import PeriodicRunner
 from app.web.queries import KnownQueryOnly
+from app.web.quotas import Quotas
 from app.web.services import open_services
 from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.routes import router as webhooks
@@ -103,6 +104,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     configure_logs(settings)
     services = open_services(settings)
     services.add(Authenticator(settings, services.database))
+    services.add(Quotas(services.database))
     services.add(Deliverer(settings, services.database))
     services.add(EventStreams(settings))
     services.add(KeyFolder.of(settings))

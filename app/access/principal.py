@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from app.access.authenticator import Authenticator
 from app.access.schemas import Principal, ScopeName
 from app.web.problems import ForbiddenError, UnauthorizedError, request_id_of
+from app.web.quotas import Quotas
 from app.web.services import Service, Services
 from seatrial.store.activity import OPERATOR, Author
 
@@ -44,9 +45,20 @@ def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Princip
             raise UnauthorizedError(await run_in_threadpool(_refusal, services, secret))
         if not principal.may(scope):
             raise ForbiddenError(f"This needs a key with scope {scope}; yours has {principal.scope}.")
+        await _count(services.of(Quotas), principal)
         return principal
 
     return identify
+
+
+async def _count(quotas: Quotas, principal: Principal) -> None:
+    """Count a request of a project; whoever sets the limits is never locked out."""
+    if principal.is_operator:
+        return
+    if quotas.is_known(principal.project_id):
+        quotas.take_request(principal.project_id)
+    else:
+        await run_in_threadpool(quotas.take_request, principal.project_id)
 
 
 Reader = Annotated[Principal, Depends(requires("read"))]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import Row, select, update
 from sqlalchemy.orm import Session
 
+from seatrial.store.activity import Author, record_activity
 from seatrial.store.tables import KeyRow, ProjectRow
 from seatrial.store.tables.base import utc_now
 
@@ -51,6 +52,13 @@ def list_keys(
     return session.execute(query.order_by(KeyRow.id.desc()).limit(limit)).all()
 
 
-def revoke(session: Session, key_id: str) -> None:
+def revoke(session: Session, key_id: str, author: Author) -> None:
     """Stop a key from working; the first time counts."""
-    session.execute(update(KeyRow).where(KeyRow.id == key_id, KeyRow.revoked_at.is_(None)).values(revoked_at=utc_now()))
+    key = session.execute(
+        update(KeyRow)
+        .where(KeyRow.id == key_id, KeyRow.revoked_at.is_(None))
+        .values(revoked_at=utc_now())
+        .returning(KeyRow.project_id, KeyRow.name)
+    ).one_or_none()
+    if key is not None:
+        record_activity(session, key.project_id, author, "key.revoked", key_id, name=key.name)

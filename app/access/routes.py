@@ -7,7 +7,7 @@ from sqlalchemy import Row
 
 from app.access import repository
 from app.access.authenticator import Authenticator
-from app.access.principal import Admin
+from app.access.principal import Admin, author_of
 from app.access.schemas import KeyCreate, KeyCreated, KeyRead
 from app.access.service import create_key
 from app.web.bodies import accepts, json_body
@@ -35,7 +35,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"], responses=raises(401, 403))
     summary="Make a key",
 )
 def make_key(
-    principal: Admin, body: Annotated[KeyCreate, Depends(json_body(KeyCreate))], services: Service
+    request: Request, principal: Admin, body: Annotated[KeyCreate, Depends(json_body(KeyCreate))], services: Service
 ) -> KeyCreated:
     """Make an API key. Its secret is in this response and nowhere else.
 
@@ -47,7 +47,14 @@ def make_key(
     project = body.project or own
     if project != own and not principal.is_operator:
         raise ForbiddenError(f"An admin of {own} makes keys for {own}; only the operator may name another project.")
-    secret, row = create_key(services.database, project, body.name, body.scope, expires_at=body.expiry())
+    secret, row = create_key(
+        services.database,
+        project,
+        body.name,
+        body.scope,
+        expires_at=body.expiry(),
+        author=author_of(principal, request),
+    )
     return KeyCreated(**_read(row, project).model_dump(), secret=secret)
 
 
@@ -68,14 +75,14 @@ def list_keys(
 
 
 @router.delete("/{key_id}", status_code=204, responses=raises(404, 422), summary="Revoke a key")
-def revoke_key(key_id: KeyId, principal: Admin, services: Service) -> Response:
+def revoke_key(request: Request, key_id: KeyId, principal: Admin, services: Service) -> Response:
     """Stop a key from working, at once here and within two seconds on other API processes."""
     project_id = None if principal.is_operator else principal.project_id
     with services.database.write() as session:
         row: Row[KeyRow, str] | None = repository.find(session, key_id, project_id)
         if row is None:
             raise NotFoundError(f"There is no key {key_id} in this project.")
-        repository.revoke(session, key_id)
+        repository.revoke(session, key_id, author_of(principal, request))
     services.of(Authenticator).forget(row[0].digest)
     return Response(status_code=204)
 

@@ -9,11 +9,14 @@ from sqlalchemy.exc import IntegrityError
 
 from app.access import repository
 from app.access.schemas import PROJECT_PATTERN, SCOPES, ScopeName
+from seatrial.store.activity import COMMAND_LINE, Author, record_activity
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
 from seatrial.store.tables import KeyRow
 
 PREFIX_LENGTH = 12
+
+_COMMAND_LINE = Author(COMMAND_LINE)
 
 
 def digest_of_secret(secret: str) -> str:
@@ -47,7 +50,13 @@ def ensure_project(database: Database, name: str) -> str:
 
 
 def create_key(
-    database: Database, project_name: str, name: str, scope: ScopeName, *, expires_at: datetime | None = None
+    database: Database,
+    project_name: str,
+    name: str,
+    scope: ScopeName,
+    *,
+    expires_at: datetime | None = None,
+    author: Author = _COMMAND_LINE,
 ) -> tuple[str, KeyRow]:
     """Make a key and return its secret, which is stored nowhere, and its row; without ``expires_at`` it stays valid.
 
@@ -69,4 +78,5 @@ def create_key(
     )
     with database.write() as session:
         session.add(row)
+        record_activity(session, project_id, author, "key.created", row.id, name=name, scope=scope)
     return secret, row

@@ -26,6 +26,7 @@ from app.models import repository as models
 from app.policies.baselines import check_baseline
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
+from app.web.quotas import check_submission
 from seatrial.contracts.audits import AuditCreate, AuditEstimate
 from seatrial.contracts.family import Situation
 from seatrial.contracts.problems import StoredProblem
@@ -184,8 +185,10 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
 
     Raises:
         ConflictError: Something it names was deleted meanwhile.
+        QuotaError: It is more than the project may use.
     """
     _hold(session, planned)
+    check_submission(session, project_id, total_seconds(planned.costs))
     request = planned.request
     # Where it stands in the queue is no part of what is computed.
     spec = request.model_dump(mode="json", exclude={"priority"})

@@ -14,6 +14,7 @@ from app.access import repository
 from app.access.schemas import DEFAULT_PROJECT, MAX_EXPIRY_DAYS, SCOPES, ScopeName
 from app.access.service import create_key
 from app.cli.showing import echo_line
+from seatrial.store.activity import COMMAND_LINE, Author
 from seatrial.store.database import Database, connect
 from seatrial.store.migrations import upgrade
 from seatrial.store.private_files import created_privately
@@ -129,5 +130,5 @@ def revoke(key_id: str) -> None:
     with _database() as database, database.write() as session:
         if repository.find(session, key_id, None) is None:
             raise click.ClickException(f"there is no key {key_id}")
-        repository.revoke(session, key_id)
+        repository.revoke(session, key_id, Author(COMMAND_LINE))
     echo_line(f"{key_id} is revoked.")

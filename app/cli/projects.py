@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
 from sqlalchemy import select
 
 from app.cli.showing import echo, echo_line
 from app.projects import repository, service
-from seatrial.contracts.projects import ProjectChange, Retention
+from seatrial.contracts.projects import ProjectChange, Quotas, Retention
 from seatrial.store.activity import COMMAND_LINE, Author
 from seatrial.store.database import connect
 from seatrial.store.settings import Settings
@@ -73,6 +74,32 @@ def keep(name: str, home: Path | None, **days: int | None) -> None:
     if not given:
         raise click.UsageError("give --audits, --attested-audits, --models or --datasets")
     _change(name, home, ProjectChange(retention=Retention(**given)))
+
+
+_WHOLE = click.IntRange(min=-1)
+_SECONDS = click.FloatRange(min=-1)
+
+
+@projects.command("quota")
+@click.argument("name")
+@click.option("--unfinished-audits", type=_WHOLE, help="Audits queued or running.")
+@click.option("--audit-s", type=_SECONDS, help="Seconds one audit may take, as estimated.")
+@click.option("--daily-s", type=_SECONDS, help="Seconds the audits of 24 hours may take, as estimated.")
+@click.option("--stored-bytes", type=_WHOLE, help="Bytes of models, datasets and records.")
+@click.option("--requests-per-s", type=_SECONDS, help="Requests a second to each API process.")
+@click.option("--open-uploads", type=_WHOLE, help="Uploads open at a time at each API process.")
+@_HOME
+def quota(name: str, home: Path | None, **limits: float | None) -> None:
+    """Set what the project NAME may use at most; -1 is no limit, what is not given stays."""
+    given = {limit: None if most == -1 else most for limit, most in limits.items() if most is not None}
+    if not given:
+        raise click.UsageError("give a limit, as --unfinished-audits 20")
+    try:
+        change = ProjectChange(quotas=Quotas.model_validate(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise click.UsageError(f"{first['loc'][0]}: {first['msg']}") from error
+    _change(name, home, change)
 
 
 def _change(name: str, home: Path | None, change: ProjectChange) -> None:

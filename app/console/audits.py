@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse
 
+from app.access.principal import author_of
 from app.attestations.routes import read_attestation
 from app.audits import service as audits
 from app.audits.records import RecordsFormat, read_records, records_response
@@ -238,10 +239,11 @@ async def judge_audit(
 
 
 @router.post("/audits/{audit_id}/promote")
-def promote_audit(audit_id: AuditId, viewer: Runner, services: Service, posted: Posted) -> Response:
+def promote_audit(request: Request, audit_id: AuditId, viewer: Runner, services: Service, posted: Posted) -> Response:
     """Make an audit a baseline of its model."""
     body = {"audit": audit_id, "name": first(posted, "name") or "champion", "note": first(posted, "note")}
-    promote(services, viewer.project_id, parse_json(json.dumps(body), BaselineCreate))
+    asked = parse_json(json.dumps(body), BaselineCreate)
+    promote(services, viewer.project_id, asked, author_of(viewer.principal, request))
     return _back(audit_id, "promoted")
 
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse
 
+from app.access.principal import author_of
 from app.console.forms import Form, flat
 from app.console.pages import page
 from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
@@ -39,7 +40,9 @@ def add_policy(request: Request, viewer: Runner, services: Service, posted: Post
     """Store a policy, or show what is wrong with it."""
     form = Form(flat(posted))
     try:
-        policy, _ = store_policy(services, viewer.project_id, _parsed(form.said("document")))
+        policy, _ = store_policy(
+            services, viewer.project_id, _parsed(form.said("document")), author_of(viewer.principal, request)
+        )
     except ProblemError as error:
         form.refuse_all(error, lambda _: "document")
         return _policies(request, viewer, services, form, status=error.status)

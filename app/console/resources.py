@@ -90,6 +90,7 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
         async with receive(
             request,
             services,
+            viewer.project_id,
             manifest=ModelManifest,
             reference=ModelReference,
             max_bytes=services.settings.max_model_bytes,
@@ -152,6 +153,7 @@ async def upload_dataset(request: Request, viewer: Runner, services: Service) ->
         async with receive(
             request,
             services,
+            viewer.project_id,
             manifest=DatasetManifest,
             reference=DatasetReference,
             max_bytes=services.settings.max_dataset_bytes,

@@ -3,11 +3,12 @@
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
-from app.console import audits, comparison, entering, leaderboards, policies, resources, search, submission
+from app.console import audits, comparison, entering, leaderboards, policies, projects, resources, search, submission
 from app.console.pages import STATIC
 
 ROUTERS = [
-    room.router for room in (entering, audits, search, comparison, leaderboards, resources, submission, policies)
+    room.router
+    for room in (entering, audits, search, comparison, leaderboards, resources, submission, policies, projects)
 ]
 
 

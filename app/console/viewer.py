@@ -91,6 +91,7 @@ def principal_of(request: Request, services: Services) -> Principal | None:
 
 Reader = Annotated[Viewer, Depends(requires("read"))]
 Runner = Annotated[Viewer, Depends(requires("run"))]
+Admin = Annotated[Viewer, Depends(requires("admin"))]
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:

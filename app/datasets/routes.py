@@ -45,6 +45,7 @@ async def upload_dataset(request: Request, principal: Runner, services: Service)
     async with receive(
         request,
         services,
+        principal.project_id,
         manifest=DatasetManifest,
         reference=DatasetReference,
         max_bytes=services.settings.max_dataset_bytes,

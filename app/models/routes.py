@@ -71,6 +71,7 @@ async def upload_model(request: Request, principal: Runner, services: Service, w
     async with receive(
         request,
         services,
+        principal.project_id,
         manifest=ModelManifest,
         reference=ModelReference,
         max_bytes=services.settings.max_model_bytes,

@@ -10,6 +10,7 @@ from app.web.problems import InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.policies import NAME, BaselineCreate, BaselineRead
 from seatrial.contracts.states import RunState
+from seatrial.store.activity import Author, record_activity
 from seatrial.store.database import AnyRow
 from seatrial.store.ids import new_id
 from seatrial.store.tables import BaselineRow
@@ -87,7 +88,7 @@ def _fit_audit(session: Session, project_id: str, audit_id: str, task: str, poin
     return audit
 
 
-def promote(services: Services, project_id: str, request: BaselineCreate) -> BaselineRead:
+def promote(services: Services, project_id: str, request: BaselineCreate, author: Author) -> BaselineRead:
     """Make an audit the baseline of its model under a name; the one before it becomes history.
 
     Raises:
@@ -116,6 +117,8 @@ def promote(services: Services, project_id: str, request: BaselineCreate) -> Bas
         )
         session.add(row)
         session.flush()
+        told = {"name": request.name, "model": audit.model_name, "note": request.note}
+        record_activity(session, project_id, author, "baseline.promoted", audit.id, **told)
         return BaselineRead(
             id=row.id,
             name=row.name,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from app.access.principal import Reader, Runner
+from app.access.principal import Reader, Runner, author_of
 from app.policies import repository
 from app.policies.baselines import promote
 from app.policies.documents import MAX_YAML_BYTES, YamlError, yaml_to_json
@@ -67,13 +67,15 @@ def _accepts_policy() -> dict[str, Any]:
     summary="Store a policy",
     tags=["policies"],
 )
-def add_policy(principal: Runner, body: Annotated[Policy, Depends(_policy_body)], services: Service) -> Response:
+def add_policy(
+    request: Request, principal: Runner, body: Annotated[Policy, Depends(_policy_body)], services: Service
+) -> Response:
     """Store a policy as the next version of its name; the document of the newest version again is that version.
 
     As JSON, or as YAML (`application/yaml`, one document without aliases and repeated keys; `no` is a text and `1e-3` a
     number). Versions never change: a verdict can always be understood from the policy it is of.
     """
-    policy, is_new = store_policy(services, principal.project_id, body)
+    policy, is_new = store_policy(services, principal.project_id, body, author_of(principal, request))
     headers = {"Location": f"/v1/policies/{policy.id}"}
     return JSONResponse(policy.model_dump(mode="json"), status_code=201 if is_new else 200, headers=headers)
 
@@ -130,14 +132,17 @@ def read_policy(reference: PolicyReference, principal: Reader, services: Service
     tags=["baselines"],
 )
 def promote_audit(
-    principal: Runner, body: Annotated[BaselineCreate, Depends(json_body(BaselineCreate))], services: Service
+    request: Request,
+    principal: Runner,
+    body: Annotated[BaselineCreate, Depends(json_body(BaselineCreate))],
+    services: Service,
 ) -> BaselineRead:
     """Make a succeeded audit what later audits of models of the same name are compared with.
 
     The newest of a model and a name is in force; those before it stay as its history. To go back, promote the earlier
     audit again.
     """
-    return promote(services, principal.project_id, body)
+    return promote(services, principal.project_id, body, author_of(principal, request))
 
 
 @router.get(

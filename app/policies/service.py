@@ -16,6 +16,7 @@ from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.policies import Policy, PolicyRead, PolicySource
+from seatrial.store.activity import Author, record_activity
 from seatrial.store.ids import new_id
 from seatrial.store.tables import PolicyRow
 
@@ -199,7 +200,7 @@ def _shipped_name(pointer: str) -> ReservedNameError:
     )
 
 
-def store_policy(services: Services, project_id: str, policy: Policy) -> tuple[PolicyRead, bool]:
+def store_policy(services: Services, project_id: str, policy: Policy, author: Author) -> tuple[PolicyRead, bool]:
     """Store a policy as the next version of its name, and return it and whether it is new.
 
     The document of the newest version again is that version. An older one's again is a new version: whoever asks for
@@ -229,4 +230,6 @@ def store_policy(services: Services, project_id: str, policy: Policy) -> tuple[P
         )
         session.add(row)
         session.flush()
+        told = {"policy": row.id, "digest": digest}
+        record_activity(session, project_id, author, "policy.stored", f"{row.name}@{row.version}", **told)
         return PolicyRead.model_validate(row), True

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
-from seatrial.store.tables import ActivityRow, ProjectRow, RetentionRow
+from seatrial.contracts.projects import Quotas
+from seatrial.contracts.states import TERMINAL
+from seatrial.store.tables import ActivityRow, AuditRow, ProjectRow, QuotaRow, RetentionRow
 
 
 def find_project(session: Session, name: str) -> ProjectRow | None:
@@ -43,6 +45,29 @@ def set_retention(session: Session, project_id: str, kind: str, keep_days: int |
     if keep_days is not None:
         session.add(RetentionRow(project_id=project_id, kind=kind, keep_days=keep_days))
         session.flush()
+
+
+def find_quotas(session: Session, project_id: str) -> Quotas:
+    """Return what a project may use at most."""
+    row = session.get(QuotaRow, project_id)
+    return Quotas() if row is None else Quotas(**{name: getattr(row, name) for name in Quotas.model_fields})
+
+
+def set_quotas(session: Session, project_id: str, limits: dict[str, Any]) -> None:
+    """Set the limits that are named; null is none."""
+    row = session.get(QuotaRow, project_id, with_for_update=True)
+    if row is None:
+        row = QuotaRow(project_id=project_id)
+        session.add(row)
+    for name, most in limits.items():
+        setattr(row, name, most)
+    session.flush()
+
+
+def count_unfinished(session: Session, project_id: str) -> int:
+    """Count the audits of a project that are queued or running."""
+    own = (AuditRow.project_id == project_id, AuditRow.state.not_in(TERMINAL))
+    return session.scalar(select(func.count()).select_from(AuditRow).where(*own)) or 0
 
 
 def list_activity(

@@ -10,6 +10,7 @@ from app.web.bodies import accepts, json_body
 from app.web.identifiers import VERSIONED_NAME
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
+from app.web.quotas import Quotas
 from app.web.services import Service
 from seatrial.contracts.projects import ActivityRead, ProjectChange, ProjectRead, ProjectSummary
 from seatrial.store.tables import ActivityRow
@@ -19,6 +20,9 @@ router = APIRouter(prefix="/v1", tags=["projects"], responses=raises(401, 403))
 ProjectName = Annotated[str, Path(pattern=VERSIONED_NAME, description="Name of the project.", examples=["vision"])]
 CHANGE_EXAMPLES: dict[str, Any] = {
     "Twice the share of the others": {"weight": 2},
+    "Twenty audits at a time, an hour of workers each, 100 GB": {
+        "quotas": {"unfinished_audits": 20, "audit_s": 3600, "stored_bytes": 100_000_000_000}
+    },
     "Keep audits for 90 days, and datasets for ever": {"retention": {"audits": 90, "datasets": None}},
 }
 
@@ -57,14 +61,16 @@ def change_project(
 ) -> ProjectRead:
     """Change what is named, and leave the rest. How long things are kept is for the project's admins to say.
 
-    What it takes from other projects, `weight` and `priority`, is for the operator. What is past its days is deleted
+    What it takes from others, `weight`, `priority` and `quotas`, is for the operator. What is past its days is deleted
     within minutes, with a tombstone each.
     """
     service.check_may_change(principal, body)
     with services.database.write() as session:
         row = service.get_project(session, principal, name)
         service.change_project(session, row, body, author_of(principal, request))
-        return service.read_project(session, row)
+        told = service.read_project(session, row)
+    services.of(Quotas).forget(told.id)
+    return told
 
 
 @router.get("/activity", response_model=Page[ActivityRead], responses=raises(422), summary="Read the audit log")

@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 from app.access.schemas import Principal
 from app.projects import repository
 from app.web.problems import ForbiddenError, NotFoundError
-from seatrial.contracts.projects import DiskRead, ProjectChange, ProjectRead, ProjectSummary, Retention
+from app.web.quotas import spent_daily_s
+from seatrial.contracts.projects import DiskRead, ProjectChange, ProjectRead, ProjectSummary, Retention, SpentRead
 from seatrial.store.activity import Author, record_activity
 from seatrial.store.tables import ProjectRow
 from seatrial.store.usage import disk_use
@@ -31,7 +32,7 @@ def check_may_change(principal: Principal, change: ProjectChange) -> None:
     Raises:
         ForbiddenError: It is not the operator who asks.
     """
-    operators = {"weight", "priority"} & change.model_fields_set
+    operators = {"weight", "priority", "quotas"} & change.model_fields_set
     if operators and not principal.is_operator:
         raise ForbiddenError(f"Only the operator may change {' and '.join(sorted(operators))} of a project.")
 
@@ -46,6 +47,8 @@ def change_project(session: Session, row: ProjectRow, change: ProjectChange, aut
         session.refresh(row)
     for kind, keep_days in (told.get("retention") or {}).items():
         repository.set_retention(session, row.id, kind, keep_days)
+    if told.get("quotas"):
+        repository.set_quotas(session, row.id, told["quotas"])
     record_activity(session, row.id, author, "project.changed", row.name, **told)
 
 
@@ -59,6 +62,11 @@ def read_project(session: Session, row: ProjectRow) -> ProjectRead:
     return ProjectRead(
         **_summary(row).model_dump(),
         retention=Retention(**repository.find_retention(session, row.id)),
+        quotas=repository.find_quotas(session, row.id),
+        spent=SpentRead(
+            unfinished_audits=repository.count_unfinished(session, row.id),
+            daily_s=spent_daily_s(session, row.id),
+        ),
         disk=DiskRead.model_validate(disk_use(session, row.id)),
     )
 

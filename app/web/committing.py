@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.web.problems import ConflictError
+from app.web.quotas import check_storage
 from app.web.services import Services
 from app.web.uploads import Upload
 from seatrial.contracts.datasets import DatasetManifest
@@ -71,6 +72,7 @@ def _write(services: Services, project_id: str, upload: Upload[ManifestT], find:
     try:
         with services.database.write() as session:
             lock_digest(session, upload.digest)
+            check_storage(session, project_id, upload.size_bytes)
             session.add(row)
             # The name is ours once this returns; only then do the bytes go in, and the row is seen only with them.
             session.flush()

@@ -25,6 +25,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.web.bodies import parse_json, read_json
 from app.web.problems import InvalidRequestError, MalformedBodyError, PayloadTooLargeError, UnsupportedMediaError
+from app.web.quotas import Quotas
 from app.web.references import copy_reference
 from app.web.services import Services
 from seatrial.store.artifacts import digest_of
@@ -68,6 +69,7 @@ class Upload(Generic[ManifestT]):
 async def receive(
     request: Request,
     services: Services,
+    project_id: str,
     *,
     manifest: type[ManifestT],
     reference: type[BaseModel],
@@ -79,6 +81,7 @@ async def receive(
     Args:
         request: A multipart upload of ``manifest`` and ``file``, or a JSON body.
         services: Where staging is.
+        project_id: Who uploads; it counts among the project's open uploads.
         manifest: Type of the manifest.
         reference: Type of the JSON body: a manifest and a path, or None for a manifest that needs no file.
         max_bytes: Largest file.
@@ -89,7 +92,10 @@ async def receive(
     """
     media_type, options = parse_options_header(request.headers.get("content-type"))
     folder = await run_in_threadpool(services.store.staging)
-    with temporary_file(folder) as path:
+    quotas = services.of(Quotas)
+    if not quotas.is_known(project_id):
+        await run_in_threadpool(quotas.read, project_id)
+    with quotas.upload(project_id), temporary_file(folder) as path:
         if media_type == b"multipart/form-data":
             form = _Form(path, services.settings, max_bytes, has_fields=compose is not None)
             with path.open("wb") as file:

@@ -31,6 +31,31 @@ class Retention(Request):
     )
 
 
+class Quotas(Request):
+    """What a project may use at most; null: without limit."""
+
+    unfinished_audits: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="Audits that are queued or running.", examples=[20]
+    )
+    audit_s: Real | None = Field(
+        default=None, gt=0, description="Seconds that one audit may take, as estimated.", examples=[3600.0]
+    )
+    daily_s: Real | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds that the audits submitted within 24 hours may take, as estimated; deleted ones count.",
+    )
+    stored_bytes: int | None = Field(
+        default=None, ge=0, le=2**53, description="Bytes of models, datasets and records; a file counts once."
+    )
+    requests_per_s: Real | None = Field(
+        default=None, gt=0, description="Requests a second to each API process; a second's worth may come at once."
+    )
+    open_uploads: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="Uploads open at a time at each API process."
+    )
+
+
 class ProjectChange(Request):
     """What is to change of a project: what is left out stays."""
 
@@ -49,6 +74,10 @@ class ProjectChange(Request):
     retention: Retention | None = Field(
         default=None, description="How long things are kept: of the kinds that are named, null for ever."
     )
+    quotas: Quotas | None = Field(
+        default=None,
+        description="What it may use at most: of the limits that are named, null for none. Of the operator.",
+    )
 
 
 class DiskRead(Read):
@@ -60,6 +89,13 @@ class DiskRead(Read):
         description="Of audits' records, as far as they were counted: those of early versions were not."
     )
     total: int = Field(description="All of them.")
+
+
+class SpentRead(Read):
+    """What a project uses of what it may."""
+
+    unfinished_audits: int = Field(description="Audits that are queued or running.")
+    daily_s: float = Field(description="Seconds that the audits submitted within 24 hours may take, deleted ones too.")
 
 
 class ProjectSummary(Read):
@@ -77,6 +113,8 @@ class ProjectRead(ProjectSummary):
     """A project, what it keeps and what it uses."""
 
     retention: Retention = Field(description="For how many days it keeps things; null: for ever.")
+    quotas: Quotas = Field(description="What it may use at most; null: without limit.")
+    spent: SpentRead = Field(description="What it uses of that, beside the disk.")
     disk: DiskRead = Field(description="What it takes of the disk.")
 
 

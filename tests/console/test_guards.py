@@ -12,7 +12,17 @@ from seatrial.store.tables import AuditRow, ModelRow
 from tests.conftest import TestClient
 from tests.console.conftest import HERE, Console, actions, elements, words
 
-FORMS = ["/login", "/logout", "/models", "/datasets", "/submit", "/submit/confirmed", "/policies", "/tags/{subject_id}"]
+FORMS = [
+    "/login",
+    "/logout",
+    "/models",
+    "/datasets",
+    "/submit",
+    "/submit/confirmed",
+    "/policies",
+    "/project",
+    "/tags/{subject_id}",
+]
 OF_AUDIT = ["cancel", "retry", "judge", "promote"]
 
 

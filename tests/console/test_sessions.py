@@ -9,6 +9,7 @@ from app.access import repository as keys
 from app.access.service import digest_of_secret
 from app.console.sessions import SESSION_KEPT
 from app.main import create_app
+from seatrial.store.activity import Author
 from seatrial.store.retention import sweep_old
 from seatrial.store.settings import Settings
 from seatrial.store.tables import SessionRow
@@ -26,7 +27,7 @@ def revoke(console: Console, secret: str) -> None:
     with console.services.database.write() as session:
         row = keys.find_by_digest(session, digest_of_secret(secret))
         assert row is not None
-        keys.revoke(session, row.id)
+        keys.revoke(session, row.id, Author("operator"))
 
 
 def test_a_page_leads_a_stranger_to_the_login_and_back(locked: Console) -> None:

@@ -6,7 +6,7 @@ from seatrial.store.tables.base import Base
 from seatrial.store.tables.files import DiscardRow
 from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
 from seatrial.store.tables.hardenings import HardeningEventRow, HardeningRow
-from seatrial.store.tables.keeping import ActivityRow, ReleaseRow, RetentionRow, TombstoneRow
+from seatrial.store.tables.keeping import ActivityRow, QuotaRow, ReleaseRow, RetentionRow, TombstoneRow
 from seatrial.store.tables.plans import PlanRow, PlanStepRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
 from seatrial.store.tables.tags import TagRow
@@ -34,6 +34,7 @@ __all__ = [
     "PlanStepRow",
     "PolicyRow",
     "ProjectRow",
+    "QuotaRow",
     "ReleaseRow",
     "RetentionRow",
     "SessionRow",

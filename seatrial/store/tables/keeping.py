@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Float, ForeignKey, Index
+from sqlalchemy import BigInteger, Float, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from seatrial.store.tables.base import Base, utc_now
@@ -78,3 +78,17 @@ class ActivityRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
     __table_args__ = (Index("ix_activity_project_id_id", "project_id", "id"),)
+
+
+class QuotaRow(Base):
+    """What a project may use at most; null, and no row, for without limit."""
+
+    __tablename__ = "quotas"
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    unfinished_audits: Mapped[int | None]
+    audit_s: Mapped[float | None] = mapped_column(Float)
+    daily_s: Mapped[float | None] = mapped_column(Float)
+    stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    requests_per_s: Mapped[float | None] = mapped_column(Float)
+    open_uploads: Mapped[int | None]

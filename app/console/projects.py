@@ -1,0 +1,101 @@
+"""The page of a project: what it may use and uses, how long it keeps things, and who did what."""
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import RedirectResponse
+
+from app.access.principal import author_of
+from app.console.forms import Form, flat
+from app.console.pages import page
+from app.console.viewer import Admin, ConsoleRoute, Posted, Reader, Viewer
+from app.projects import repository, service
+from app.web.bodies import parse_json
+from app.web.problems import ProblemError
+from app.web.quotas import Quotas as QuotaCounts
+from app.web.services import Service, Services
+from seatrial.contracts.projects import ProjectChange, ProjectRead, Quotas, Retention
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+SHOWN_ACTIVITY = 50
+
+
+@router.get("/project")
+def show_project(request: Request, viewer: Reader, services: Service, done: str = "") -> Response:
+    """Show the viewer's project over a form that changes it."""
+    return _show(request, viewer, services, None, is_stored=bool(done))
+
+
+@router.post("/project")
+def change_project(request: Request, viewer: Admin, services: Service, posted: Posted) -> Response:
+    """Change the project, or show beside each field what is wrong with it."""
+    form = Form(flat(posted))
+    body: dict[str, Any] = {"retention": {kind: _number(form.said(kind)) for kind in Retention.model_fields}}
+    if viewer.principal.is_operator:
+        body |= {"quotas": {limit: _number(form.said(limit)) for limit in Quotas.model_fields}}
+        body |= {name: _number(form.said(name)) for name in ("weight", "priority")}
+    try:
+        change = parse_json(json.dumps(body), ProjectChange)
+        service.check_may_change(viewer.principal, change)
+        with services.database.write() as session:
+            row = service.get_project(session, viewer.principal, viewer.project)
+            service.change_project(session, row, change, author_of(viewer.principal, request))
+    except ProblemError as error:
+        form.refuse_all(error, lambda pointer: pointer.rpartition("/")[2])
+        return _show(request, viewer, services, form, status=error.status)
+    services.of(QuotaCounts).forget(viewer.project_id)
+    return RedirectResponse("/project?done=stored", status_code=303)
+
+
+def _number(text: str) -> float | int | str | None:
+    """Return a field as JSON has it; what is no number stays a text, which the contract refuses."""
+    text = text.strip().replace(",", "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _values(project: ProjectRead) -> dict[str, str]:
+    said = {**project.retention.model_dump(), **project.quotas.model_dump()}
+    said |= {"weight": project.weight, "priority": project.priority}
+    return {name: "" if value is None else f"{value:.15g}" for name, value in said.items()}
+
+
+def _show(
+    request: Request,
+    viewer: Viewer,
+    services: Services,
+    form: Form | None,
+    *,
+    is_stored: bool = False,
+    status: int = 200,
+) -> Response:
+    with services.database.read() as session:
+        row = service.get_project(session, viewer.principal, viewer.project)
+        project = service.read_project(session, row)
+        is_admin = viewer.principal.may("admin")
+        rows = repository.list_activity(
+            session, row.id, action=None, subject=None, before=None, limit=SHOWN_ACTIVITY if is_admin else 0
+        )
+        activity = list(rows)
+    return page(
+        request,
+        "project.html",
+        title=f"Project {project.name}",
+        status=status,
+        form=form or Form(_values(project)),
+        project=project,
+        activity=activity,
+        is_admin=is_admin,
+        is_operator=viewer.principal.is_operator,
+        is_stored=is_stored,
+    )

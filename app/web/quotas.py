@@ -1,0 +1,205 @@
+"""What a project may use at most, and the refusals that name the limit and how much of it is used.
+
+Audits, seconds and bytes are counted in the database, in the transaction that adds to them, so that they hold over all
+API processes. Requests a second and open uploads are counted by each API process for itself.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.web.problems import ConflictError, ProblemError
+from seatrial.contracts.states import TERMINAL
+from seatrial.store.database import Database
+from seatrial.store.tables import AuditRow, QuotaRow, TombstoneRow
+from seatrial.store.tables.base import utc_now
+from seatrial.store.usage import disk_use
+
+KEPT_S = 2.0
+"""Seconds a process remembers a project's quotas of requests and uploads."""
+
+DAY = timedelta(days=1)
+
+
+class QuotaError(ProblemError):
+    """More than the project may use."""
+
+    code = "quota-exceeded"
+    title = "Beyond what this project may use"
+
+    def __init__(self, status: int, name: str, detail: str, most: float, used: float, retry_after_s: int = 0) -> None:
+        headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
+        super().__init__(detail, headers=headers, limit={"name": name, "most": most, "used": used})
+        self.status = status
+
+
+class CostUnknownError(ConflictError):
+    """What an audit costs is not known yet, and the project may not spend without limit."""
+
+    code = "cost-unknown"
+    title = "What it would cost is not known yet"
+
+
+class Quotas:
+    """Requests and open uploads of this process, by project.
+
+    Args:
+        database: Where the quotas are.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: dict[str, tuple[float, QuotaRow | None]] = {}
+        self._tokens: dict[str, tuple[float, float]] = {}
+        self._uploads: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def is_known(self, project_id: str) -> bool:
+        """Return whether counting asks no database."""
+        known = self._known.get(project_id)
+        return known is not None and known[0] > self._clock()
+
+    def take_request(self, project_id: str) -> None:
+        """Count a request; a second's worth may come at once.
+
+        Raises:
+            QuotaError: The project has had its share.
+        """
+        quota = self.read(project_id)
+        if quota is None or quota.requests_per_s is None:
+            return
+        rate = quota.requests_per_s
+        with self._lock:
+            now, burst = self._clock(), max(rate, 1.0)
+            left, at = self._tokens.get(project_id, (burst, now))
+            left = min(burst, left + (now - at) * rate)
+            self._tokens[project_id] = (left - 1 if left >= 1 else left, now)
+        if left < 1:
+            detail = f"This project may ask {rate:g} times a second (requests_per_s) of each API process."
+            raise QuotaError(429, "requests_per_s", detail, rate, rate, retry_after_s=max(1, round((1 - left) / rate)))
+
+    @contextmanager
+    def upload(self, project_id: str) -> Iterator[None]:
+        """Count an upload for as long as it is open.
+
+        Raises:
+            QuotaError: As many are open as may be.
+        """
+        quota = self.read(project_id)
+        most = None if quota is None else quota.open_uploads
+        with self._lock:
+            used = self._uploads[project_id]
+            if most is not None and used >= most:
+                detail = (
+                    f"This project may have {most} uploads open at a time (open_uploads); {used} are: wait for one."
+                )
+                raise QuotaError(429, "open_uploads", detail, most, used, retry_after_s=5)
+            self._uploads[project_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._uploads[project_id] -= 1
+                if not self._uploads[project_id]:
+                    del self._uploads[project_id]
+
+    def forget(self, project_id: str) -> None:
+        """Drop a project's quotas from memory: they have been changed."""
+        self._known.pop(project_id, None)
+
+    def read(self, project_id: str) -> QuotaRow | None:
+        """Return a project's quotas, as they were a moment ago."""
+        known = self._known.get(project_id)
+        if known is not None and known[0] > self._clock():
+            return known[1]
+        with self._database.read() as session:
+            quota = session.get(QuotaRow, project_id)
+        self._known[project_id] = (self._clock() + KEPT_S, quota)
+        return quota
+
+
+def check_submission(session: Session, project_id: str, seconds: float | None) -> None:
+    """Refuse an audit that the project may not add; of two at once, one waits for the other.
+
+    Args:
+        session: The write transaction that adds it.
+        project_id: Whose it is.
+        seconds: What it would cost, at most; None where that is not known.
+
+    Raises:
+        QuotaError: It is more than the project may use.
+        CostUnknownError: Its model has not been checked, and costs are limited.
+    """
+    quota = session.scalar(select(QuotaRow).where(QuotaRow.project_id == project_id).with_for_update())
+    if quota is None:
+        return
+    if quota.unfinished_audits is not None:
+        unfinished = (AuditRow.project_id == project_id, AuditRow.state.not_in(TERMINAL))
+        used = session.scalar(select(func.count()).select_from(AuditRow).where(*unfinished)) or 0
+        if used >= quota.unfinished_audits:
+            most = quota.unfinished_audits
+            detail = f"This project may have {most} audits that are not finished (unfinished_audits); it has {used}."
+            raise QuotaError(429, "unfinished_audits", detail, most, used, retry_after_s=30)
+    if seconds is None and (quota.audit_s is not None or quota.daily_s is not None):
+        raise CostUnknownError(
+            "What this audit would cost is not known before its model has been checked, and this project's costs are "
+            "limited (audit_s, daily_s): submit it when the model is ready, Prefer: wait=30 waits for that."
+        )
+    if quota.audit_s is not None and seconds is not None and seconds > quota.audit_s:
+        detail = (
+            f"This audit may take {seconds:,.0f} s; one of this project may take {quota.audit_s:,.0f} s (audit_s): "
+            "take fewer samples, steps or checks."
+        )
+        raise QuotaError(413, "audit_s", detail, quota.audit_s, seconds)
+    if quota.daily_s is not None and seconds is not None:
+        spent = spent_daily_s(session, project_id)
+        if spent + seconds > quota.daily_s:
+            detail = (
+                f"This audit may take {seconds:,.0f} s. Those submitted within 24 hours, deleted ones too, may take "
+                f"{spent:,.0f} s of this project's {quota.daily_s:,.0f} s a day (daily_s)."
+            )
+            raise QuotaError(429, "daily_s", detail, quota.daily_s, spent, retry_after_s=3600)
+    _check_bytes(session, quota, 0)
+
+
+def check_storage(session: Session, project_id: str, size_bytes: int) -> None:
+    """Refuse an upload that the project has no room for; of two at once, one waits for the other.
+
+    Raises:
+        QuotaError: It is more than the project may store.
+    """
+    quota = session.scalar(select(QuotaRow).where(QuotaRow.project_id == project_id).with_for_update())
+    if quota is not None:
+        _check_bytes(session, quota, size_bytes)
+
+
+def _check_bytes(session: Session, quota: QuotaRow, added: int) -> None:
+    if quota.stored_bytes is None:
+        return
+    used = disk_use(session, quota.project_id).total
+    if used + added > quota.stored_bytes or used >= quota.stored_bytes:
+        detail = (
+            f"This project stores {used:,} of the {quota.stored_bytes:,} bytes it may store (stored_bytes)"
+            + (f", and this has {added:,}" if added else "")
+            + ": delete audits, models or datasets."
+        )
+        raise QuotaError(413, "stored_bytes", detail, quota.stored_bytes, used)
+
+
+def spent_daily_s(session: Session, project_id: str) -> float:
+    """Return the seconds that the audits of the last 24 hours may take, deleted ones among them."""
+    since = utc_now() - DAY
+    own = (AuditRow.project_id == project_id, AuditRow.created_at > since)
+    spent = float(session.scalar(select(func.coalesce(func.sum(AuditRow.estimated_s), 0.0)).where(*own)) or 0.0)
+    deleted = select(TombstoneRow.details).where(
+        TombstoneRow.project_id == project_id, TombstoneRow.kind == "audit", TombstoneRow.created_at > since
+    )
+    return spent + sum(details["estimated_s"] or 0.0 for details in session.scalars(deleted))

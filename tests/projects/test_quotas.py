@@ -1,0 +1,152 @@
+"""Quotas hold, over everything at once, and their refusals name the limit and its use."""
+
+import threading
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select, update
+
+from app.web.problems import ConflictError
+from app.web.quotas import QuotaError, Quotas, check_submission
+from app.web.services import Services
+from seatrial.store.database import Database
+from seatrial.store.tables import ActivityRow, AuditRow, QuotaRow
+from seatrial.store.tables.base import utc_now
+from tests.audits.acting import make_ready, submit
+from tests.conftest import key_for
+from tests.databases import database, postgres_url  # noqa: F401
+from tests.deletions.test_http import ended
+from tests.rows import add_audit, add_project
+from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
+from tests.web.test_problems import assert_problem
+
+
+def limit(client: httpx.Client, **quotas: Any) -> None:
+    answer = client.patch("/v1/projects/default", json={"quotas": quotas})
+    assert answer.status_code == 200, answer.text
+
+
+def assert_refused(answer: httpx.Response, status: int, name: str) -> dict[str, Any]:
+    """Assert that an answer names the limit and its use, and return them."""
+    assert_problem(answer, status, "quota-exceeded")
+    told: dict[str, Any] = answer.json()["limit"]
+    assert told["name"] == name
+    assert name in answer.json()["detail"]
+    return told
+
+
+def test_audits_and_their_costs_are_limited_and_deleting_them_gives_nothing_back(
+    client: httpx.Client, services: Services
+) -> None:
+    pair = upload_both(client)
+    limit(client, daily_s=1e9)
+    assert_problem(client.post("/v1/audits", json=submission(*pair)), 409, "cost-unknown")
+    first = ended(client, services, pair)
+    with services.database.read() as session:
+        cost = session.execute(select(AuditRow.estimated_s).where(AuditRow.id == first)).scalar_one()
+    assert cost is not None
+    limit(client, audit_s=cost / 2)
+    assert_refused(client.post("/v1/audits", json=submission(*pair)), 413, "audit_s")
+    limit(client, audit_s=None, daily_s=1.5 * cost)
+    assert client.delete(f"/v1/audits/{first}").status_code == 200
+    told = assert_refused(client.post("/v1/audits", json=submission(*pair)), 429, "daily_s")
+    assert told["used"] == pytest.approx(cost)
+    limit(client, daily_s=None, unfinished_audits=1)
+    submit(client, pair)
+    refused = client.post("/v1/audits", json=submission(*pair))
+    assert assert_refused(refused, 429, "unfinished_audits") == {"name": "unfinished_audits", "most": 1, "used": 1}
+    assert refused.headers["retry-after"]
+    assert client.get("/v1/projects/default").json()["spent"]["unfinished_audits"] == 1
+
+
+def test_stored_bytes_are_limited_and_a_file_counts_once(client: httpx.Client) -> None:
+    assert upload(client, "models", model_manifest(), weights()).status_code == 201
+    limit(client, stored_bytes=len(weights()) + 100)
+    # The limit is on what is new to the project's disk; the same file again is refused by what it would add at most.
+    told = assert_refused(upload(client, "datasets", dataset_manifest(), npz()), 413, "stored_bytes")
+    assert told["used"] == len(weights())
+    limit(client, stored_bytes=10**6)
+    assert upload(client, "datasets", dataset_manifest(), npz()).status_code == 201
+
+
+def test_requests_and_uploads_are_limited_by_project(keyed: TestClient) -> None:
+    run, other = key_for(keyed, "run"), key_for(keyed, "run", "other")
+    services: Services = keyed.app.state.services  # type: ignore[attr-defined]
+    with services.database.write() as session:
+        project = session.execute(select(ActivityRow.project_id).order_by(ActivityRow.id)).scalars().first()
+        session.add(QuotaRow(project_id=project, requests_per_s=0.01, open_uploads=0))
+    assert keyed.get("/v1/models", headers=run).status_code == 200
+    refused = keyed.get("/v1/models", headers=run)
+    assert_refused(refused, 429, "requests_per_s")
+    assert 90 <= int(refused.headers["retry-after"]) <= 100
+    assert keyed.get("/v1/models", headers=other).status_code == 200
+    with services.database.write() as session:
+        session.execute(update(QuotaRow).values(requests_per_s=None))
+    services.of(Quotas).forget(str(project))
+    answer = upload(keyed, "models", model_manifest(), weights(), headers=run)
+    assert_refused(answer, 429, "open_uploads")
+    assert upload(keyed, "models", model_manifest(), weights(), headers=other).status_code == 201
+
+
+def test_an_admin_of_a_project_may_not_raise_its_own_limits(keyed: TestClient) -> None:
+    admin = key_for(keyed, "admin")
+    for change in ({"quotas": {"unfinished_audits": None}}, {"weight": 5.0}, {"priority": 1}):
+        assert_problem(keyed.patch("/v1/projects/vision", json=change, headers=admin), 403, "forbidden")
+    assert keyed.patch("/v1/projects/vision", json={"retention": {"audits": 3}}, headers=admin).status_code == 200
+    assert_problem(keyed.get("/v1/projects/default", headers=admin), 404, "not-found")
+
+
+def test_of_two_that_submit_at_once_one_is_refused(database: Database) -> None:  # noqa: F811
+    project = add_project(database)
+    with database.write() as session:
+        session.add(QuotaRow(project_id=project, unfinished_audits=3))
+    refused: list[Exception] = []
+
+    def one() -> None:
+        try:
+            with database.write() as session:
+                check_submission(session, project, 1.0)
+                copied = {"project_id": project, "model_id": model, "dataset_id": dataset, "seed": 0, "samples": 1}
+                session.add(
+                    AuditRow(id=f"aud_{threading.get_ident()}", spec={}, spec_digest="", created_at=utc_now(), **copied)
+                )
+        except (QuotaError, ConflictError) as error:
+            refused.append(error)
+
+    first = add_audit(database, project_id=project)
+    with database.read() as session:
+        row = session.get_one(AuditRow, first)
+        model, dataset = row.model_id, row.dataset_id
+    threads = [threading.Thread(target=one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.read() as session:
+        assert len(session.scalars(select(AuditRow.id)).all()) == 3
+    assert len(refused) == 4
+
+
+def test_who_does_what_is_written_down(client: httpx.Client, services: Services) -> None:
+    pair = upload_both(client)
+    key = client.post("/v1/keys", json={"name": "ci"}).json()["id"]
+    client.delete(f"/v1/keys/{key}")
+    audit = ended(client, services, pair)
+    client.post("/v1/baselines", json={"audit": audit, "name": "champion", "note": "best"})
+    policy = {"name": "release", "rules": [{"metric": "uncertainty_span.clean_accuracy", "min": 0.9}]}
+    client.post("/v1/policies", json=policy)
+    limit(client, unfinished_audits=5)
+    log = client.get("/v1/activity").json()["items"]
+    assert [one["action"] for one in reversed(log)] == [
+        "key.created",
+        "key.revoked",
+        "baseline.promoted",
+        "policy.stored",
+        "project.changed",
+    ]
+    assert {one["actor"] for one in log} == {"operator"}
+    assert log[0]["details"] == {"quotas": {"unfinished_audits": 5}}
+    assert log[2]["details"]["note"] == "best"
+    make_ready(services)
