@@ -1,6 +1,6 @@
 """Verdicts and estimates as text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -9,6 +9,7 @@ from app.cli.showing import echo_line, echo_styled
 from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
 from seatrial.reporting.numbers import format_estimate
+from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words
 from seatrial.terminals import escaped_line
 
 PROMOTE = "seatrial baselines promote AUDIT makes an audit the baseline"
@@ -25,16 +26,19 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
         judgement: The verdict.
         promote: Printed where a number could not be compared because nothing has been promoted yet.
     """
-    rows = [_COLUMNS, *(tuple(map(escaped_line, _row(rule))) for rule in judgement.rules)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    outcomes: list[Outcome | None] = [None, *(rule.outcome for rule in judgement.rules)]
+    rules, others = applied(judgement), not_measured(judgement)
+    rows = [_COLUMNS, *(tuple(map(escaped_line, _row(rule))) for rule in rules)] if rules else []
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(len(_COLUMNS))]
+    outcomes: list[Outcome | None] = [None, *(rule.outcome for rule in rules)] if rules else []
     for row, outcome in zip(rows, outcomes, strict=True):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         if outcome in _COLOURS:
             # What is padding stays without colour, so that the end of a line can be cut.
             cells[3] = click.style(row[3], fg=_COLOURS[outcome]) + " " * (widths[3] - len(row[3]))
         echo_styled("  ".join(cells).rstrip())
-    for line in _reasons(judgement):
+    if others:
+        echo_line(not_measured_in_words(others))
+    for line in _reasons(rules):
         echo_line(line)
     if _lacks_baseline(judgement):
         echo_line(f"To have a baseline: {promote}.")
@@ -95,10 +99,10 @@ def _lacks_baseline(judgement: Judgement) -> bool:
     return judgement.baseline is None and any(skipped)
 
 
-def _reasons(judgement: Judgement) -> Iterator[str]:
+def _reasons(rules: Sequence[RuleOutcome]) -> Iterator[str]:
     """Yield why rules do not hold; one line for all that do not for the same reason."""
     labels: dict[str, list[str]] = {}
-    for rule in judgement.rules:
+    for rule in rules:
         if rule.outcome != "passed":
             labels.setdefault(rule.reason, []).append(rule.label)
     if labels:

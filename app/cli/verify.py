@@ -126,7 +126,7 @@ def _fail(reason: str) -> NoReturn:
 
 def _tell(verified: Verified) -> None:
     audit = verified.predicate
-    echo_line(f"{verified.result.capitalize()}: {escaped_line(shorten(audit.judgement.headline, 1000))}")
+    echo_line(f"{verified.result.capitalize()}. {escaped_line(shorten(audit.judgement.headline, 1000))}")
     policy = audit.judgement.policy
     lines = {
         "model": f"{audit.model.name} {audit.model.version}, every file as audited",

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse
 from app.reports.marked_text import one_line, visible
 from seatrial.contracts.estimates import Estimate
 from seatrial.reporting.numbers import format_estimate, format_interval, format_ticks, format_value
+from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words, required, share_of_range
 from seatrial.reporting.tables import arrange, cell_basis, open_end
 from seatrial.reporting.words import words
 
@@ -45,10 +46,14 @@ def _environment() -> Environment:
         one_line=one_line,
         words=words,
         measured=measured,
+        applied=applied,
+        not_measured=not_measured,
+        not_measured_in_words=not_measured_in_words,
+        required=required,
         whole=whole,
         told_json=told_json,
     )
-    environment.globals.update(arrange=arrange, cell_basis=cell_basis, open_end=open_end)
+    environment.globals.update(arrange=arrange, cell_basis=cell_basis, open_end=open_end, share_of_range=share_of_range)
     return environment
 
 

@@ -24,6 +24,7 @@ class Demand:
 
     Attributes:
         metric: Full name.
+        label: The same for people.
         asks: Which side of the bound is right.
         bounds: Of ``lenient``, ``standard`` and ``strict``.
         needs: Which check measures it, with which parameters.
@@ -32,6 +33,7 @@ class Demand:
     """
 
     metric: str
+    label: str
     asks: Literal["max", "min", "max_regression"]
     bounds: tuple[float, float, float]
     needs: str
@@ -39,8 +41,8 @@ class Demand:
     warns: frozenset[str] = frozenset()
 
 
-VERSION = 2
-"""Of all three. In version 1, until 2026-11-23, a warning about the number judged was no doubt in the first two."""
+VERSION = 3
+"""Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules."""
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
@@ -86,6 +88,7 @@ _WHY_CERTIFIED = (
 DEMANDS = (
     Demand(
         "temperature_attack.illusion_gap",
+        "Accuracy under attack that is an illusion",
         "max",
         (0.2, 0.1, 0.05),
         "`temperature_attack` with any of `recipes` and of `arms` (default)",
@@ -95,6 +98,7 @@ DEMANDS = (
     ),
     Demand(
         "temperature_attack.clean_accuracy",
+        "Accuracy without an attack",
         "max_regression",
         _ACCURACY,
         "any `temperature_attack`" + _BASELINE,
@@ -102,6 +106,7 @@ DEMANDS = (
     ),
     Demand(
         "uncertainty_span.mus_worst",
+        "Uncertainty an attacker can shift",
         "max",
         (1.0, 0.6, 0.35),
         "any `uncertainty_span`",
@@ -111,6 +116,7 @@ DEMANDS = (
     ),
     Demand(
         "uncertainty_span.ece[arm=clean]",
+        "Calibration error without an attack",
         "max",
         (0.2, 0.1, 0.05),
         "any `uncertainty_span`",
@@ -120,6 +126,7 @@ DEMANDS = (
     ),
     Demand(
         "uncertainty_span.robust_accuracy",
+        "Accuracy under AutoAttack",
         "min",
         (0.25, 0.4, 0.5),
         "`uncertainty_span` with the block `robust_accuracy`, which by default is not there",
@@ -128,6 +135,7 @@ DEMANDS = (
     ),
     Demand(
         "uncertainty_span.clean_accuracy",
+        "Accuracy without an attack",
         "max_regression",
         _ACCURACY,
         "any `uncertainty_span`" + _BASELINE,
@@ -135,16 +143,39 @@ DEMANDS = (
     ),
     Demand(
         "certified_calibration.certified_accuracy[radius=0.25]",
+        "Certified accuracy at radius 0.25",
         "min",
         (0.4, 0.5, 0.6),
         _radius(0.25),
         "Cohen et al. (2019), CIFAR-10 with noise of 0.25: 0.61 at radius 0.25, of 0.77 without an attack.",
     ),
-    Demand("certified_calibration.cce[radius=0.05]", "max", (0.3, 0.2, 0.15), _radius(0.05), _WHY_CERTIFIED),
-    Demand("certified_calibration.cce[radius=0.2]", "max", (0.5, 0.4, 0.3), _radius(0.2), _WHY_CERTIFIED),
-    Demand("certified_calibration.cce[radius=0.5]", "max", (0.7, 0.6, 0.5), _radius(0.5), _WHY_CERTIFIED),
+    Demand(
+        "certified_calibration.cce[radius=0.05]",
+        "Certified calibration error at radius 0.05",
+        "max",
+        (0.3, 0.2, 0.15),
+        _radius(0.05),
+        _WHY_CERTIFIED,
+    ),
+    Demand(
+        "certified_calibration.cce[radius=0.2]",
+        "Certified calibration error at radius 0.2",
+        "max",
+        (0.5, 0.4, 0.3),
+        _radius(0.2),
+        _WHY_CERTIFIED,
+    ),
+    Demand(
+        "certified_calibration.cce[radius=0.5]",
+        "Certified calibration error at radius 0.5",
+        "max",
+        (0.7, 0.6, 0.5),
+        _radius(0.5),
+        _WHY_CERTIFIED,
+    ),
     Demand(
         "certified_calibration.accuracy",
+        "Accuracy without an attack",
         "max_regression",
         _ACCURACY,
         "any `certified_calibration`" + _BASELINE,
@@ -152,6 +183,7 @@ DEMANDS = (
     ),
     Demand(
         "transductive_attack.overestimate[defence=*]",
+        "Overestimated robustness",
         "max",
         (0.2, 0.1, 0.05),
         _GAP,
@@ -160,6 +192,7 @@ DEMANDS = (
     ),
     Demand(
         "transductive_attack.gain_over_static[defence=*]",
+        "Robustness the defence adds",
         "min",
         (-0.1, -0.05, 0.0),
         "any `transductive_attack`",
@@ -168,6 +201,7 @@ DEMANDS = (
     ),
     Demand(
         "transductive_attack.static_accuracy",
+        "Accuracy without defence or attack",
         "max_regression",
         _ACCURACY,
         "any `transductive_attack`" + _BASELINE,
@@ -175,6 +209,7 @@ DEMANDS = (
     ),
     Demand(
         "low_level_attack.mean_relative_score[level=0.2]",
+        "Score kept under noise, on average",
         "min",
         (0.7, 0.8, 0.9),
         _LOW,
@@ -184,6 +219,7 @@ DEMANDS = (
     ),
     Demand(
         "low_level_attack.relative_score[attacker=*,level=0.2]",
+        "Score kept under each attacker",
         "min",
         (0.4, 0.55, 0.75),
         _LOW,
@@ -192,6 +228,7 @@ DEMANDS = (
     ),
     Demand(
         "low_level_attack.worst_case_score[level=0.2]",
+        "Score under the worst noise for each text",
         "max_regression",
         (0.1, 0.05, 0.02),
         _LOW + _BASELINE,
@@ -200,6 +237,7 @@ DEMANDS = (
     ),
     Demand(
         "low_level_attack.score[level=0]",
+        "Score without noise",
         "max_regression",
         _ACCURACY,
         "any `low_level_attack`" + _BASELINE,
@@ -207,6 +245,7 @@ DEMANDS = (
     ),
     Demand(
         "transductive_attack.rejection_rate[defence=*,attack=clean]",
+        "Unattacked examples refused",
         "max",
         (0.2, 0.1, 0.05),
         _ABSTAINS,
@@ -215,6 +254,7 @@ DEMANDS = (
     ),
     Demand(
         "transductive_attack.clean_rejection_rate[defence=*,attack=*]",
+        "Unattacked examples refused beside attacked ones",
         "max",
         (0.2, 0.1, 0.05),
         _ABSTAINS,
@@ -223,6 +263,7 @@ DEMANDS = (
     ),
     Demand(
         "transductive_attack.rejection_rate[defence=*,attack=brightness]",
+        "Brighter images refused",
         "max",
         (0.5, 0.2, 0.1),
         _ABSTAINS + ", and `brightness` in `corruptions`, which by default is not there",
@@ -230,6 +271,7 @@ DEMANDS = (
     ),
     Demand(
         "uncertainty_span.mus_calibrated",
+        "Uncertainty an attacker can shift, at a calibrated temperature",
         "max",
         (1.0, 0.6, 0.35),
         "`uncertainty_span`, its `effort` standard (default) or thorough",
@@ -238,6 +280,7 @@ DEMANDS = (
     ),
     Demand(
         "calibration.ece",
+        "Calibration error",
         "max",
         (0.2, 0.1, 0.05),
         "any `calibration`",
@@ -246,6 +289,7 @@ DEMANDS = (
     ),
     Demand(
         "calibration.failure_auroc",
+        "Wrong answers told by their confidence",
         "min",
         (0.5, 0.6, 0.7),
         "any `calibration`",
@@ -254,6 +298,7 @@ DEMANDS = (
     ),
     Demand(
         "calibration.accuracy",
+        "Accuracy",
         "max_regression",
         _ACCURACY,
         "any `calibration`" + _BASELINE,
@@ -275,6 +320,7 @@ def get(name: str) -> Policy:
     rules = [
         {
             "metric": demand.metric,
+            "label": demand.label,
             demand.asks: demand.bounds[column],
             "severity": "warn" if name in demand.warns else "block",
             "required": False,

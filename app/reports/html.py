@@ -22,7 +22,16 @@ from seatrial.reporting.numbers import (
     format_radius,
     format_value,
 )
-from seatrial.reporting.outcomes import counted, gauge, measured, policy_name
+from seatrial.reporting.outcomes import (
+    applied,
+    counted,
+    gauge,
+    measured,
+    not_measured,
+    not_measured_in_words,
+    policy_name,
+    required,
+)
 from seatrial.reporting.schemas import ReportFigure, ReportRead
 from seatrial.reporting.tables import arrange, arrange_counts, cell_basis, open_end
 
@@ -51,6 +60,8 @@ def _environment() -> Environment:
         metric_families=without_qualifiers,
     )
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
+    environment.filters.update(applied=applied, not_measured=not_measured, required=required)
+    environment.filters.update(not_measured_in_words=not_measured_in_words)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
     environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, open_end=open_end)
     return environment

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Iterator
 
 from seatrial.contracts.policies import Judgement, RuleOutcome
 from seatrial.reporting.numbers import format_interval, format_value
-from seatrial.reporting.outcomes import counted, measured, policy_name
+from seatrial.reporting.outcomes import (
+    applied,
+    counted,
+    measured,
+    not_measured,
+    not_measured_in_words,
+    policy_name,
+    required,
+)
 from seatrial.reporting.schemas import ReportCheck, ReportRead
 from seatrial.reporting.tables import open_end
 
@@ -92,10 +100,14 @@ def _head(report: ReportRead) -> Iterator[str]:
             yield f"{code(check.kind)} {check.state}: **{prose(check.error.title)}** {prose(check.error.detail)}"
     if judgement is not None:
         # What holds is left out first.
-        shown = sorted(judgement.rules, key=lambda outcome: outcome.outcome == "passed")[:MAX_RULES]
-        yield _rules(outcome for outcome in judgement.rules if outcome in shown)
-        if len(shown) < len(judgement.rules):
-            yield f"{len(judgement.rules) - len(shown)} more rules are in the report."
+        rules, others = applied(judgement), not_measured(judgement)
+        shown = sorted(rules, key=lambda outcome: outcome.outcome == "passed")[:MAX_RULES]
+        if shown:
+            yield _rules(outcome for outcome in rules if outcome in shown)
+        if len(shown) < len(rules):
+            yield f"{len(rules) - len(shown)} more rules are in the report."
+        if others:
+            yield prose(not_measured_in_words(others))
         reasons = [
             f"- {code(outcome.metric)}: {prose(outcome.reason)}" for outcome in shown if outcome.outcome != "passed"
         ]
@@ -118,7 +130,7 @@ def _rules(outcomes: Iterable[RuleOutcome]) -> str:
             name = f"{prose(outcome.label)} {name}"
         reported_only = "" if outcome.severity == "block" else " (reported only)"
         lines.append(
-            f"| {_MARKS[outcome.outcome]} {counted(outcome)}{reported_only} | {name} | {prose(outcome.requirement)} "
+            f"| {_MARKS[outcome.outcome]} {counted(outcome)}{reported_only} | {name} | {prose(required(outcome))} "
             f"| {measured(outcome)} |"
         )
     return "\n".join(lines)

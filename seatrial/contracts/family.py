@@ -161,6 +161,7 @@ class Metric:
         unit: Unit of the value; "1" for a share.
         better: Which way is good for the model.
         description: One sentence, with the source.
+        claim: A clause for the headline of a verdict, with ``{value}`` and the qualifiers in it.
         range: Between which values it always lies.
         limits: The same, once a check has been run; by default the range.
         example_range: Least and largest value one example can have in a check that has been run, None where that is not
@@ -182,6 +183,7 @@ class Metric:
     better: Better
     description: str
     qualifiers: tuple[str, ...] = ()
+    claim: str = ""
     range: Limits = SHARE
     limits: Callable[[Measurement], Limits] | None = None
     example_range: Callable[[Measurement], Range | None] | None = None

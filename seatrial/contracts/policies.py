@@ -260,6 +260,12 @@ class RuleOutcome(Read):
     severity: Severity = Field(description="`block` or `warn`.")
     requirement: str = Field(description="What was asked, in words.", examples=["at most 0.05"])
     bound: float = Field(description="What the number is held against.")
+    unit: str = Field(default="", description="Unit of the number and its bound; `1` for a share.", examples=["nat"])
+    highest: float | None = Field(
+        default=None,
+        description="The largest value there is, of a number from 0 that is no share: value and bound can be read as "
+        "shares of it.",
+    )
     outcome: Outcome = Field(description="`passed`, `failed`, `inconclusive`, `errored` or `skipped`.")
     counts_as: Outcome = Field(description="The same after `undecided`: what the verdict is made from.")
     estimate: Estimate | None = Field(description="The metric as measured; null where there is none.")

@@ -1,5 +1,6 @@
 """How far one example's value can lie from the others', by metric: what a sample does not show."""
 
+import math
 from functools import lru_cache
 from typing import Literal
 
@@ -46,3 +47,11 @@ def is_fixed(metric: str) -> bool:
 def measured(metric: str, check: MeasuredCheck) -> Measurement:
     """Return what the ranges of a metric depend on."""
     return Measurement(named(metric).qualifiers, check.params, check.result)
+
+
+def highest_of(metric: str, check: MeasuredCheck) -> float | None:
+    """Return the largest value a number from 0 can have that is no share; None where it is one or that is not known."""
+    if described(metric).unit == "1":
+        return None
+    lowest, highest = range_of(metric, check) or (None, None)
+    return highest if lowest == 0 and highest and math.isfinite(highest) else None

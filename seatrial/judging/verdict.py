@@ -16,9 +16,10 @@ from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.judging import wording
 from seatrial.judging.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
+from seatrial.judging.headlines import headline
 from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.judging.pairing import Pairing
-from seatrial.judging.ranges import examples_of, is_fixed, is_open, named, range_of
+from seatrial.judging.ranges import described, examples_of, highest_of, is_fixed, is_open, named, range_of
 from seatrial.judging.regression import Comparison, Refusal, compare
 from seatrial.judging.sample_size import further_examples
 
@@ -48,6 +49,7 @@ class Finding:
         baseline: The baseline's.
         evidence: What is held against the bound.
         flags: Doubts about it.
+        highest: The largest value there is, of what can be told as a share of it.
     """
 
     position: int
@@ -59,6 +61,7 @@ class Finding:
     baseline: Estimate | None = None
     evidence: Evidence | None = None
     flags: Sequence[Flag] = ()
+    highest: float | None = None
 
 
 def judge(
@@ -120,7 +123,7 @@ def judge(
     return Judgement(
         audit=audit.audit,
         verdict=verdict,
-        headline=wording.headline(verdict, rules),
+        headline=headline(verdict, rules),
         rules=rules,
         policy=source,
         baseline=None if baseline is None else baseline.audit,
@@ -154,7 +157,7 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
             is_found = True
             label = metric if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
             found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
-            yield found, check
+            yield replace(found, highest=highest_of(metric, check)), check
     if not is_found:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_metric(asked, checks))), None
 
@@ -249,6 +252,8 @@ def _decide(
         severity=rule.severity,
         requirement=wording.requirement(rule),
         bound=bound,
+        unit=described(finding.metric).unit if finding.estimate is not None else "",
+        highest=finding.highest,
         outcome=outcome,
         counts_as=counts_as,
         estimate=finding.estimate,

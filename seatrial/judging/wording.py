@@ -1,13 +1,13 @@
-"""A verdict and its reasons as people read them: one sentence each."""
+"""The reasons of a verdict as people read them: one sentence each."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 from seatrial.contracts.estimates import Estimate, Flag
-from seatrial.contracts.policies import MetricName, Outcome, Rule, RuleOutcome, Verdict
+from seatrial.contracts.policies import MetricName, Outcome, Rule
 from seatrial.judging.evidence import Evidence, Side
 from seatrial.judging.measured import Measured, MeasuredCheck
-from seatrial.reporting.numbers import format_bound, format_estimate, format_interval, format_number
+from seatrial.reporting.numbers import format_bound, format_interval, format_number
 from seatrial.reporting.outcomes import further_in_words
 
 _MANY = 8
@@ -103,59 +103,6 @@ def doubted(reason: str, flags: Sequence[Flag]) -> str:
     """Say that a rule would have passed, had the check not been in doubt."""
     codes = ", ".join(dict.fromkeys(flag.code for flag in flags))
     return f"it would have passed, but the check is in doubt ({codes}): {reason}"
-
-
-def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
-    """Return the verdict and what decided it in one sentence."""
-    blocking = [rule for rule in rules if rule.severity == "block"]
-    warned = sum(rule.severity == "warn" and rule.counts_as != "passed" for rule in rules)
-    deciding = [rule for rule in blocking if rule.counts_as == verdict]
-    if verdict == "passed":
-        warnings = f" ({warned} {'warning' if warned == 1 else 'warnings'})" if warned else ""
-        return f"Passed: {_held(deciding)}{warnings}{_found(rules)}."
-    if not deciding:
-        return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
-    first, more = deciding[0], len(deciding) - 1
-    said = {
-        "failed": "Failed",
-        "inconclusive": "Inconclusive",
-        "errored": "Could not be judged",
-    }[verdict]
-    others = f" (and {more} more)" if more else ""
-    # Of an errored verdict the first reason says it.
-    found = "" if verdict == "errored" else _found(rules)
-    return f"{said}: {_explain(first)}{others}{found}."
-
-
-def _found(rules: Sequence[RuleOutcome]) -> str:
-    asked = {rule.rule for rule in rules}
-    judged = {rule.rule for rule in rules if rule.outcome != "skipped"}
-    return f"; {len(judged)} of {len(asked)} rules applied" if judged != asked else ""
-
-
-def _held(rules: Sequence[RuleOutcome]) -> str:
-    held = sum(rule.outcome == "passed" for rule in rules)
-    undecided = len(rules) - held
-    told = []
-    if held:
-        all_held = f"all {held} numbers are" if held > 1 else "the one number is"
-        told.append(f"{f'{held} of {len(rules)} numbers are' if undecided else all_held} within bounds")
-    if undecided:
-        told.append(f"{undecided} undecided {'number counts' if undecided == 1 else 'numbers count'} as passed")
-    return ", ".join(told)
-
-
-def _explain(rule: RuleOutcome) -> str:
-    if rule.judged is None or rule.outcome == "errored":
-        return f"{rule.metric}: {rule.reason}"
-    is_regression = rule.baseline is not None
-    asked = rule.requirement if rule.bound == 0 else rule.requirement.removesuffix(_THAN_BEFORE)
-    said = f"{rule.metric} is {format_estimate(rule.judged)}{_THAN_BEFORE if is_regression else ''}; required: {asked}"
-    if rule.outcome == "inconclusive" and rule.counts_as == "failed":
-        return f"{said}; undecided counts as failed"
-    if rule.further_examples is not None:
-        return f"{said}; {further_in_words(rule.further_examples, rule.available_examples)}"
-    return said
 
 
 def _value_lies(value: float, bound: float, outcome: Outcome, side: Side) -> str:

@@ -3,7 +3,7 @@
 HTML, Markdown, JUnit and SARIF print the verdict of :mod:`seatrial.judging`; none of them makes one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,6 +66,8 @@ def measured(outcome: RuleOutcome) -> str:
     if outcome.estimate is None:
         return "not measured"
     text = format_estimate(outcome.estimate)
+    if outcome.highest is not None and outcome.estimate.value is not None:
+        text += f" {outcome.unit}, {share_of_range(outcome.estimate.value, outcome.highest)}"
     text += f", n = {outcome.estimate.n:,}" if outcome.estimate.n else ""
     if outcome.baseline is not None:
         text += f"; baseline {format_estimate(outcome.baseline)}"
@@ -91,6 +93,54 @@ def further_in_words(further: int, left: int | None) -> str:
     if left is None or further <= left:
         return told
     return f"{told}, and the dataset holds {f'only {left:,}' if left else 'no'} more"
+
+
+def required(outcome: RuleOutcome) -> str:
+    """Return what a rule asks, with its unit, and as a share of the range where a value is told as one.
+
+    >>> said = {"rule": 0, "label": "span", "metric": "a.mus", "severity": "block", "bound": 0.6, "reason": "None."}
+    >>> said |= {"requirement": "at most 0.6", "outcome": "failed", "counts_as": "failed", "judged": None}
+    >>> required(RuleOutcome(**said, estimate=None, unit="nat", highest=2.4))
+    'at most 0.6 nat (25% of the range)'
+    """
+    if outcome.highest is None or outcome.baseline is not None:
+        return outcome.requirement
+    return f"{outcome.requirement} {outcome.unit} ({share_of_range(outcome.bound, outcome.highest)})"
+
+
+def share_of_range(value: float, highest: float) -> str:
+    """Write a number as a share of the largest there is.
+
+    >>> share_of_range(0.6, 2.4)
+    '25% of the range'
+    """
+    return f"{100 * value / highest:.0f}% of the range"
+
+
+def not_measured(judgement: Judgement) -> list[RuleOutcome]:
+    """Return the rules of what the audit did not measure, which the policy allows: outputs fold them into a line."""
+    return [outcome for outcome in judgement.rules if outcome.counts_as == "skipped" and outcome.estimate is None]
+
+
+def applied(judgement: Judgement) -> list[RuleOutcome]:
+    """Return the other rules, in the order of the policy."""
+    return [outcome for outcome in judgement.rules if outcome.counts_as != "skipped" or outcome.estimate is not None]
+
+
+def not_measured_in_words(rules: Sequence[RuleOutcome]) -> str:
+    """Say which rules found nothing to judge.
+
+    >>> said = {"rule": 0, "label": "span", "metric": "a.mus", "severity": "block", "bound": 0.3, "reason": "None."}
+    >>> said |= {"requirement": "at most 0.3", "outcome": "skipped", "counts_as": "skipped", "judged": None}
+    >>> not_measured_in_words([RuleOutcome(**said, estimate=None)])
+    '1 rule did not apply: this audit did not measure what it asks about (a).'
+    """
+    families = ", ".join(dict.fromkeys(outcome.metric.partition(".")[0] for outcome in rules))
+    one = len(rules) == 1
+    return (
+        f"{len(rules)} {'rule' if one else 'rules'} did not apply: this audit did not measure what "
+        f"{'it asks' if one else 'they ask'} about ({families})."
+    )
 
 
 def counted(outcome: RuleOutcome) -> str:

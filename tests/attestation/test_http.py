@@ -94,7 +94,7 @@ def test_a_verdict_is_signed_once_and_checked_offline(one_audit: OneAudit, at_ha
     assert first.headers["etag"] == f'"{digest_of_bytes(first.content)}"'
     found = verify(at_hand, "--policy", "release", "--data", str(at_hand / "data.npz"))
     assert found.exit_code == 0, found.output
-    assert "Passed: The model is passed, says the gate." in found.output
+    assert "Passed. The model is passed, says the gate." in found.output
     assert "measured" in found.output
 
 
@@ -144,7 +144,7 @@ def test_no_verdict_but_a_pass_is_a_0(one_audit: OneAudit, at_hand: Path, case: 
     (at_hand / "verdict.jsonl").write_bytes(taken(one_audit, judgement=judgement).content)
     found = verify(at_hand)
     assert found.exit_code == 1, found.output
-    assert found.output.startswith("Failed: ")
+    assert found.output.startswith("Failed. ")
 
 
 def test_a_key_of_ones_own_signs_what_the_service_states(one_audit: OneAudit, at_hand: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     tab.press("a[href$='/report']")
     tab.wait("document.body?.innerText.includes('Numbers')")
     tab.goto(serving.url)
-    assert "succeeded" in tab.text("table")
+    assert "finished" in tab.text("table")
     tab.press(".who button")
     assert tab.value("location.pathname") == "/login"
     tab.goto(serving.url)

@@ -159,7 +159,7 @@ def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(
     status, printed = gate.ended()
     assert status == 0, gate.errors()
     assert "at least 0.5" in printed
-    assert printed.rstrip().rpartition("\n")[2].startswith("Passed: ")
+    assert printed.rstrip().rpartition("\n")[2].startswith("May ship: ")
     assert "At most: 60 examples" in gate.errors()
     assert "uncertainty_span: succeeded" in gate.errors()
     assert [path.name for path in sorted((tmp_path / "out").iterdir())] == sorted(files)
@@ -182,7 +182,7 @@ def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(started: Started,
     status, printed = gate.ended()
     assert status == 1, gate.errors()
     assert "failed" in printed
-    assert printed.rstrip().rpartition("\n")[2].startswith("Failed: ")
+    assert printed.rstrip().rpartition("\n")[2].startswith("Do not ship: ")
     failure = ElementTree.parse(tmp_path / "junit.xml").find(".//failure")
     assert failure is not None
     assert "0.999" in ElementTree.tostring(failure, encoding="unicode")
@@ -198,7 +198,7 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     further = re.search(r"([0-9,]+) \(40 left\)$", row)
     assert further is not None, row
     assert int(further[1].replace(",", "")) > 60
-    assert printed.rstrip().rpartition("\n")[2].startswith("Inconclusive: ")
+    assert printed.rstrip().rpartition("\n")[2].startswith("Not decided: ")
 
 
 @pytest.mark.drill

@@ -62,7 +62,7 @@ def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(gate: Run, tmp_pa
     ended = gate("--junit", "junit.xml", accuracy=0.999)
     assert ended.exit_code == 1, ended.output
     assert "failed" in ended.stdout
-    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Failed: ")
+    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Do not ship: ")
     failure = ElementTree.parse(tmp_path / "junit.xml").find(".//failure")
     assert failure is not None
     assert "0.999" in ElementTree.tostring(failure, encoding="unicode")
@@ -76,7 +76,7 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     further = re.search(r"([0-9,]+) \(40 left\)$", row)
     assert further is not None, row
     assert int(further[1].replace(",", "")) > 60
-    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Inconclusive: ")
+    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Not decided: ")
 
 
 def test_an_exported_program_is_audited_as_the_weights_it_was_exported_from(gate: Run, tmp_path: Path) -> None:

@@ -196,7 +196,8 @@ def test_an_audit_is_judged_by_another_policy_and_keeps_its_own_verdict(console:
 def sections(console: Console, audit: str) -> dict[str, str]:
     """Return what a person reads on an audit's page, by heading."""
     text = words(console.get(f"/audits/{audit}"))
-    places = {one: text.index(one) for one in ("May it ship?", "Also judged by", "Is the confidence of") if one in text}
+    headings = ("May it ship?", "Is the confidence of", "Also judged by", "How it was run")
+    places = {one: text.index(one) for one in headings if one in text}
     ends = [*list(places.values())[1:], len(text)]
     return {heading: text[at:end] for (heading, at), end in zip(places.items(), ends, strict=True)}
 

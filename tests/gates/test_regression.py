@@ -84,8 +84,9 @@ def test_the_headline_tells_how_much_worse() -> None:
     rule = {"metric": ACCURACY, "max_regression": 0.05}
     found = judged(now, rule, baseline=then)
     assert found.baseline == "aud_1"
-    assert found.headline.startswith(f"Failed: {ACCURACY} is 0.3500 [")
-    assert found.headline.endswith("] worse than the baseline; required: at most 0.05.")
+    assert found.headline == (
+        f"Do not ship: {ACCURACY} is 35.0 points worse than the baseline's; the policy allows at most 5 points."
+    )
     strictly = judged(now, rule | {"max_regression": 0}, baseline=then).headline
     assert strictly.endswith("] worse than the baseline; required: not worse than the baseline.")
 

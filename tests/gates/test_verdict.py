@@ -63,7 +63,8 @@ def test_an_outcome_says_what_was_asked_measured_and_why() -> None:
 def test_the_headline_names_what_decided() -> None:
     found = judged(illusion(0.21, 0.15, 0.27), {"metric": ILLUSION, "max": 0.05})
     assert found.headline == (
-        "Failed: temperature_attack.illusion_gap[recipe=pwws] is 0.2100 [0.1500, 0.2700]; required: at most 0.05."
+        "Do not ship: 21.0% of its accuracy under pwws is an illusion of a saturated softmax; "
+        "the policy allows at most 5%."
     )
     assert (found.audit, found.verdict, found.policy, found.baseline) == ("aud_2", "failed", SOURCE, None)
 
@@ -281,7 +282,8 @@ def test_a_passing_headline_counts_what_held() -> None:
     optional = {"metric": ILLUSION, "max": 0.9, "required": False}
     rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, optional]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
-        "Passed: the one number is within bounds (1 warning); 2 of 3 rules applied."
+        "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat "
+        "(1 warning); 2 of 3 rules applied."
     )
 
 

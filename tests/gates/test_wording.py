@@ -10,10 +10,10 @@ LET_PASS: dict[str, Any] = {"metric": f"{SPAN}.msus", "max": 0.5, "undecided": "
 
 
 def test_what_is_undecided_and_let_pass_is_not_said_to_hold() -> None:
-    assert judged(NUMBERS, LET_PASS).headline == "Passed: 1 undecided number counts as passed."
-    assert judged(NUMBERS, LET_PASS, LET_PASS).headline == "Passed: 2 undecided numbers count as passed."
+    assert judged(NUMBERS, LET_PASS).headline == "May ship: 1 undecided number counts as passed."
+    assert judged(NUMBERS, LET_PASS, LET_PASS).headline == "May ship: 2 undecided numbers count as passed."
     assert judged(NUMBERS, PASSED, LET_PASS).headline == (
-        "Passed: 1 of 2 numbers are within bounds, 1 undecided number counts as passed."
+        "May ship: 1 of 2 numbers are within bounds, 1 undecided number counts as passed."
     )
 
 
@@ -21,7 +21,10 @@ def test_rules_that_found_nothing_to_judge_are_counted() -> None:
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     failed = {"metric": f"{SPAN}.mus", "min": 0.5}
     found = judged(NUMBERS, PASSED, nothing, nothing)
-    assert found.headline == "Passed: the one number is within bounds; 1 of 3 rules applied."
+    assert found.headline == (
+        "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat; "
+        "1 of 3 rules applied."
+    )
     assert judged(NUMBERS, failed, nothing).headline.endswith("; 1 of 2 rules applied.")
     assert "found something" not in judged(NUMBERS, PASSED).headline
     assert "found something" not in judged(NUMBERS, {**nothing, "required": True}, PASSED).headline
@@ -31,4 +34,17 @@ def test_a_rule_of_several_numbers_counts_once() -> None:
     several = audit(check({"ece[arm=clean]": gap(0.1, 0.0, 0.2), "ece[arm=over]": gap(0.1, 0.0, 0.2)}))
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     found = judged(several, {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}, nothing)
-    assert found.headline == "Passed: all 2 numbers are within bounds; 1 of 2 rules applied."
+    assert found.headline == "May ship: all 2 numbers are within bounds; 1 of 2 rules applied."
+
+
+def test_a_headline_says_shares_in_per_cent_and_spans_as_shares_of_their_range() -> None:
+    """Value and bound are told apart however close they are."""
+    span = audit(check({"mus_worst": gap(1.2, 1.1, 1.3), "clean_accuracy": gap(0.9496, 0.94, 0.9499)}, classes_nat=2.4))
+    worst = judged(span, {"metric": f"{SPAN}.mus_worst", "max": 0.6})
+    assert worst.headline == (
+        "Do not ship: attackers can swing its uncertainty over 50% of its range; the policy allows at most 25%."
+    )
+    accuracy = judged(span, {"metric": f"{SPAN}.clean_accuracy", "min": 0.95})
+    assert accuracy.headline == (
+        "Do not ship: its accuracy without an attack is 94.96%; the policy asks for at least 95%."
+    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from app.reports.markdown import MAX_CHARACTERS, code, prose, render_markdown
-from seatrial.reporting.outcomes import Judged
+from seatrial.reporting.outcomes import Judged, applied, not_measured
 from tests.reports import fabricated
 from tests.reports.conftest import OneAudit
 from tests.reports.fabricated_judgements import CASES, outcome
@@ -49,8 +49,10 @@ def test_verdict_and_rules_are_a_heading_and_a_table(one_audit: OneAudit, case: 
     page = shown(one_audit, CASES[case])
     assert re.search(rf"<h2>Seatrial: \S+ {CASES[case].judgement.verdict}</h2>", page)
     rules = page.partition("<table>")[2].partition("</table>")[0]
-    assert rules.count("<tr>") == 1 + len(CASES[case].judgement.rules)
-    assert rules.count("at most 0.5") == len(CASES[case].judgement.rules)
+    judged, folded = applied(CASES[case].judgement), not_measured(CASES[case].judgement)
+    assert not judged or rules.count("<tr>") == 1 + len(judged)
+    assert rules.count("at most 0.5") == len(judged)
+    assert ("did not apply: this audit did not measure" in page) == bool(folded)
 
 
 def test_a_rule_tells_its_interval_and_why_it_does_not_hold(one_audit: OneAudit) -> None:

@@ -16,7 +16,7 @@ def test_a_large_span_answers_no(reports: Reports) -> None:
     report = reports.compose(reports.finished(over=0.02, under=1.4))
     assert report.answer.standing == "not_real"
     findings = " ".join(report.checks[0].answer.findings)
-    assert "An attacker within l_inf 8/255 moves the mean entropy between 0.02 and 1.40 nat (clean 0.31)" in findings
+    assert "The method's two attacks move the mean entropy between 0.02 and 1.40 nat (unattacked 0.31)" in findings
     assert "2 of 400 examples gave no finite output" in findings
 
 

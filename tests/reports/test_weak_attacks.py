@@ -70,8 +70,7 @@ def test_no_flags_are_no_praise_of_numbers_that_show_nothing(reports: Reports, n
     stored = reports.own(fabricated_defences.finished(reports.database, reports.store, {"tadv": TADV}, n=n))
     page = reports.get(stored, "text/html").text
     assert ("On 24 examples that says little" in page) != is_trusted
-    assert ("No flags: no reason to doubt these numbers" in page) == is_trusted
-    assert ("No flags were raised: the numbers can be trusted, but show no more" in page) != is_trusted
+    assert "No flags were raised; what the sample leaves open is in the intervals." in page
 
 
 def test_the_time_of_a_check_says_that_it_holds_waiting(reports: Reports) -> None:

@@ -147,7 +147,7 @@ def test_the_job_of_kubernetes_asks_with_the_key_of_its_secret(repository: Repos
     before = sorted(repository.folder.rglob("*"))
     done = repository.run(*given["command"], *arguments, **resolved)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip().rpartition("\n")[2].startswith("Passed: ")
+    assert done.stdout.rstrip().rpartition("\n")[2].startswith("May ship: ")
     # The claim is mounted to be read.
     assert sorted(repository.folder.rglob("*")) == before
 

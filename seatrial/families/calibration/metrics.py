@@ -6,6 +6,7 @@ from seatrial.families.calibration.records import SIGNED_ERROR, accuracy_over, m
 METRICS = (
     Metric(
         name="accuracy",
+        claim="its accuracy is {value}",
         unit="1",
         better="higher",
         description="Share of clean examples whose likeliest class is the label.",
@@ -31,6 +32,7 @@ METRICS = (
     ),
     Metric(
         name="ece",
+        claim="its calibration error is {value}",
         unit="1",
         better="lower",
         description="Expected calibration error of the likeliest class, in bins of equal width (Guo et al. 2017).",
@@ -123,6 +125,7 @@ METRICS = (
     ),
     Metric(
         name="failure_auroc",
+        claim="a wrong answer has a lower confidence than a right one {value} of the time",
         unit="1",
         better="higher",
         description="Probability that a wrong answer has a lower confidence than a right one, ties counting half: 0.5 "

@@ -44,6 +44,7 @@ METRICS = (
     Metric(
         name="certified_accuracy",
         qualifiers=("radius",),
+        claim="it is certified to be right within radius {radius} on {value} of the examples",
         unit="1",
         better="higher",
         description="Share of all examples whose class is right and certified to be that of every 8-bit image within "
@@ -74,6 +75,7 @@ METRICS = (
     Metric(
         name="cce",
         qualifiers=("radius",),
+        claim="within radius {radius} its calibration error can be as large as {value}",
         unit="1",
         better="lower",
         description="Certified calibration error: the largest ECE their certified intervals leave possible on the "
@@ -150,6 +152,7 @@ METRICS = (
     ),
     Metric(
         name="accuracy",
+        claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
         description="Accuracy of the smoothed classifier without an attack by PREDICT, which needs only one class to "

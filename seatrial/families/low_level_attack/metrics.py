@@ -62,6 +62,7 @@ METRICS = (
     Metric(
         name="score",
         qualifiers=("level",),
+        claim="its score at noise level {level} is {value}",
         unit="1",
         better="higher",
         description=f"Score at level 0, of the texts as they are: {_SCORE}.",
@@ -80,6 +81,7 @@ METRICS = (
     Metric(
         name="relative_score",
         qualifiers=("attacker", "level"),
+        claim="{attacker} at level {level} leaves {value} of its score",
         unit="1",
         better="higher",
         description="Score under the attacker over the score without, s*(p) of section 5.",
@@ -89,6 +91,7 @@ METRICS = (
     Metric(
         name="mean_relative_score",
         qualifiers=("level",),
+        claim="noise at level {level} leaves {value} of its score on average",
         unit="1",
         better="higher",
         description="Mean of relative_score over the attackers asked for.",
@@ -108,6 +111,7 @@ METRICS = (
     Metric(
         name="worst_case_score",
         qualifiers=("level",),
+        claim="the worst noise at level {level} leaves it a score of {value}",
         unit="1",
         better="higher",
         description="Score when each example is met by whichever attacker, and whichever of its draws, does it most "

@@ -180,6 +180,7 @@ def in_the_check_s_ball(asked: Any, norm: Norm, epsilon: float | None) -> Any:
 METRICS = (
     Metric(
         name="robust_accuracy",
+        claim="{value} of the examples withstand AutoAttack",
         unit="1",
         better="higher",
         description="Share of all examples classified right and broken by no attack of AutoAttack (Croce and Hein "

@@ -38,6 +38,7 @@ def _depends(*, is_binned: bool = False, is_unattacked: bool = False) -> Callabl
 METRICS = (
     Metric(
         name="clean_accuracy",
+        claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
         description="Accuracy before any attack.",
@@ -145,6 +146,7 @@ METRICS = (
     Metric(
         name="illusion_gap",
         qualifiers=("recipe",),
+        claim="{value} of its accuracy under {recipe} is an illusion of a saturated softmax",
         unit="1",
         better="lower",
         description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples: the "
@@ -154,6 +156,7 @@ METRICS = (
     ),
     Metric(
         name="illusion_gap",
+        claim="{value} of its accuracy under attack is an illusion of a saturated softmax",
         unit="1",
         better="lower",
         description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples, each "

@@ -51,6 +51,7 @@ METRICS = (
     Metric(
         name="rejection_rate",
         qualifiers=("defence", "attack"),
+        claim="{defence} refuses to answer {value} of the examples ({attack})",
         unit="1",
         better="neither",
         description="Share of examples a defence that may refuse does not answer. Under an attack that may be right; "
@@ -61,6 +62,7 @@ METRICS = (
     Metric(
         name="clean_rejection_rate",
         qualifiers=("defence", "attack"),
+        claim="{defence} refuses to answer {value} of the unperturbed examples beside attacked ones ({attack})",
         unit="1",
         better="lower",
         description="Share of the unperturbed copies that a defence refuses once it has adapted to a round under "
@@ -70,6 +72,7 @@ METRICS = (
     ),
     Metric(
         name="static_accuracy",
+        claim="its accuracy without defence or attack is {value}",
         unit="1",
         better="higher",
         description="Accuracy of the static model, without defence or attack.",
@@ -116,6 +119,7 @@ METRICS = (
     Metric(
         name="overestimate",
         qualifiers=("defence",),
+        claim="attacks that do not know {defence} overestimate its robustness by {value}",
         unit="1",
         better="lower",
         description="Robustness under attacks made on the static model (AutoAttack, else PGD) less the lowest under an "
@@ -126,6 +130,7 @@ METRICS = (
     Metric(
         name="gain_over_static",
         qualifiers=("defence",),
+        claim="{defence} adds {value} of robust accuracy",
         unit="1",
         better="higher",
         description="Lowest robustness of the defended model under any attack less that of the static model, on the "

@@ -74,6 +74,7 @@ def _depends(
 METRICS = (
     Metric(
         name="mus",
+        claim="the method's two attacks swing its uncertainty over {value}",
         unit="nat",
         better="lower",
         description="Mean uncertainty span: mean of H_under - H_over.",
@@ -99,6 +100,7 @@ METRICS = (
     ),
     Metric(
         name="mus_worst",
+        claim="attackers can swing its uncertainty over {value}",
         unit="nat",
         better="lower",
         description="Mean over examples of the widest span any of the attacks reached: the number to gate on.",
@@ -109,6 +111,7 @@ METRICS = (
     ),
     Metric(
         name="mus_calibrated",
+        claim="attackers can swing its uncertainty over {value}, measured at a calibrated temperature",
         unit="nat",
         better="lower",
         description="The same of logits divided by the temperature that is likeliest on the clean examples (one more "
@@ -189,6 +192,7 @@ METRICS = (
     ),
     Metric(
         name="clean_accuracy",
+        claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
         description="Accuracy before any attack.",
@@ -227,6 +231,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("arm",),
+        claim="its calibration error ({arm}) is {value}",
         unit="1",
         better="lower",
         description="Expected calibration error, mean-confidence form.",

@@ -158,10 +158,10 @@ def _interval(estimate: Estimate, *, scale: float = 1.0, digits: int = 2) -> str
 def _findings(result: Result, params: Mapping[str, Any], classes: int | None) -> Iterator[str]:
     bar = _range(result, classes)
     if bar is not None:
-        share = (bar.high - bar.low) / bar.maximum
         yield (
-            f"{_attacker(params).capitalize()} moves the mean entropy between {bar.low:.2f} and {bar.high:.2f} nat "
-            f"(clean {bar.mark:.2f}): {share:.0%} of the whole range from 0 to log {classes} = {bar.maximum:.2f} nat."
+            f"The method's two attacks move the mean entropy between {bar.low:.2f} and {bar.high:.2f} nat "
+            f"(unattacked {bar.mark:.2f}); it can lie between 0, certain, and log {classes} = {bar.maximum:.2f} nat, "
+            "all classes equally likely."
         )
     span, worst = result.estimates.get("mus"), _worst_span(result)
     if span is not None and span.value is not None:
