@@ -23,6 +23,8 @@ from app.datasets.routes import router as datasets
 from app.deletions.routes import router as deletions
 from app.gates.routes import router as gates
 from app.gates.service import judge_ended
+from app.hardenings.advancing import advance_hardenings
+from app.hardenings.routes import router as hardenings
 from app.health.metrics import Metrics
 from app.health.routes import router as health
 from app.leaderboards.routes import router as leaderboards
@@ -79,6 +81,7 @@ def _routes() -> list[BaseRoute]:
         deletions,
         projects,
         plans,
+        hardenings,
         perturb,
         webhooks,
         access,
@@ -117,6 +120,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 "judging": lambda: judge_ended(services),
                 "attesting": lambda: attest_judged(services),
                 "plans": lambda: advance_plans(services),
+                "hardenings": lambda: advance_hardenings(services),
                 "webhooks": lambda: deliver_due(services),
                 "housekeeping": Housekeeping(services),
             }

@@ -121,10 +121,18 @@ class EventStream(Stream):
         follower: Who asks.
         audit_id: Which audit.
         after: Sequence number the stream begins after.
+        read: Reads what happened, of an audit by default.
     """
 
     def __init__(
-        self, streams: EventStreams, database: Database, follower: Follower, audit_id: str, after: int
+        self,
+        streams: EventStreams,
+        database: Database,
+        follower: Follower,
+        audit_id: str,
+        after: int,
+        *,
+        read: Callable[[Database, str, str, int], events.Look] = events.read_events,
     ) -> None:
         # Proxies must pass each event on when it comes.
         super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -133,6 +141,7 @@ class EventStream(Stream):
         self._follower = follower
         self._audit_id = audit_id
         self._after = after
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until there are no more, the audit is gone, or the follower is no longer known."""
@@ -149,7 +158,7 @@ class EventStream(Stream):
         project_id = self._follower.project_id
         return await self._streams.ask(
             (project_id, self._audit_id, after),
-            lambda: events.read_events(self._database, project_id, self._audit_id, after),
+            lambda: self._read(self._database, project_id, self._audit_id, after),
         )
 
     async def _is_known(self) -> bool:

@@ -13,6 +13,7 @@ from app.cli.datasets import datasets
 from app.cli.deletions import sweep, tombstones
 from app.cli.doctor import doctor
 from app.cli.gate import gate
+from app.cli.hardenings import harden
 from app.cli.health import health
 from app.cli.keys import keys
 from app.cli.leaderboard import leaderboard
@@ -58,15 +59,15 @@ def main() -> None:
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
     keys, projects, resources, sweep) or talk to a running service over HTTP (models, datasets, audit, judge, policies,
-    baselines, leaderboard, compare, attest, search, tag, plan, tombstones). `verify` checks a signed verdict with
-    neither.
+    baselines, leaderboard, compare, attest, search, tag, plan, harden, tombstones). `verify` checks a signed verdict
+    with neither.
     """
 
 
 for command in (
     *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, projects, resources),
     *(models, datasets, audit, judge, policies, baselines, leaderboard, compare, attest),
-    *(search, tag, plan, tombstones, sweep),
+    *(search, tag, plan, harden, tombstones, sweep),
 ):
     main.add_command(command)
 keys.add_command(signing)

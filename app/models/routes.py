@@ -28,7 +28,7 @@ from app.web.files import StoredFile
 from app.web.identifiers import ModelId, OfName
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.preferences import WaitSeconds
-from app.web.problems import raises
+from app.web.problems import NotFoundError, raises
 from app.web.services import Service
 from app.web.uploads import receive
 from seatrial.contracts.models import ModelManifest, ModelRead, ModelReference, ModelSummary, Task
@@ -139,3 +139,23 @@ def read_model_content(model_id: ModelId, principal: Reader, services: Service) 
         media_type="application/octet-stream",
         filename=f"{row.name}-{row.version}.{suffix}",
     )
+
+
+@router.get(
+    "/{model_id}/weights",
+    status_code=200,
+    response_class=StoredFile,
+    responses={200: {"content": {"application/octet-stream": {}}}, **raises(404, 410, 416, 422)},
+    summary="Read a model's weights",
+)
+def read_model_weights(model_id: ModelId, principal: Reader, services: Service) -> Response:
+    """Stream the weights as one safetensors file: of a hardened model, and of an upload that is such a file.
+
+    Of other uploads `/content` has the bytes.
+    """
+    row = get_model(services, principal.project_id, model_id)
+    digest = row.weights_digest or (row.digest if row.format == "safetensors" else None)
+    if digest is None:
+        raise NotFoundError(f"Model {model_id} is no safetensors file of its own: read /v1/models/{model_id}/content.")
+    filename = f"{row.name}-{row.version}.safetensors"
+    return StoredFile(services.store, digest, media_type="application/octet-stream", filename=filename)

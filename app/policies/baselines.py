@@ -100,31 +100,40 @@ def promote(services: Services, project_id: str, request: BaselineCreate, author
     if "\0" in request.note:
         raise InvalidRequestError("note holds a character that cannot be stored (U+0000)", pointer="/note")
     with services.database.write() as session:
-        audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
-        if audit is None:
-            raise UnfitBaselineError(f"There is no audit {request.audit} in this project.", pointer="/audit")
-        if audit.state != RunState.SUCCEEDED:
-            raise UnfitBaselineError(
-                f"Audit {audit.id} is {audit.state}: only a succeeded one can be a baseline.", pointer="/audit"
-            )
-        row = BaselineRow(
-            id=new_id("bas"),
-            project_id=project_id,
-            model_name=audit.model_name,
-            name=request.name,
-            audit_id=audit.id,
-            note=request.note,
+        return add_baseline(session, project_id, request, author)
+
+
+def add_baseline(session: Session, project_id: str, request: BaselineCreate, author: Author) -> BaselineRead:
+    """Make an audit a baseline in a transaction of the caller's, who has checked the name.
+
+    Raises:
+        UnfitBaselineError: There is no such audit, or it has not succeeded.
+    """
+    audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
+    if audit is None:
+        raise UnfitBaselineError(f"There is no audit {request.audit} in this project.", pointer="/audit")
+    if audit.state != RunState.SUCCEEDED:
+        raise UnfitBaselineError(
+            f"Audit {audit.id} is {audit.state}: only a succeeded one can be a baseline.", pointer="/audit"
         )
-        session.add(row)
-        session.flush()
-        told = {"name": request.name, "model": audit.model_name, "note": request.note}
-        record_activity(session, project_id, author, "baseline.promoted", audit.id, **told)
-        return BaselineRead(
-            id=row.id,
-            name=row.name,
-            model=row.model_name,
-            audit=row.audit_id,
-            note=row.note,
-            is_current=True,
-            created_at=row.created_at,
-        )
+    row = BaselineRow(
+        id=new_id("bas"),
+        project_id=project_id,
+        model_name=audit.model_name,
+        name=request.name,
+        audit_id=audit.id,
+        note=request.note,
+    )
+    session.add(row)
+    session.flush()
+    told = {"name": request.name, "model": audit.model_name, "note": request.note}
+    record_activity(session, project_id, author, "baseline.promoted", audit.id, **told)
+    return BaselineRead(
+        id=row.id,
+        name=row.name,
+        model=row.model_name,
+        audit=row.audit_id,
+        note=row.note,
+        is_current=True,
+        created_at=row.created_at,
+    )

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from seatrial.client.async_audits import AsyncAudits
+from seatrial.client.async_hardenings import AsyncHardenings
 from seatrial.client.async_keeping import AsyncKeeping
 from seatrial.client.requests import (
     Request,
@@ -29,7 +29,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.contracts.tags import SearchHit, SearchKind, TagsRead
 
 
-class AsyncClient(AsyncAudits, AsyncKeeping):
+class AsyncClient(AsyncHardenings, AsyncKeeping):
     """Speaks to one service as one project.
 
     A request is sent again, after pauses that grow, when the connection fails or the service answers 429, 502, 503 or

@@ -17,7 +17,7 @@ from seatrial.client.requests import (
     upload_request,
     without_none,
 )
-from seatrial.client.sync_audits import Audits
+from seatrial.client.sync_hardenings import Hardenings
 from seatrial.client.sync_keeping import Keeping
 from seatrial.contracts.comparisons import ComparisonRead
 from seatrial.contracts.datasets import DatasetRead, DatasetSummary
@@ -30,7 +30,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.contracts.tags import SearchHit, SearchKind, TagsRead
 
 
-class Client(Audits, Keeping):
+class Client(Hardenings, Keeping):
     """Speaks to one service as one project.
 
     A request is sent again, after pauses that grow, when the connection fails or the service answers 429, 502, 503 or

@@ -21,7 +21,8 @@ class Author:
 
     Attributes:
         actor: Id of a key; ``operator`` of the bootstrap key, and where no keys are needed; ``command line`` of a
-            command beside the database; ``retention`` of what a project's retention deletes.
+            command beside the database; ``retention`` of what a project's retention deletes; the id of a
+            hardening that promotes.
         request_id: Of the request, as the log has it.
     """
 

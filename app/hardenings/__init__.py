@@ -1,0 +1,1 @@
+"""Hardenings: submitted and priced, read and followed, audited in pairs and compared."""
