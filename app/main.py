@@ -38,13 +38,14 @@ from app.reports.routes import router as reports
 from app.tags.routes import router as tags
 from app.web import docs, openapi, problems
 from app.web.heads import HeadAsGet
-from app.web.housekeeping import Housekeeping, Keeping
+from app.web.housekeeping import Housekeeping, Keeping, Reaping
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
 from app.web.periodic import PeriodicRunner
 from app.web.queries import KnownQueryOnly
 from app.web.quotas import Quotas
 from app.web.services import open_services
+from app.web.signals import at_signals
 from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.routes import router as webhooks
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
@@ -123,12 +124,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 "hardenings": lambda: advance_hardenings(services),
                 "webhooks": lambda: deliver_due(services),
                 "housekeeping": Housekeeping(services),
+                "reaping": Reaping(services),
             }
         )
         # On a thread of its own: what deletes files must keep no verdict waiting.
         keeping = PeriodicRunner({"keeping": Keeping(services)})
         periodic.start()
         keeping.start()
+        # A server waits for open responses before it tells the application that it ends, and streams are open for ever.
+        at_signals(services.of(EventStreams).stop)
         yield
         periodic.stop()
         keeping.stop()

@@ -40,6 +40,7 @@ def main() -> None:
         signal.signal(number, stop)
     database = connect(settings, pool_size=2)
     worker = Worker(database, open_store(settings), settings, is_stopping=stopping.is_set)
+    worker.begin()
     log.info("worker %s on %s is ready", worker.name, worker.device)
     work_until(worker, stopping.is_set, lambda: stopping.wait(settings.poll_s))
     worker.leave()

@@ -18,7 +18,7 @@ from seatrial.store.database import Database, connect
 from seatrial.store.lifecycle import count_workers
 from seatrial.store.queue import WakeupNotifier
 from seatrial.store.reaping import reap
-from seatrial.store.retention import sweep_workers
+from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import get_settings
 from workers.celery_app import app
 
@@ -59,6 +59,7 @@ def _prepare(**_: Any) -> None:
     # scheduler does not consume the work queue and stays without torch.
     if QUEUE_WORK not in app.amqp.queues.consume_from:
         return
+    _worker().begin()
     try:
         _worker().sweep()
     except SQLAlchemyError as error:
@@ -69,7 +70,7 @@ def _prepare(**_: Any) -> None:
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def _end(**_: Any) -> None:
     if _worker.cache_info().currsize:
-        _worker().close()
+        _worker().leave()
     # The process ends: what families have imported since need not be looked through for garbage.
     gc.freeze()
 
@@ -90,6 +91,7 @@ def housekeep() -> None:
     """Take back expired leases, drop what is too old, and wake workers when there is something to claim."""
     settings = get_settings()
     try:
+        tell_scheduler_alive(_database())
         reap(_database(), max_attempts=settings.max_attempts)
         sweep_workers(_database())
         with _database().read() as session:

@@ -70,7 +70,10 @@ def read_events(database: Database, project_id: str, audit_id: str, after: int) 
 
 
 async def stream_events(
-    look: Look, look_after: Callable[[int], Awaitable[Look]], is_known: Callable[[], Awaitable[bool]]
+    look: Look,
+    look_after: Callable[[int], Awaitable[Look]],
+    is_known: Callable[[], Awaitable[bool]],
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[str]:
     """Yield events as text until the audit has ended and, where it has a policy, has been judged.
 
@@ -78,6 +81,7 @@ async def stream_events(
         look: The first look, taken before the response began so that a problem can still be one.
         look_after: Looks again, at what comes after a position.
         is_known: Whether whoever follows still may.
+        is_stopping: Whether this process is about to end; whoever follows goes on at another, by Last-Event-ID.
     """
     yield "retry: 2000\n\n"
     loop = asyncio.get_running_loop()
@@ -96,6 +100,8 @@ async def stream_events(
         if len(look.events) < _BATCH:
             # Streams look at the same moments, so that they can share what they see.
             await asyncio.sleep(POLL_S - loop.time() % POLL_S)
+        if is_stopping():
+            return
         if loop.time() >= check_at:
             if not await is_known():
                 # The next request with that key is told why.

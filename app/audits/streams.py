@@ -64,6 +64,11 @@ class EventStreams:
         self._open: Counter[tuple[str, str | None]] = Counter()
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
         self._limiter = CapacityLimiter(_THREADS)
+        self.is_stopping = False
+
+    def stop(self) -> None:
+        """End every stream at its next look, and those that are asked for from now on."""
+        self.is_stopping = True
 
     @contextmanager
     def place(self, follower: Follower) -> Iterator[None]:
@@ -151,7 +156,9 @@ class EventStream(Stream):
             return
         with self._streams.place(self._follower):
             look = await self._look(self._after)
-            self.body_iterator = events.stream_events(look, self._look, self._is_known)
+            self.body_iterator = events.stream_events(
+                look, self._look, self._is_known, lambda: self._streams.is_stopping
+            )
             await super().__call__(scope, receive, send)
 
     async def _look(self, after: int) -> events.Look:

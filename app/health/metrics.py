@@ -70,7 +70,7 @@ class _WorkCollector:
 
     def _read(self) -> list[GaugeMetricFamily]:
         with self._database.read() as session:
-            work = repository.count_work(session, self._settings)
+            work = repository.count_work(session)
         audits = GaugeMetricFamily("seatrial_audits", "Audits by state.", labels=["state"])
         for state, count in sorted(work.audits.items()):
             audits.add_metric([state], count)

@@ -7,9 +7,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, ModelRow, ShardRow, WorkerRow
 from seatrial.store.tables.base import utc_now
+from seatrial.store.tables.workers import SCHEDULER
 
 MIN_ALIVE_S = 30.0
 """Seconds a worker is believed alive at least: a slow disk or a long garbage collection is no death."""
@@ -26,18 +26,22 @@ class Work:
     workers_alive: int
 
 
-def count_workers(session: Session, settings: Settings) -> int:
+def count_workers(session: Session) -> int:
     """Return how many workers were seen lately.
 
-    A worker says that it lives every ``reap_s`` seconds, every ``heartbeat_s`` while it is busy; one that was killed
-    is counted until it has missed two of the longer, and for ``MIN_ALIVE_S`` at least.
+    A worker says that it lives every ten seconds at least, whatever it does; one that was killed is counted until it
+    has missed three.
     """
-    alive = timedelta(seconds=max(2 * settings.reap_s, 2 * settings.heartbeat_s, MIN_ALIVE_S))
-    query = select(func.count()).select_from(WorkerRow).where(WorkerRow.last_seen_at > utc_now() - alive)
+    alive = timedelta(seconds=MIN_ALIVE_S)
+    query = (
+        select(func.count())
+        .select_from(WorkerRow)
+        .where(WorkerRow.last_seen_at > utc_now() - alive, WorkerRow.id != SCHEDULER)
+    )
     return session.scalar(query) or 0
 
 
-def count_work(session: Session, settings: Settings) -> Work:
+def count_work(session: Session) -> Work:
     """Count audits by state, shards, models and workers."""
     audits = session.execute(select(AuditRow.state, func.count()).group_by(AuditRow.state)).all()
     active = (RunState.QUEUED, RunState.RUNNING)
@@ -51,5 +55,5 @@ def count_work(session: Session, settings: Settings) -> Work:
         queued_shards=shards.get(RunState.QUEUED, 0),
         running_shards=shards.get(RunState.RUNNING, 0),
         models_checking=session.scalar(checking) or 0,
-        workers_alive=count_workers(session, settings),
+        workers_alive=count_workers(session),
     )

@@ -9,7 +9,8 @@ from app.health import repository
 from app.health.metrics import Metrics
 from app.health.schemas import Health, Readiness
 from app.web.services import Service, Services
-from seatrial.store.migrations import is_current
+from seatrial.store.migrations import is_compatible
+from seatrial.store.retention import scheduler_age_s
 from seatrial.store.staging import temporary_file
 
 router = APIRouter(tags=["health"])
@@ -29,14 +30,19 @@ async def healthz(request: Request) -> Health:
 )
 def readyz(services: Service) -> Response:
     """Look at the database, its schema, the storage, the broker and the workers."""
-    database, workers = _look_at_database(services)
+    database, workers, scheduler = _look_at_database(services)
     storage = _look_at_storage(services)
     reachable = services.notifier.is_reachable()
     # A broker that is down delays work to the next sweep; requests are answered all the same.
     broker = {None: "none", True: "ok", False: "unreachable"}[reachable]
     is_ready = database == storage == "ok"
     body = Readiness(
-        status="ready" if is_ready else "not-ready", database=database, storage=storage, broker=broker, workers=workers
+        status="ready" if is_ready else "not-ready",
+        database=database,
+        storage=storage,
+        broker=broker,
+        workers=workers,
+        scheduler_age_s=scheduler,
     )
     return JSONResponse(body.model_dump(), status_code=200 if is_ready else 503)
 
@@ -48,15 +54,15 @@ def read_metrics(request: Request) -> Response:
     return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _look_at_database(services: Services) -> tuple[str, int]:
+def _look_at_database(services: Services) -> tuple[str, int, float | None]:
     try:
-        if not is_current(services.database):
-            return "its schema is not the present one: run the migrations", 0
+        if not is_compatible(services.database):
+            return "its schema is not one that this version works with: run the migrations", 0, None
         with services.database.read() as session:
-            return "ok", repository.count_workers(session, services.settings)
+            return "ok", repository.count_workers(session), scheduler_age_s(session)
     except SQLAlchemyError as error:
         # The class only: the message may hold the address and the user.
-        return f"unreachable ({type(error).__name__})", 0
+        return f"unreachable ({type(error).__name__})", 0, None
 
 
 def _look_at_storage(services: Services) -> str:

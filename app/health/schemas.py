@@ -20,6 +20,11 @@ class Readiness(BaseModel):
     storage: str = Field(description="`ok`, or what is wrong.")
     broker: str = Field(description="`ok`, `none` where workers poll the database, or what is wrong.")
     workers: int = Field(
-        description="Workers seen lately: within two sweeps (SEATRIAL_REAP_S) or heartbeats (SEATRIAL_HEARTBEAT_S), 30 "
-        "seconds at least; a killed one is counted that long. None is no reason not to take requests."
+        description="Workers seen within 30 seconds, idle or at work; a killed one is counted that long. None is no "
+        "reason not to take requests."
+    )
+    scheduler_age_s: float | None = Field(
+        default=None,
+        description="Seconds since the scheduler swept last; null where none ever did, as without a broker. Without it "
+        "workers and API processes take back leases all the same.",
     )

@@ -5,6 +5,7 @@ import time
 
 from app.web.services import Services
 from seatrial.store.keeping import apply_retention
+from seatrial.store.reaping import reap
 from seatrial.store.releasing import sweep_released, sweep_unnamed
 from seatrial.store.retention import sweep_old
 from seatrial.store.staging import sweep_staging
@@ -60,3 +61,21 @@ class Keeping:
                 log.info("freed %d files that no row named, %d bytes", len(walked), sum(walked))
         # Not before it went well: the runner calls again, after pauses.
         self._due_at = time.monotonic() + self._every_s
+
+
+class Reaping:
+    """Takes back what dead workers held: where the scheduler is lost, and no worker lives, too."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._due_at = float("-inf")
+
+    def __call__(self) -> None:
+        """Do what is due; called every moment by the periodic runner."""
+        if time.monotonic() < self._due_at:
+            return
+        settings = self._services.settings
+        self._due_at = time.monotonic() + settings.reap_s
+        if taken := reap(self._services.database, max_attempts=settings.max_attempts):
+            log.warning("took back %d expired leases", taken)
+            self._services.notifier.notify(taken)

@@ -18,6 +18,7 @@ from seatrial.store.events import record_event
 from seatrial.store.outbox import announce
 from seatrial.store.tables import AuditRow, CheckRow, ShardRow, StageRow, WorkerRow
 from seatrial.store.tables.base import utc_now
+from seatrial.store.tables.workers import SCHEDULER
 from seatrial.store.transitions import heartbeat, holds, lock, move
 
 ENDS: dict[RunState, AuditEvent] = {
@@ -29,7 +30,7 @@ ENDS: dict[RunState, AuditEvent] = {
 
 def count_workers(session: Session) -> int:
     """Count the workers in the table, at least 1: one that has just started may not have told."""
-    return max(1, session.scalar(select(func.count()).select_from(WorkerRow)) or 0)
+    return max(1, session.scalar(select(func.count()).select_from(WorkerRow).where(WorkerRow.id != SCHEDULER)) or 0)
 
 
 def audit_of_check(session: Session, check_id: str) -> str | None:

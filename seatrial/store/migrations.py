@@ -8,9 +8,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, delete, insert, inspect, select, text
 
 from seatrial.store.database import Database
+from seatrial.store.tables.schema import SchemaRow
 
 # One number of our own among Postgres's advisory locks: two processes that start together migrate one after the other.
 _ADVISORY_LOCK = 7_328_254_663
@@ -50,6 +51,7 @@ def _run(database: Database, step: Callable[[Config, str], None], revision: str)
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             config.attributes["connection"] = connection
             step(config, revision)
+            _tell_needs(connection, config)
 
 
 def is_current(database: Database) -> bool:
@@ -57,3 +59,44 @@ def is_current(database: Database) -> bool:
     head = ScriptDirectory.from_config(make_config()).get_current_head()
     with database.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision() == head
+
+
+def current_revision(database: Database) -> str | None:
+    """Return the last migration the database has had; None of an empty one."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def is_compatible(database: Database) -> bool:
+    """Return whether this code works with the database's schema: the present one, or a newer one that says so.
+
+    A migration that only adds leaves what it finds usable; one that takes something away says ``contracts = True``, and
+    then every code that does not know it is too old. So an upgrade rolls: the schema grows, old and new processes work
+    side by side, and what is no longer needed goes with a later version.
+    """
+    scripts = ScriptDirectory.from_config(make_config())
+    with database.engine.connect() as connection:
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision == scripts.get_current_head():
+            return True
+        if revision is None or _is_known(scripts, revision):
+            # Older than this code.
+            return False
+        needed = connection.execute(select(SchemaRow.needs)).scalar()
+    return needed is not None and _is_known(scripts, needed)
+
+
+def _is_known(scripts: ScriptDirectory, revision: str) -> bool:
+    return any(script.revision == revision for script in scripts.walk_revisions())
+
+
+def _tell_needs(connection: Connection, config: Config) -> None:
+    """Write which migration a code must know to work with the schema as it is now."""
+    if not inspect(connection).has_table(SchemaRow.__tablename__):
+        return
+    scripts = ScriptDirectory.from_config(config)
+    revision = MigrationContext.configure(connection).get_current_revision()
+    history = list(scripts.walk_revisions("base", revision or "base"))
+    needed = next((one.revision for one in history if getattr(one.module, "contracts", False)), history[-1].revision)
+    connection.execute(delete(SchemaRow))
+    connection.execute(insert(SchemaRow).values(id=1, needs=needed))

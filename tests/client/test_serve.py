@@ -15,8 +15,12 @@ import httpx
 import psutil
 import pytest
 
+from app.access.service import ensure_project
 from app.cli.supervisor import Supervisor
+from seatrial.store.settings import Settings
+from tests.databases import migrated
 from tests.nursery import forking
+from tests.rows import add_audit
 from tests.servers import ROOT, die_with_parent, eventually, free_port
 
 pytestmark = pytest.mark.slow
@@ -191,3 +195,36 @@ def test_what_does_not_end_by_itself_is_killed() -> None:
     supervisor.stop(grace_s=0.5)
     assert time.monotonic() - began < 5
     assert not any(process.is_running() for process in processes)
+
+
+def test_sigterm_ends_a_server_that_streams_events_whatever_its_own_limits(tmp_path: Path) -> None:
+    home, port = tmp_path / "home", free_port()
+    settings = Settings(home=home, require_keys=False)
+    database = migrated(settings)
+    # The operator's, who needs no key.
+    project = ensure_project(database, "default")
+    audit = add_audit(database, project_id=project)
+    database.dispose()
+    command = [sys.executable, "-m", "uvicorn", "--factory", "app.main:create_app", "--port", str(port)]
+    environment = {**os.environ, "SEATRIAL_HOME": str(home), "SEATRIAL_REQUIRE_KEYS": "false"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=die_with_parent)
+    try:
+        url = f"http://127.0.0.1:{port}"
+
+        def is_up() -> bool:
+            try:
+                return httpx.get(f"{url}/healthz").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        eventually(is_up, timeout_s=120, what="the server")
+        with httpx.stream("GET", f"{url}/v1/audits/{audit}/events", timeout=60) as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("retry")
+            process.send_signal(signal.SIGTERM)
+            # Whoever follows is let go, and goes on elsewhere.
+            list(lines)
+        assert process.wait(60) is not None
+    finally:
+        process.kill()
+        process.wait()

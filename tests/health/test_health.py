@@ -4,15 +4,20 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from app.health.repository import count_workers
 from app.health.schemas import Readiness
 from app.main import create_app
+from app.web.housekeeping import Reaping
 from app.web.services import Services
+from seatrial.store.claiming import claim_check
+from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import Settings
-from seatrial.store.tables import WorkerRow
+from seatrial.store.tables import CheckRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from tests.conftest import BASE_URL, TestClient
+from tests.rows import add_audit
 from tests.uploads import submission, upload_both
 
 
@@ -34,9 +39,8 @@ def test_a_killed_worker_is_not_counted_for_long(client: httpx.Client, services:
             session.add(WorkerRow(id=name, device="cpu", pid=1, last_seen_at=utc_now() - timedelta(seconds=seconds)))
     assert client.get("/readyz").json()["workers"] == 1
     assert "seatrial_workers_alive 1.0" in client.get("/metrics").text
-    slow = services.settings.model_copy(update={"reap_s": 60.0})
     with services.database.read() as session:
-        assert count_workers(session, slow) == 2
+        assert count_workers(session) == 1
 
 
 def test_an_unmigrated_database_is_not_ready(settings: Settings) -> None:
@@ -94,3 +98,23 @@ def test_metrics_do_not_ask_the_database_at_every_scrape(client: httpx.Client, s
     assert "seatrial_workers_alive 0.0" in client.get("/metrics").text
     shutil.rmtree(services.settings.home)
     assert "seatrial_workers_alive 0.0" in client.get("/metrics").text
+
+
+def test_the_scheduler_s_age_is_told_and_it_is_no_worker(client: httpx.Client, services: Services) -> None:
+    assert client.get("/readyz").json()["scheduler_age_s"] is None
+    tell_scheduler_alive(services.database)
+    with services.database.write() as session:
+        session.execute(update(WorkerRow).values(last_seen_at=utc_now() - timedelta(hours=3)))
+    sweep_workers(services.database)
+    told = client.get("/readyz").json()
+    assert (told["workers"], told["status"]) == (0, "ready")
+    assert 10_800 <= told["scheduler_age_s"] < 11_000
+
+
+def test_an_api_process_takes_back_what_dead_workers_held(client: httpx.Client, services: Services) -> None:
+    audit = add_audit(services.database)
+    with services.database.write() as session:
+        assert claim_check(session, lease_s=-1.0, worker="dead") is not None
+    Reaping(services)()
+    with services.database.read() as session:
+        assert session.query(CheckRow).filter_by(audit_id=audit).one().token is None

@@ -52,7 +52,7 @@ def test_a_child_process_is_given_no_damaged_file(bench: AuditBench, settings: S
     try:
         worker.drain()
     finally:
-        worker.close()
+        worker.leave()
     assert (bench.check(audit_id).error or {})["code"] == "artifact-damaged"
 
 

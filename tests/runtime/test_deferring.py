@@ -156,7 +156,7 @@ def test_what_a_child_process_meets_is_told_by_name(
         assert (shard.state, shard.attempts, shard.deferrals) == ("queued", 0, 2)
         assert (shard.error or {})["detail"].startswith(f"a stored file is missing: {bench.dataset.digest}")
     finally:
-        worker.close()
+        worker.leave()
 
 
 def test_faults_of_the_work_are_none_of_the_machine_s() -> None:

@@ -300,3 +300,31 @@ def test_the_field_to_blame_is_a_pointer_into_the_request(
     assert [check.state for check in checks] == ["failed", "failed"]
     assert checks[1].error is not None
     assert checks[1].error["field"] == pointer
+
+
+def test_an_idle_worker_says_that_it_lives_and_takes_back_what_dead_ones_held(
+    db: Database, settings: Settings, tmp_path: Path
+) -> None:
+    quick = settings.model_copy(update={"reap_s": 0.05})
+    worker = InlineWorker(db, LocalStore(tmp_path / "artifacts"), quick)
+    add_audit(db)
+    with db.write() as session:
+        claimed = claim_check(session, lease_s=0.01, worker="dead")
+        assert claimed is not None
+
+    def seen() -> Any:
+        with db.read() as session:
+            return session.scalar(select(WorkerRow.last_seen_at).where(WorkerRow.id == worker.id))
+
+    def is_free() -> bool:
+        with db.read() as session:
+            return session.get_one(CheckRow, claimed[0]).token is None
+
+    # No scheduler, and nothing that it is asked to do.
+    worker.begin()
+    eventually(lambda: seen() is not None, what="the first sign of life")
+    first = seen()
+    eventually(lambda: seen() > first, what="another one")
+    eventually(is_free, what="the dead worker's claim")
+    worker.leave()
+    assert seen() is None

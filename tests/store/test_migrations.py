@@ -1,16 +1,24 @@
 """The migrations lead to the tables the code declares, down again, and up again."""
 
+import shutil
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from seatrial.store import migrations
 from seatrial.store.database import Database
 from seatrial.store.migrations import downgrade, is_current, upgrade
-from seatrial.store.tables import Base, KeyRow
+from seatrial.store.tables import AuditRow, Base, KeyRow
 from tests.databases import database, postgres_url  # noqa: F401
+from tests.rows import add_audit
+from tests.store.test_lifecycle import end_shard, finish_check, start_stage, take_shard
 
 
 @pytest.mark.slow
@@ -59,3 +67,54 @@ def test_keys_of_an_earlier_version_never_expire(database: Database) -> None:  #
     upgrade(database)
     with database.read() as session:
         assert session.get_one(KeyRow, "key_1").expires_at is None
+
+
+def newer(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Callable[[], None]:
+    """Make the next version's migrations, ours and one more; return what takes us back to our own."""
+    own = migrations.make_config
+    head = ScriptDirectory.from_config(own()).get_current_head()
+    root = Path(own().config_file_name or "").parent
+    shutil.copytree(root / "alembic", folder / "alembic")
+    shutil.copy(root / "alembic.ini", folder)
+    text_of = (
+        f'"""grown"""\nimport sqlalchemy as sa\nfrom alembic import op\n\nrevision = "f00d"\ndown_revision = "{head}"\n'
+    )
+    (folder / "alembic" / "versions" / "2099-01-01_grown.py").write_text(text_of + body)
+    monkeypatch.setattr(migrations, "make_config", lambda: Config(str(folder / "alembic.ini")))
+    return lambda: monkeypatch.setattr(migrations, "make_config", own)
+
+
+GROWS = """
+def upgrade():
+    op.add_column("audits", sa.Column("colour", sa.String(), nullable=True))
+def downgrade():
+    op.drop_column("audits", "colour")
+"""
+
+
+def test_code_works_with_a_newer_schema_until_one_takes_something_away(
+    database: Database,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert migrations.is_compatible(database)
+    ours = newer(tmp_path / "next", monkeypatch, GROWS)
+    # The new code before the schema has grown.
+    assert not migrations.is_compatible(database)
+    upgrade(database)
+    assert migrations.is_compatible(database)
+    ours()
+    # Ours beside it: what it does not know does not harm it.
+    assert migrations.is_compatible(database)
+    assert not is_current(database)
+    audit = add_audit(database)
+    start_stage(database, audit, shards=1)
+    assert end_shard(database, take_shard(database))
+    assert finish_check(database)
+    with database.read() as session:
+        assert session.get_one(AuditRow, audit).state == "succeeded"
+    ours = newer(tmp_path / "further", monkeypatch, "contracts = True\n" + GROWS)
+    downgrade(database, "-1")
+    upgrade(database)
+    ours()
+    assert not migrations.is_compatible(database)

@@ -28,6 +28,7 @@ from workers.runtime.checking import check_model
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_of_audits, code_version
 from workers.runtime.executor import Executor
+from workers.runtime.presence import Presence
 from workers.runtime.running import run_shard
 from workers.runtime.sandboxed import SandboxedExecutor
 from workers.runtime.training import run_training
@@ -73,6 +74,7 @@ class Worker:
         self.device = self._executor.device()
         self.id = new_id("wrk")
         self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._presence = Presence(self._report, every_s=settings.reap_s)
 
     def drain(self) -> int:
         """Work until nothing can be claimed or the process is stopping; return how much was done."""
@@ -146,15 +148,27 @@ class Worker:
         if taken:
             log.warning("took back %d expired leases", taken)
 
-    def close(self) -> None:
-        """End what runs models."""
-        self._executor.close()
+    def begin(self) -> None:
+        """Tell every few seconds that this worker lives, and take back what dead ones held, until it leaves."""
+        self._presence.start()
 
     def leave(self) -> None:
         """Tell that this worker is gone, and end what runs models."""
-        self.close()
+        self._presence.stop()
+        self._executor.close()
+        try:
+            with self._database.write() as session:
+                session.execute(sa.delete(WorkerRow).where(WorkerRow.id == self.id))
+        except SQLAlchemyError as error:
+            log.warning("cannot tell that this worker is gone; it is forgotten within seconds: %s", error)
+
+    def _report(self) -> None:
         with self._database.write() as session:
-            session.execute(sa.delete(WorkerRow).where(WorkerRow.id == self.id))
+            self._tell_alive(session)
+        # No scheduler is needed for that, nor a worker that is idle.
+        if taken := reap(self._database, max_attempts=self._settings.max_attempts):
+            log.warning("took back %d expired leases", taken)
+            self._notify(taken)
 
     def _tell_alive(self, session: Session) -> None:
         alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(last_seen_at=utc_now()))

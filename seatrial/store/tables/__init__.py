@@ -9,6 +9,7 @@ from seatrial.store.tables.hardenings import HardeningEventRow, HardeningRow
 from seatrial.store.tables.keeping import ActivityRow, QuotaRow, ReleaseRow, RetentionRow, TombstoneRow
 from seatrial.store.tables.plans import PlanRow, PlanStepRow
 from seatrial.store.tables.resources import DatasetRow, ModelRow
+from seatrial.store.tables.schema import SchemaRow
 from seatrial.store.tables.tags import TagRow
 from seatrial.store.tables.webhooks import DeliveryRow, WebhookRow
 from seatrial.store.tables.workers import WorkerRow
@@ -37,6 +38,7 @@ __all__ = [
     "QuotaRow",
     "ReleaseRow",
     "RetentionRow",
+    "SchemaRow",
     "SessionRow",
     "ShardRow",
     "StageRow",

@@ -6,6 +6,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from seatrial.store.tables.base import Base, utc_now
 
+SCHEDULER = "scheduler"
+"""Id of the row that says when the scheduler swept last; it is no worker."""
+
 
 class WorkerRow(Base):
     """A worker process: told by itself at every sweep, so the API can say when nobody works."""
