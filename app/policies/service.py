@@ -71,7 +71,7 @@ def kept(policy: Mapping[str, Any]) -> Chosen:
     return Chosen(PolicySource.model_validate(policy["source"]), policy["document"])
 
 
-_RUN = {"/checks", "/samples", "/seed"}
+_RUN = {"/checks", "/samples", "/seed", "/stop"}
 
 
 def parse_policy(text: str | bytes) -> Policy:

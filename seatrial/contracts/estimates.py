@@ -34,13 +34,45 @@ class Flag(BaseModel):
     message: str = Field(description="What it means and what to do.")
 
 
+class Looks(BaseModel):
+    """How an audit was looked at that stops as soon as it is decided.
+
+    Its intervals are those of the look it ended at. All looks together miss the truth at most 5 % of the time.
+    """
+
+    sizes: list[int] = Field(min_length=1, description="Examples at each look; the last are all that were asked for.")
+    alphas: list[float] = Field(description="Error rate, of both ends together, each look may spend; they sum to 0.05.")
+    ended: int = Field(ge=1, description="Looks taken; the numbers are of the last of them.")
+
+    @property
+    def examples(self) -> int:
+        """Examples at the look it ended at."""
+        return self.sizes[self.ended - 1]
+
+    @property
+    def level(self) -> float:
+        """Error rate of the intervals: what the look it ended at may spend."""
+        return self.alphas[self.ended - 1]
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it ended before all that were asked for were measured."""
+        return self.ended < len(self.sizes)
+
+
 class Result(BaseModel):
-    """The four parts every family's result has."""
+    """The parts every family's result has."""
 
     estimates: dict[str, Estimate] = Field(description="By metric name, qualifiers in brackets: `s_ece[arm=over]`.")
     series: dict[str, Any] = Field(default_factory=dict, description="Curves and histograms behind the figures.")
     flags: list[Flag] = Field(default_factory=list, description="Doubts about the numbers, with what to do.")
     counts: dict[str, int] = Field(description="Whole numbers every rate can be recomputed from.")
+    looks: Looks | None = Field(
+        default=None,
+        exclude_if=lambda looks: looks is None,
+        description="Of an audit that stops when it is decided: at how many examples it did, and the error rate spent "
+        "at each look; absent from others.",
+    )
 
 
 def metric_name(name: str, **qualifiers: object) -> str:

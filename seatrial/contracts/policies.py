@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real, Request
 from seatrial.contracts.checks import CheckParams
-from seatrial.contracts.estimates import Estimate, split_name
+from seatrial.contracts.estimates import Estimate, Looks, split_name
 from seatrial.contracts.family import Better, Metric
 from seatrial.contracts.metric_ranges import foregone, reach_of
 from seatrial.contracts.registry import families, family, metrics_of
@@ -225,10 +225,13 @@ class GateFile(Policy):
     checks: list[CheckParams] = Field(default_factory=list, max_length=16, description="What to run, as in an audit.")
     samples: int | None = Field(default=None, ge=2, le=1_000_000, description="Examples drawn; default: the audit's.")
     seed: int | None = Field(default=None, ge=0, le=2**53 - 1, description="Seed; default: the audit's.")
+    stop: Literal["decided"] | None = Field(
+        default=None, description="`decided`: stop once the rules that block are decided, as in an audit."
+    )
 
     def policy(self) -> Policy:
         """Return what is judged by, without what is run."""
-        return Policy.model_validate(self.model_dump(exclude={"checks", "samples", "seed"}))
+        return Policy.model_validate(self.model_dump(exclude={"checks", "samples", "seed", "stop"}))
 
 
 class PolicyRead(Read):
@@ -287,6 +290,12 @@ class RuleOutcome(Read):
         "wanted a larger dataset is needed.",
     )
     reason: str = Field(description="Why, in a sentence.")
+    looks: Looks | None = Field(
+        default=None,
+        exclude_if=lambda looks: looks is None,
+        description="Of an audit that stops when it is decided: at how many examples the number was judged, and the "
+        "error rate spent at each look; absent from others.",
+    )
 
 
 class Judgement(Read):

@@ -1,7 +1,9 @@
 """What an interval says about a bound: decided or not, and how surely.
 
 Intervals are stored at 95 %, so each end is wrong with probability 2.5 %: a metric exactly at its bound passes, or
-fails, no more often than that. An estimate's own interval is what decides, the one that every page shows.
+fails, no more often than that. An estimate's own interval is what decides, the one that every page shows. Of an audit
+that stopped when it was decided it is that of its look, at the error rate that look may spend: the looks' rates add up
+to 5 %, and p values are divided by the look's share of it.
 """
 
 import math
@@ -11,11 +13,9 @@ from typing import Literal, NamedTuple
 
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import Outcome
+from seatrial.judging.measured import ALPHA as ALPHA
 from seatrial.statistics.binomial import binomial_cdf
 from seatrial.statistics.normal import normal_quantile
-
-ALPHA = 0.05
-"""Of the stored intervals."""
 
 LEAVING_ROOM = frozenset({"gaffke", "resampled", "widened"})
 """Methods whose intervals leave room for an example at the end of the metric's range that was not seen."""
@@ -24,6 +24,13 @@ Side = Literal["max", "min"]
 Range = tuple[float, float]
 
 Z = normal_quantile(1 - ALPHA / 2)
+
+
+def critical(level: float) -> float:
+    """Return how many standard errors the sides of a normal distribution's interval have at an error rate."""
+    return Z if level == ALPHA else normal_quantile(1 - level / 2)
+
+
 # Far below any p and any relative difference of means that decides, far above what sums are off by.
 ROUNDING = 1e-9
 
@@ -39,6 +46,7 @@ class Evidence:
         span: Least and largest value an example can have, where the interval leaves room for examples not seen.
         examples: Examples it rests on, where that is fewer than ``n``.
         discordant: Of paired proportions, examples on which the first alone has it, and the second alone.
+        level: Error rate of the interval, both ends together.
     """
 
     judged: Estimate
@@ -47,6 +55,7 @@ class Evidence:
     span: Range | None = None
     examples: int | None = None
     discordant: tuple[int, int] | None = None
+    level: float = ALPHA
 
     @property
     def interval(self) -> Range | None:
@@ -75,11 +84,11 @@ def decide(interval: Range, bound: float, side: Side) -> Outcome:
     return "inconclusive"
 
 
-def p_value(estimate: Estimate, bound: float, side: Side) -> float | None:
+def p_value(estimate: Estimate, bound: float, side: Side, *, level: float = ALPHA) -> float | None:
     """Return the smallest error rate at which the interval would decide: two-sided, by duality.
 
     Of a Clopper-Pearson interval exactly, from the binomial distribution; of others by scaling the side towards the
-    bound as a normal distribution's. It is at most 5 % where the interval decides.
+    bound as a normal distribution's. It is at most ``level``, the interval's own, where that decides.
 
     Returns:
         None without an interval.
@@ -94,17 +103,25 @@ def p_value(estimate: Estimate, bound: float, side: Side) -> float | None:
     if width <= 0:
         # The value is at the end of its range, and nothing lies beyond.
         return 1.0 if decide(found, bound, side) == "inconclusive" else 0.0
-    return math.erfc(Z * abs(gap) / width / math.sqrt(2))
+    return math.erfc(critical(level) * abs(gap) / width / math.sqrt(2))
 
 
 def p_of(evidence: Evidence, bound: float, side: Side) -> float | None:
     """Return :func:`p_value` of what is judged, but no less than the chance that the examples missed what would tell.
 
     The room an interval leaves for an example not seen grows with log(1/p) and not as a normal distribution's side
-    does, so that the side scaled up would say more at the small error rates of Holm's correction than it may.
+    does, so that the side scaled up would say more at the small error rates of Holm's correction than it may. At a look
+    it is divided by the share of the error rate that the look may spend.
     """
-    p, value = p_value(evidence.judged, bound, side), evidence.judged.value
-    if p is None or value is None or evidence.span is None:
+    p, value = p_value(evidence.judged, bound, side, level=evidence.level), evidence.judged.value
+    if p is None:
+        return p
+    found = _with_unseen(evidence, bound, p, value)
+    return found if evidence.level == ALPHA else min(1.0, found * ALPHA / evidence.level)
+
+
+def _with_unseen(evidence: Evidence, bound: float, p: float, value: float | None) -> float:
+    if value is None or evidence.span is None:
         return p
     n = evidence.judged.n if evidence.examples is None else evidence.examples
     distance = max(evidence.span[1], value) - value if bound >= value else value - min(evidence.span[0], value)

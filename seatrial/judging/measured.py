@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from seatrial.contracts.estimates import Estimate, Result, split_name
+from seatrial.contracts.estimates import Estimate, Looks, Result, split_name
 from seatrial.contracts.policies import MetricName
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
+
+ALPHA = 0.05
+"""Of the intervals of an audit that is not looked at before its end."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,16 @@ class MeasuredCheck:
     result: Result | None
     error: StoredProblem | None
     params: Mapping[str, Any]
+
+    @property
+    def looks(self) -> Looks | None:
+        """How it was looked at, where it was to stop when it is decided."""
+        return None if self.result is None else self.result.looks
+
+    @property
+    def level(self) -> float:
+        """Error rate of its intervals, both ends together."""
+        return ALPHA if self.looks is None else self.looks.level
 
     def published(self, asked: MetricName) -> dict[str, Estimate]:
         """Return the estimates a metric names, by full name; `*` names those with any value of the qualifier."""

@@ -15,7 +15,7 @@ import numpy as np
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.states import RunState
 from seatrial.judging.comparability import differences
-from seatrial.judging.evidence import ROUNDING, Evidence, Range, ends
+from seatrial.judging.evidence import ALPHA, ROUNDING, Evidence, Range, critical, ends
 from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.judging.pairing import Pairing
 from seatrial.judging.ranges import described, is_fixed, named, range_of
@@ -87,18 +87,21 @@ def compare(
         return found
     before, other = found
     is_higher_better = described(metric).better == "higher"
+    # Where either was looked at before its end, a pair was not drawn more often than the rarer of the two looks.
+    level = min(check.level, other.level)
     why = "the records are not available"
     if paired is not None:
         pairs = paired.pair(metric, (audit.audit, check), (baseline.audit, other))
         if not isinstance(pairs, str):
             worse = pairs.then - pairs.now if is_higher_better else pairs.now - pairs.then
-            evidence = paired_difference(worse, range_of(metric, check), pairs.weights)
+            evidence = paired_difference(worse, range_of(metric, check), pairs.weights, level=level)
             return Comparison(evidence, before, _flags(other))
         why = pairs
     doubts = [*_flags(other), _OTHER_DATA] if paired is not None and not paired.is_same_dataset else _flags(other)
-    difference = mover(before, estimate) if is_higher_better else mover(estimate, before)
+    now, then = _stretched(estimate, check.level, level), _stretched(before, other.level, level)
+    difference = mover(then, now) if is_higher_better else mover(now, then)
     told = f"not compared example by example: {why}"
-    evidence = Evidence(difference, is_fixed=is_fixed(metric), why=told)
+    evidence = Evidence(difference, is_fixed=is_fixed(metric), why=told, level=level)
     return Comparison(evidence, before, doubts)
 
 
@@ -123,11 +126,23 @@ def _counterpart(metric: str, check: MeasuredCheck, baseline: Measured) -> tuple
     return before, other
 
 
+def _stretched(estimate: Estimate, own: float, level: float) -> Estimate:
+    """Return an estimate whose interval's sides are as long as a normal distribution's are at a smaller error rate."""
+    value, found = estimate.value, ends(estimate)
+    if own == level or value is None or found is None:
+        return estimate
+    times = critical(level) / critical(own)
+    low, high = value - times * (value - found[0]), value + times * (found[1] - value)
+    return estimate.model_copy(update={"low": low, "high": high})
+
+
 def _flags(check: MeasuredCheck) -> Sequence[Flag]:
     return () if check.result is None else check.result.flags
 
 
-def paired_difference(worse: Floats, span: Range | None, weights: Floats | None = None) -> Evidence:
+def paired_difference(
+    worse: Floats, span: Range | None, weights: Floats | None = None, *, level: float = ALPHA
+) -> Evidence:
     """Return the mean of the differences (n,) of two measurements of the same examples, with its interval.
 
     Differences of -1, 0 and 1 are those of paired proportions and get
@@ -140,33 +155,34 @@ def paired_difference(worse: Floats, span: Range | None, weights: Floats | None 
         worse: Differences, at least 2; where examples have weights, multiplied by them.
         span: Least and largest value of the metric for an example.
         weights: (n,) with mean 1; None where all are alike.
+        level: Error rate of the interval.
     """
     value, n = float(worse.mean()), len(worse)
     told = f"compared example by example on the {n} that both audits have"
     is_weighted = weights is not None and bool((weights != 1).any())
     if not is_weighted and np.isin(worse, (-1, 0, 1)).all() and span == (0.0, 1.0):
         b, c = int((worse > 0).sum()), int((worse < 0).sum())
-        low, high = score_interval(b, c, n)
+        low, high = score_interval(b, c, n, alpha=level)
         judged = Estimate(value=value, low=low, high=high, n=n, method="paired")
-        return Evidence(judged, why=told, discordant=(b, c))
-    found, widest = _interval(worse, span, np.ones(n) if weights is None else weights)
+        return Evidence(judged, why=told, discordant=(b, c), level=level)
+    found, widest = _interval(worse, span, np.ones(n) if weights is None else weights, level)
     if found is None:
-        return Evidence(Estimate(value=value, low=None, high=None, n=n, method="paired"), why=told)
+        return Evidence(Estimate(value=value, low=None, high=None, n=n, method="paired"), why=told, level=level)
     low, high = min(found[0], value), max(found[1], value)
     judged = Estimate(value=value, low=low, high=high, n=n, method="paired")
-    return Evidence(judged, why=told, span=widest)
+    return Evidence(judged, why=told, span=widest, level=level)
 
 
-def _interval(worse: Floats, span: Range | None, weights: Floats) -> tuple[Range | None, Range | None]:
+def _interval(worse: Floats, span: Range | None, weights: Floats, level: float) -> tuple[Range | None, Range | None]:
     """Return the interval of a sum over that of the weights, and between which values an example not seen may lie."""
     if span is None:
         reach = float(np.ptp(worse))
         if reach <= ROUNDING * float(np.abs(worse).max()):
             return None, None
-        return mean_interval(worse, float(worse.min()) - reach, float(worse.max()) + reach), None
+        return mean_interval(worse, float(worse.min()) - reach, float(worse.max()) + reach, alpha=level), None
     reach, size = span[1] - span[0], typical_size(weights)
     room = reach * size
-    return ratio_interval(worse, weights, (-room, size), (room, size)), (-room, room)
+    return ratio_interval(worse, weights, (-room, size), (room, size), alpha=level), (-room, room)
 
 
 def mover(first: Estimate, second: Estimate) -> Estimate:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from seatrial.judging.evidence import ALPHA, ROUNDING, Evidence, Range, Z
+from seatrial.judging.evidence import ROUNDING, Evidence, Range, Z, critical
 from seatrial.statistics.normal import normal_quantile
 from seatrial.statistics.proportions import score_interval
 
@@ -13,8 +13,10 @@ POWER = 0.8
 MOST_EXAMPLES = 1e9
 """Beyond that many further examples nobody is told a number."""
 
-LOG_TAIL = -math.log(ALPHA / 2) - 1
-"""What a standard exponential variable, as which an unseen example weighs, exceeds its mean by at the stored level."""
+
+def log_tail(level: float) -> float:
+    """Return what a standard exponential, the weight of an example not seen, exceeds its mean by at an error rate."""
+    return -math.log(level / 2) - 1
 
 
 def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int | None:
@@ -38,7 +40,7 @@ def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int
     value, found = evidence.judged.value, evidence.interval
     if value is None or found is None or evidence.is_fixed or abs(value - bound) < ROUNDING:
         return None
-    n, alpha = evidence.judged.n, ALPHA / times
+    n, alpha = evidence.judged.n, evidence.level / times
     if evidence.judged.method == "clopper-pearson":
         wanted = _trials(value, bound, alpha)
     elif evidence.discordant is not None:
@@ -86,13 +88,14 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
     room = _room(evidence, value, is_above=bound > value)
     if width <= 0 or (room and gap > room):
         return math.inf
-    shift, tail = room / n, LOG_TAIL * room / n
-    spread = math.sqrt(max(0.0, (width - shift) ** 2 - tail**2)) / Z
-    stretch = normal_quantile(1 - alpha / 2) / Z
+    shift, tail = room / n, log_tail(evidence.level) * room / n
+    z = critical(evidence.level)
+    spread = math.sqrt(max(0.0, (width - shift) ** 2 - tail**2)) / z
+    stretch = normal_quantile(1 - alpha / 2) / z
 
     def is_decided(examples: float) -> bool:
         scale = n / examples
-        side = shift * scale + math.hypot(Z * spread * math.sqrt(scale), tail * scale)
+        side = shift * scale + math.hypot(z * spread * math.sqrt(scale), tail * scale)
         unseen = -room * math.expm1(math.log(alpha / 2) / examples)
         unlucky = normal_quantile(POWER) * spread * math.sqrt(scale)
         return gap >= max(side * stretch + unlucky, unseen)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.estimates import Estimate, Flag, Looks
 from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
@@ -50,6 +50,7 @@ class Finding:
         evidence: What is held against the bound.
         flags: Doubts about it.
         highest: The largest value there is, of what can be told as a share of it.
+        looks: How the check was looked at, where it was to stop when it is decided.
     """
 
     position: int
@@ -62,6 +63,7 @@ class Finding:
     evidence: Evidence | None = None
     flags: Sequence[Flag] = ()
     highest: float | None = None
+    looks: Looks | None = None
 
 
 def judge(
@@ -116,7 +118,7 @@ def judge(
     p_values = [_p_value(finding) for finding in findings]
     adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
     rules = [
-        _decide(finding, p, held, _doubts(finding, policy.doubts), left)
+        _decide(finding, p, held, doubts_about(finding.metric, finding.flags, policy.doubts), left)
         for finding, p, held in zip(findings, p_values, adjusted, strict=True)
     ]
     verdict = _verdict(rules)
@@ -157,7 +159,7 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
             is_found = True
             label = metric if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
             found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
-            yield replace(found, highest=highest_of(metric, check)), check
+            yield replace(found, highest=highest_of(metric, check), looks=check.looks), check
     if not is_found:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_metric(asked, checks))), None
 
@@ -177,7 +179,7 @@ def _weigh(
         side = _asked(finding.rule)[0]
         end: Literal["low", "high"] = "high" if side == "max" else "low"
         why = wording.open_end(estimate, end) if is_open(estimate, finding.metric, check, end) else ""
-        evidence = Evidence(estimate, is_fixed=is_fixed(finding.metric), why=why)
+        evidence = Evidence(estimate, is_fixed=is_fixed(finding.metric), why=why, level=check.level)
         if estimate.method in LEAVING_ROOM:
             span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)
             evidence = replace(evidence, span=span, examples=examples)
@@ -205,18 +207,24 @@ def _p_value(finding: Finding) -> float | None:
     return p_of(finding.evidence, bound, side)
 
 
-def _doubts(finding: Finding, asked: str) -> list[Flag]:
-    """Return the flags that keep a rule from passing."""
-    return [flag for flag in finding.flags if flag.severity in _DOUBTFUL[asked] or _is_relevant(finding, flag, asked)]
+def doubts_about(metric: str, flags: Sequence[Flag], asked: str) -> list[Flag]:
+    """Return the flags that keep a rule from passing.
+
+    Args:
+        metric: Full name of what the rule is about.
+        flags: Of the check.
+        asked: Which count, as the policy says.
+    """
+    return [flag for flag in flags if flag.severity in _DOUBTFUL[asked] or _is_relevant(metric, flag, asked)]
 
 
-def _is_relevant(finding: Finding, flag: Flag, asked: str) -> bool:
+def _is_relevant(metric: str, flag: Flag, asked: str) -> bool:
     if asked != "relevant" or flag.severity != "warning":
         return False
-    metric = named(finding.metric)
-    known = flags_of(metric.family).get(flag.code)
+    asked_of = named(metric)
+    known = flags_of(asked_of.family).get(flag.code)
     # What an earlier version flagged, and nobody can look up any more, may be about anything.
-    return known is None or known.doubts(metric.name)
+    return known is None or known.doubts(asked_of.name)
 
 
 def _decide(
@@ -241,6 +249,7 @@ def _decide(
         if outcome == "inconclusive":
             further = further_examples(evidence, bound, times=1 if held is None else held.times)
         reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further, left=left)
+        reason += wording.after_looks(finding.looks)
     counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
     if counts_as == "passed" and doubts:
         outcome = counts_as = "errored"
@@ -263,6 +272,7 @@ def _decide(
         further_examples=further,
         available_examples=None if further is None else left,
         reason=reason,
+        looks=finding.looks,
     )
 
 

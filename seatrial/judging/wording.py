@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.estimates import Estimate, Flag, Looks
 from seatrial.contracts.policies import MetricName, Outcome, Rule
 from seatrial.judging.evidence import Evidence, Side
 from seatrial.judging.measured import Measured, MeasuredCheck
@@ -92,6 +92,17 @@ def by_interval(
     if further is not None:
         reason += f"; {further_in_words(further, left)}"
     return reason + (f"; {evidence.why}" if evidence.why else "")
+
+
+def after_looks(looks: Looks | None) -> str:
+    """Say at how many examples of those asked for an audit was decided that stops then.
+
+    >>> after_looks(Looks(sizes=[30, 60, 1000], alphas=[0.0125, 0.0125, 0.025], ended=2))
+    '; after 60 of 1,000 examples, at look 2 of 3'
+    """
+    if looks is None:
+        return ""
+    return f"; after {looks.examples:,} of {looks.sizes[-1]:,} examples, at look {looks.ended} of {len(looks.sizes)}"
 
 
 def open_end(estimate: Estimate, end: Literal["low", "high"]) -> str:
