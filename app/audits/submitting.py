@@ -192,6 +192,9 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
     request = planned.request
     # Where it stands in the queue is no part of what is computed.
     spec = request.model_dump(mode="json", exclude={"priority"})
+    if request.stop is None:
+        # As audits of before are written, which all were measured as a whole.
+        del spec["stop"]
     audit = AuditRow(
         id=new_id("aud"),
         project_id=project_id,
@@ -237,9 +240,12 @@ def _hold(session: Session, planned: Plan) -> None:
 def _digest(planned: Plan, spec: dict[str, Any]) -> str:
     """Return what identifies the computation: the request and the bytes behind every id it names.
 
-    What it is judged by is no part of it: the same numbers under another policy are the same numbers.
+    What it is judged by is no part of it: the same numbers under another policy are the same numbers. But where the
+    policy decides how many examples are measured.
     """
     computed = {name: value for name, value in spec.items() if name != "baseline"} | {"policy": None}
+    if planned.request.stop is not None and planned.policy is not None:
+        computed |= {"policy": planned.policy.source.digest, "baseline": spec["baseline"]}
     named = {
         "spec": computed,
         "model": planned.model.digest,

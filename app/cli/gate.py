@@ -54,7 +54,7 @@ class Ask:
         predictions_of: Whose answers to read in it.
         policy: The policy, or what the service finds it by.
         checks: What to run; None where nothing says.
-        options: Options of the audit: ``samples``, ``seed``, ``baseline``.
+        options: Options of the audit: ``samples``, ``seed``, ``baseline``, ``stop``.
         data_manifest: What is said about the data.
         model_version: Overrides that of the model's manifest.
         timeout_s: Seconds in total; None for no limit.
@@ -101,6 +101,11 @@ class Ask:
 @click.option("--checks", type=_FILE, help="What to run, YAML or JSON.  [default: the policy file's]")
 @click.option("--samples", type=click.IntRange(min=2), help="Examples drawn.  [default: the policy file's, or 500]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed.  [default: the policy file's, or 0]")
+@click.option(
+    "--no-stop",
+    is_flag=True,
+    help="Measure all SAMPLES, also by a shipped policy or where the file says stop.",
+)
 @click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds in total.  [default: no limit]")
 @click.option("--no-cancel", is_flag=True, help="Leave the audit running when it is no longer waited for.")
@@ -166,6 +171,7 @@ def _asked(options: dict[str, Any]) -> Ask:
         "samples": options["samples"] or (file.samples if file else None) or _whole_table(options),
         "seed": options["seed"] if options["seed"] is not None else file.seed if file else None,
         "baseline": options["baseline"],
+        "stop": _stop(options, file),
     }
     return Ask(
         model=options["model"] or "",
@@ -188,6 +194,14 @@ def _asked(options: dict[str, Any]) -> Ask:
 def _whole_table(options: dict[str, Any]) -> int | None:
     """Return the most samples there may be for a table, which costs nothing to look at as a whole."""
     return None if options["predictions"] is None else MOST_SAMPLES
+
+
+def _stop(options: dict[str, Any], file: GateFile | None) -> str | None:
+    """Return when the audit may stop: by shipped policies once it is decided, by others where their file says so."""
+    if options["no_stop"] or options["predictions"] is not None:
+        # Of a table nothing is saved.
+        return None
+    return "decided" if options["policy"] in presets.POLICIES and file is None else file.stop if file else None
 
 
 def _promote(options: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from collections import Counter
 from xml.etree import ElementTree as ET
 
 from seatrial.contracts.policies import RuleOutcome
+from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.outcomes import Judged, counted, is_silent, level, measured, policy_name
 from seatrial.reporting.schemas import ReportRead
 
@@ -117,6 +118,9 @@ def _properties(report: ReportRead, judged: Judged) -> dict[str, str]:
         "baseline": judgement.baseline,
         "spec.digest": report.reproduction.spec_digest,
     }
+    for position, check in enumerate(report.checks):
+        if check.looks is not None:
+            named[f"looks.{position}.{check.kind}"] = looks_in_words(check.looks)
     for source in report.sources:
         named |= {source.role: source.name, f"{source.role}.digest": source.digest}
     return {key: value for key, value in named.items() if value is not None}

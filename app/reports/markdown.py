@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.contracts.policies import Judgement, RuleOutcome
+from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.outcomes import (
     applied,
@@ -36,7 +37,8 @@ _SPACE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 
 def render_markdown(report: ReportRead) -> str:
     """Return the report as Markdown: the verdict, its rules, flags, and all numbers in folded tables."""
-    parts, tail = [*_head(report), *_flags(report.checks)], [*_controls(report), *_signature(report)]
+    parts = [*_head(report), *_looks(report.checks), *_flags(report.checks)]
+    tail = [*_controls(report), *_signature(report)]
     room = MAX_CHARACTERS - sum(len(part) + 2 for part in [*parts, *tail])
     for check in report.checks:
         table = _numbers(check, room)
@@ -145,6 +147,13 @@ def _flags(checks: Iterable[ReportCheck]) -> Iterator[str]:
     if flags:
         yield "**Doubts about the numbers**"
         yield "\n".join(flags)
+
+
+def _looks(checks: Iterable[ReportCheck]) -> Iterator[str]:
+    """Yield for each check that stops when it is decided at how many examples it did."""
+    for check in checks:
+        if check.looks is not None:
+            yield f"{code(check.kind)}: {prose(looks_in_words(check.looks))}"
 
 
 def _controls(report: ReportRead) -> Iterator[str]:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from app.reports.controls import controls_for
 from seatrial.contracts.controls import Control, controls
 from seatrial.contracts.policies import RuleOutcome
+from seatrial.reporting.looks import decided_after
 from seatrial.reporting.numbers import format_parts
 from seatrial.reporting.outcomes import Judged, counted, is_silent, level, policy_name
 from seatrial.reporting.schemas import ReportRead
@@ -77,11 +78,22 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
             "policyDigest": judgement.policy.digest,
             "baseline": judgement.baseline,
             "specDigest": report.reproduction.spec_digest,
+            **_looks(report),
             "controls": {one.id: one.standing for one in report.controls},
             **_signature(report),
         },
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _looks(report: ReportRead) -> dict[str, Any]:
+    """Return how checks were looked at that stop when they are decided; nothing of others."""
+    found = [
+        {"kind": check.kind, **check.looks.model_dump(mode="json"), "text": decided_after(check.looks)}
+        for check in report.checks
+        if check.looks is not None
+    ]
+    return {"looks": found} if found else {}
 
 
 def _rules(judged: Judged) -> Iterator[dict[str, Any]]:
@@ -183,6 +195,7 @@ def _properties(outcome: RuleOutcome) -> dict[str, Any]:
         "furtherExamples": outcome.further_examples,
         "availableExamples": outcome.available_examples,
         "pValue": outcome.p_value,
+        "looks": None if outcome.looks is None else outcome.looks.model_dump(mode="json"),
         **{name: one.model_dump(mode="json") for name, one in estimates.items() if one is not None},
     }
     return {name: value for name, value in values.items() if value is not None}

@@ -210,6 +210,7 @@ def _check(
         error=error,
         seconds=seconds,
         meters=meters_of(repository.asked_of(session, row.id)),
+        looks=result.looks if result else None,
     )
 
 

@@ -275,6 +275,8 @@ def result_of(judgement: Judgement, configuration: Sequence[Descriptor]) -> Test
     passed, warned, failed = [], [], []
     for rule in judgement.rules:
         name = f"{rule.metric} {rule.requirement}"
+        if rule.looks is not None:
+            name += f", after {rule.looks.examples} of {rule.looks.sizes[-1]} examples"
         if rule.counts_as == "passed":
             passed.append(name)
         elif rule.counts_as == "skipped":

@@ -40,6 +40,7 @@ class Audits(Session):
         samples: int = 500,
         policy: str | Policy | Mapping[str, Any] | None = None,
         baseline: str | None = None,
+        stop: Literal["decided"] | None = None,
         batch_size: int = 64,
         shards: int | None = None,
         max_error_rate: float = 0.05,
@@ -57,6 +58,7 @@ class Audits(Session):
             samples: Examples drawn, stratified by label; the whole dataset where that is smaller.
             policy: What it is judged by when it ends: an id, a name, ``name@version``, or a policy itself.
             baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
+            stop: ``decided``: looks at the examples and stops once the policy's blocking rules are decided.
             batch_size: Examples per forward pass.
             shards: Pieces each stage is cut into; by default sized to a minute each at most.
             max_error_rate: Share of errored examples above which a check fails.
@@ -68,7 +70,9 @@ class Audits(Session):
         Raises:
             ProblemResponseError: A field is refused, with its name and the reason.
         """
-        fields = without_none({"policy": policy, "baseline": baseline, "shards": shards}) | as_json(further)
+        fields = without_none({"policy": policy, "baseline": baseline, "stop": stop, "shards": shards}) | as_json(
+            further
+        )
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
         if priority:
             # An older service knows none.
@@ -88,6 +92,7 @@ class Audits(Session):
         samples: int = 500,
         policy: str | Policy | Mapping[str, Any] | None = None,
         baseline: str | None = None,
+        stop: Literal["decided"] | None = None,
         batch_size: int = 64,
         shards: int | None = None,
         max_error_rate: float = 0.05,
@@ -95,7 +100,9 @@ class Audits(Session):
         **further: Any,
     ) -> AuditEstimate:
         """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
-        fields = without_none({"policy": policy, "baseline": baseline, "shards": shards}) | as_json(further)
+        fields = without_none({"policy": policy, "baseline": baseline, "stop": stop, "shards": shards}) | as_json(
+            further
+        )
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
         if priority:
             fields["priority"] = priority

@@ -1,9 +1,9 @@
 """What is asked of an audit, and what is told about one."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real, Request
@@ -39,6 +39,12 @@ class AuditCreate(Request):
         default=None,
         max_length=100,
         description="Audit, or name of a baseline of the model, to compare it with then; by default the policy's.",
+    )
+    stop: Literal["decided"] | None = Field(
+        default=None,
+        description="`decided`: look at 30, 60, 125, 250, 500, 1,000 and so on of the examples (whole batches), and "
+        "stop a check once its policy's blocking rules are decided; its intervals are wider for having been looked at. "
+        "Takes a `policy`. To pass before the end takes 125 examples, no doubt and `seed` 0. Null: measure all.",
     )
     batch_size: int = Field(
         default=64,
@@ -79,6 +85,14 @@ class AuditCreate(Request):
                 )
             seen.append(said)
         return checks
+
+    @model_validator(mode="after")
+    def _is_decided_by_something(self) -> Self:
+        if self.stop is not None and self.policy is None:
+            raise PydanticCustomError(
+                "nothing_decides", "stop takes a policy: nothing else says what is decided", {"path": ["stop"]}
+            )
+        return self
 
 
 class Progress(Read):

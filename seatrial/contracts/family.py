@@ -303,6 +303,24 @@ class Misfit(NamedTuple):
     is_mismatch: bool = False
 
 
+def not_independent(params: Any) -> str:
+    """Say why the checks of a family that says nothing of its examples are measured as a whole."""
+    return "nothing says that its examples do not depend on each other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """Whether a check can be judged before all its examples are measured: those left out may change none of the others.
+
+    Attributes:
+        whole: Parameters to why all examples have to be measured, in words; empty where they need not.
+        grain: Examples that are computed together; None for a batch of the audit.
+    """
+
+    whole: Callable[[Any], str] = not_independent
+    grain: int | None = None
+
+
 def nothing_misfits(params: Any, situation: Situation) -> Iterator[Misfit]:
     """Find nothing."""
     return iter(())
@@ -335,6 +353,7 @@ class FamilySpec:
         formerly: What checks did that were made before a parameter was there, where that is not its default.
         unset: What parameters that are not given stand for, in words.
         starting: What stands in a form where parameters have no default.
+        stopping: Whether its checks can stop when they are decided.
         stage_shares: (parameters as stored, stage) to where in a check the stage stands, None where it is not known.
         glossary: Terms of its report that are not in everybody's, with their meanings.
         evidence: Which of its numbers speak for which controls of published frameworks.
@@ -357,6 +376,7 @@ class FamilySpec:
     formerly: Mapping[str, Any] = field(default_factory=dict)
     unset: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Any] = field(default_factory=dict)
+    stopping: Stopping = Stopping()
     stage_shares: Callable[[Mapping[str, Any], str], StageShares | None] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()

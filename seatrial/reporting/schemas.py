@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from seatrial.contracts.base import Read
-from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.estimates import Estimate, Flag, Looks
 from seatrial.contracts.meters import Meters
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.problems import StoredProblem
@@ -114,6 +114,12 @@ class ReportCheck(Read):
     error: StoredProblem | None = Field(description="Why it failed.")
     seconds: float | None = Field(description="From its first shard to its end.")
     meters: Meters | None = Field(default=None, description="What was asked of a text model; null for others.")
+    looks: Looks | None = Field(
+        default=None,
+        exclude_if=lambda looks: looks is None,
+        description="Of an audit that stops when it is decided: at how many examples it did, and the error rate spent "
+        "at each look; absent from others.",
+    )
 
 
 class ReportSource(Read):

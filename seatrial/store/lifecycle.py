@@ -19,7 +19,7 @@ from seatrial.store.outbox import announce
 from seatrial.store.tables import AuditRow, CheckRow, ShardRow, StageRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.tables.workers import SCHEDULER
-from seatrial.store.transitions import heartbeat, holds, lock, move
+from seatrial.store.transitions import heartbeat, holds, lock, move, release
 
 ENDS: dict[RunState, AuditEvent] = {
     RunState.SUCCEEDED: "audit.succeeded",
@@ -50,7 +50,10 @@ def open_stage(
     estimated_s: float | None = None,
     code: str | None = None,
 ) -> bool:
-    """Begin a stage: its row, its shards, the check running on them; False when the claim was lost or cancelled.
+    """Begin a stage, or go on with one: its row, its shards, the check running on them; False when the claim was lost.
+
+    Of a stage that goes on, as at the next look of an audit that stops when it is decided, ``examples`` are all it then
+    has and ``shards`` those that are added.
 
     From then on the audit is measured by ``code``; False also where another code has begun to measure it since.
     """
@@ -75,10 +78,8 @@ def open_stage(
     )
     if still_ours is None:
         return False
-    ordinal = session.scalar(select(func.count()).select_from(StageRow).where(StageRow.check_id == check_id)) or 0
-    session.add(
-        StageRow(check_id=check_id, name=name, ordinal=ordinal, source=source, examples=examples, shards=len(shards))
-    )
+    done = examples - sum(shard.stop - shard.start for shard in shards)
+    _lengthen(session, check_id, name, source=source, examples=examples, shards=len(shards))
     session.add_all(shards)
     session.execute(
         update(CheckRow)
@@ -101,8 +102,25 @@ def open_stage(
         record_event(session, audit_id, "audit", {"state": RunState.RUNNING})
     if moved:
         record_event(session, audit_id, "check", {"check": check_id, "state": RunState.RUNNING})
-    record_event(session, audit_id, "progress", {"check": check_id, "stage": name, "done": 0, "total": examples})
+    record_event(session, audit_id, "progress", {"check": check_id, "stage": name, "done": done, "total": examples})
     return True
+
+
+def _lengthen(session: Session, check_id: str, name: str, *, source: str, examples: int, shards: int) -> None:
+    """Add a stage to a check, or examples and shards to a stage that it has."""
+    stage = session.get(StageRow, (check_id, name))
+    if stage is not None:
+        stage.examples, stage.shards = examples, stage.shards + shards
+        return
+    ordinal = session.scalar(select(func.count()).select_from(StageRow).where(StageRow.check_id == check_id)) or 0
+    session.add(
+        StageRow(check_id=check_id, name=name, ordinal=ordinal, source=source, examples=examples, shards=shards)
+    )
+
+
+def leave_open(session: Session, check_id: str, token: str, looks: list[dict[str, Any]]) -> bool:
+    """Write down the looks that did not decide a check, which then goes on; False when the claim was lost."""
+    return release(session, CheckRow, check_id, token, looks=looks, attempts=0, deferrals=0)
 
 
 def _sum_estimates(session: Session, audit_id: str) -> None:

@@ -25,15 +25,16 @@ class AuditBench:
     Args:
         db: An empty database.
         settings: Of the workers.
+        examples: Of the dataset.
     """
 
-    def __init__(self, db: Database, settings: Settings) -> None:
+    def __init__(self, db: Database, settings: Settings, *, examples: int = 40) -> None:
         self.db, self.settings = db, settings
         self.root = settings.home / "artifacts"
         self.store = LocalStore(self.root)
         self.project = add_project(db)
-        weights, data = assets.weights(), assets.npz(40)
-        facts = {"format": "npz", "examples": 40, "classes": 10, "shape": [1, 8, 8], "label_counts": {}}
+        weights, data = assets.weights(), assets.npz(examples)
+        facts = {"format": "npz", "examples": examples, "classes": 10, "shape": [1, 8, 8], "label_counts": {}}
         self.model = ModelRow(
             **{"id": new_id("mdl"), "project_id": self.project, "name": "m", "version": "1"},
             task="image-classification",
@@ -56,7 +57,15 @@ class AuditBench:
         with db.write() as session:
             session.add_all([self.model, self.dataset])
 
-    def submit(self, *, shards: int = 2, samples: int = 20, **audit: Any) -> str:
+    def submit(
+        self,
+        *,
+        shards: int = 2,
+        samples: int = 20,
+        stop: str | None = None,
+        params: dict[str, Any] | None = None,
+        **audit: Any,
+    ) -> str:
         """Queue an audit of one check and return its id."""
         audit_id = new_id("aud")
         with self.db.write() as session:
@@ -65,11 +74,11 @@ class AuditBench:
                     **{"id": audit_id, "project_id": self.project, "model_id": self.model.id},
                     dataset_id=self.dataset.id,
                     **{"seed": 0, "samples": samples, "spec_digest": digest_of_bytes(audit_id.encode()), **audit},
-                    spec={"batch_size": 5, "shards": shards, "max_error_rate": 0.05},
+                    spec={"batch_size": 5, "shards": shards, "max_error_rate": 0.05, "stop": stop},
                 )
             )
             session.flush()
-            params = {"kind": "uncertainty_span", "steps": 2}
+            params = {"kind": "uncertainty_span", "steps": 2, **(params or {})}
             session.add(
                 CheckRow(id=new_id("chk"), audit_id=audit_id, ordinal=0, kind="uncertainty_span", params=params)
             )

@@ -18,6 +18,9 @@ class Stage:
         source: ``SAMPLE``, ``HELD_OUT``, or the parameter naming a further dataset (``outliers/dataset``).
         limit: At most so many examples of the source (its first ones; a sample is stratified at every length). Without
             it as many as the audit samples.
+        is_whole: Whether an audit that stops when it is decided runs all of it before the first look, as what other
+            stages rest on. Stages over another source than the sample always are.
+        is_closing: Whether it comes after the attacks of the look that ends such an audit, which it looks back on.
         grain: Examples that must stay together in a shard; None for a whole batch, so that floating-point sums inside a
             batch are the same however a stage is cut.
     """
@@ -26,6 +29,8 @@ class Stage:
     source: str = SAMPLE
     limit: int | None = None
     grain: int | None = None
+    is_whole: bool = False
+    is_closing: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -12,19 +13,21 @@ from seatrial.contracts.registry import families
 from seatrial.contracts.states import ModelState, RunState
 from seatrial.families.cost import cost_of, gives_gradients
 from seatrial.store.artifacts import ArtifactDamagedError
+from seatrial.store.baselines import has_baseline
 from seatrial.store.database import Database
-from seatrial.store.lifecycle import close_check, open_stage
+from seatrial.store.lifecycle import close_check, leave_open, open_stage
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from seatrial.store.transitions import release
 from workers.errors import AccidentError, WorkError
-from workers.families.stages import HELD_OUT, SAMPLE, Stage
+from workers.families.stages import SAMPLE, Stage
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_of_audits
 from workers.runtime.deferring import may_defer, put_off_s, told, trouble_of
 from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, read_params
+from workers.runtime.looks import planned_looks, reach
 from workers.runtime.running import damaged, put_off, store_patiently, unexpected
 from workers.runtime.stages import PREFLIGHT, cut, make_shards
 
@@ -54,6 +57,9 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
             advanced = executor.advance(job, claim)
         if advanced.stage is not None:
             return _open(database, settings, claim, job, advanced.stage)
+        if advanced.open_look is not None:
+            _leave_open(database, settings, claim, job, advanced.open_look)
+            return 0
         if advanced.error is not None:
             end, outcome = RunState.FAILED, {"error": advanced.error}
         else:
@@ -89,6 +95,15 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
     return 0
 
 
+def _leave_open(database: Database, settings: Settings, claim: Claim, job: CheckJob, look: Mapping[str, Any]) -> None:
+    looks = [*(job.check.looks or []), dict(look)]
+    store_patiently(
+        database,
+        lambda session: leave_open(session, claim.row_id, claim.token, looks),
+        patience_s=settings.lease_s,
+    )
+
+
 def _let_go(database: Database, claim: Claim, *, put_off_s: float = 0.0, **values: Any) -> None:
     with database.write() as session:
         release(session, CheckRow, claim.row_id, claim.token, put_off_s=put_off_s, **values)
@@ -115,11 +130,14 @@ def read_check(database: Database, check_id: str) -> CheckJob:
         params = read_params(check)
         references = params.references()
         models = {"model": audit.model_id} | {k: v for k, v in references.items() if v.startswith("mdl_")}
+        kinds = session.scalars(select(CheckRow.kind).where(CheckRow.audit_id == audit.id).order_by(CheckRow.ordinal))
         datasets = {SAMPLE: audit.dataset_id} | {k: v for k, v in references.items() if v.startswith("dat_")}
         return CheckJob(
             check=check,
             params=params,
             audit=audit,
+            kinds=tuple(kinds),
+            has_baseline=audit.spec.get("stop") is not None and has_baseline(session, audit),
             by_name={name: session.get_one(ModelRow, row_id) for name, row_id in models.items()},
             datasets={name: session.get_one(DatasetRow, row_id) for name, row_id in datasets.items()},
             stages=list(
@@ -159,15 +177,17 @@ def _located(problem: StoredProblem, job: CheckJob) -> StoredProblem:
 
 
 def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> int:
-    examples = _examples(job, stage)
+    examples = reach(job, stage, planned_looks(job))
+    begun = next((one for one in job.stages if one.name == stage.name), None)
+    start, number = (begun.examples, begun.shards) if begun is not None else (0, 0)
     spec = job.audit.spec
     # Submitted before its model was measured, a check had no estimate; now it can have one.
     estimated_s = job.check.estimated_s or _estimate(job)
     # The estimate is the whole check's, so a stage's shards take at most ``shard_s``.
     wanted = spec.get("shards") or min(MOST_SHARDS, math.ceil((estimated_s or 0.0) / settings.shard_s))
     # The preflight judges the sample as a whole, so it is one shard.
-    pieces = cut(examples, stage.grain or spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
-    shards = make_shards(claim.row_id, stage.name, pieces)
+    pieces = cut(examples - start, stage.grain or spec["batch_size"], 1 if stage.name == PREFLIGHT else wanted)
+    shards = make_shards(claim.row_id, stage.name, pieces, start=start, number=number)
     opened = store_patiently(
         database,
         lambda session: open_stage(
@@ -187,14 +207,6 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
         # Another code has begun to measure the audit; where the claim was lost, nothing is let go.
         _let_go(database, claim)
     return len(shards) if opened else 0
-
-
-def _examples(job: CheckJob, stage: Stage) -> int:
-    available = int(job.datasets[SAMPLE if stage.source == HELD_OUT else stage.source].facts["examples"])
-    if stage.source == HELD_OUT:
-        available -= min(job.audit.samples, available)
-    limit = stage.limit if stage.limit is not None else job.audit.samples
-    return min(limit, available, *([job.audit.samples] if stage.source == SAMPLE else []))
 
 
 def _estimate(job: CheckJob) -> float | None:

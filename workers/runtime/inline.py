@@ -1,17 +1,20 @@
 """Running jobs in this process: what a child does, and what tests do without one."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
-from seatrial.contracts.estimates import Flag, Result
+from seatrial.contracts.estimates import Flag, Looks, Result
 from seatrial.contracts.models import ARRAYS, PREDICTIONS, ModelFacts, ModelManifest
+from seatrial.contracts.policies import Policy
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
 from seatrial.families.shared.means import with_declared_means
 from seatrial.families.shared.settling import settled
+from seatrial.judging.stopping import measured_so_far, take_look
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -38,6 +41,7 @@ from workers.runtime.jobs import (
     ShardJob,
     parse_manifest,
 )
+from workers.runtime.looks import at_look, planned_looks, reach
 from workers.runtime.preflight import run_preflight
 from workers.runtime.resources import Resources
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
@@ -97,10 +101,45 @@ class InlineExecutor:
         if problem is not None:
             return Advanced(error=problem.model_dump())
         family = find_family(job.check.kind)
-        stage = family.next_stage(job.params, done) if job.stages else Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES)
+        if not job.stages:
+            return Advanced(stage=Stage(PREFLIGHT, limit=PREFLIGHT_EXAMPLES, is_whole=True))
+        looks = planned_looks(job)
+        if looks is not None:
+            return self._look(family, job, looks, holder)
+        stage = family.next_stage(job.params, done)
         if stage is not None:
             return Advanced(stage=stage)
-        return Advanced(values=self._reduce(family, job, done, holder))
+        return Advanced(values=self._drawn(family, job, self._reduce(family, job, done, holder)))
+
+    def _look(self, family: AnyFamily, job: CheckJob, looks: Looks, holder: Holder) -> Advanced:
+        """Return the stage a look still lacks; else what it says: the next look, or the end."""
+        digests, begun = job.records(), {stage.name: stage for stage in job.stages}
+        reached = {PREFLIGHT: digests[PREFLIGHT]}
+        closing: Stage | None = None
+        while (stage := family.next_stage(job.params, StoredRecords(reached, self._store))) is not None:
+            if stage.name not in begun or begun[stage.name].examples < reach(job, stage, looks):
+                if not (stage.is_closing and looks.is_early):
+                    return Advanced(stage=stage)
+                # Only once it is known that this look ends the audit.
+                closing = stage
+                break
+            reached[stage.name] = digests[stage.name]
+        done = StoredRecords(reached, self._store)
+        kind, stored = job.check.kind, job.params.model_dump(mode="json")
+        result = at_look(self._reduce(family, job, done, holder), kind, stored, looks)
+        look = take_look(
+            Policy.model_validate_json(json.dumps((job.audit.policy or {})["document"])),
+            job.kinds,
+            measured_so_far(job.check.ordinal, kind, stored, result),
+            seed=job.audit.seed,
+            was_doubted=any(one["doubted"] for one in job.check.looks or []),
+            has_baseline=job.has_baseline,
+        )
+        if look.is_open or (looks.is_early and _errs_often(job, done)):
+            return Advanced(open_look={"examples": looks.examples, "doubted": look.is_doubted})
+        if closing is not None:
+            return Advanced(stage=closing)
+        return Advanced(values=self._drawn(family, job, result))
 
     def run(self, job: ShardJob, holder: Holder) -> Measured:
         """Run a shard and store its records."""
@@ -125,7 +164,7 @@ class InlineExecutor:
     def close(self) -> None:
         """Let go of everything; the process's end does."""
 
-    def _reduce(self, family: AnyFamily, job: CheckJob, done: StoredRecords, holder: Holder) -> dict[str, Any]:
+    def _reduce(self, family: AnyFamily, job: CheckJob, done: StoredRecords, holder: Holder) -> Result:
         seed = derive_seed(job.audit.seed, job.check.kind, "reduce")
         result: Result = family.reduce(job.params, done, seed, check_cancelled=holder.check_cancelled)
         require_registered(job.check.kind, result.flags)
@@ -133,7 +172,10 @@ class InlineExecutor:
         result = with_declared_means(result, family_spec(job.check.kind), stored, done.get)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
         noted += mixed(job.shards)
-        result = settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
+        return settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
+
+    def _drawn(self, family: AnyFamily, job: CheckJob, result: Result) -> dict[str, Any]:
+        """Return a result as it is stored, with the artifacts of its figures."""
         figures = {
             name: self._store.put_bytes(svg.encode())
             for name, svg in sorted(family.figures(job.params, result).items())
@@ -159,10 +201,12 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
     if not job.stages:
         return None
     # Earlier stages were looked at when they ended.
-    name, allowed = job.stages[-1].name, job.audit.spec["max_error_rate"]
+    name, allowed = job.check.stage or job.stages[-1].name, job.audit.spec["max_error_rate"]
     records = done[name]
     errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
-    if errored <= allowed * records.num_rows:
+    # What is looked at before its end may still have fewer: it fails once all that are left could not make up for them.
+    examples = records.num_rows if planned_looks(job) is None else max(job.sampled(), records.num_rows)
+    if errored <= allowed * examples:
         return None
     return StoredProblem(
         code="too-many-errors",
@@ -173,6 +217,12 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
         "gone.",
         field="/max_error_rate",
     )
+
+
+def _errs_often(job: CheckJob, done: StoredRecords) -> bool:
+    """Tell whether a stage has a larger share of errored examples so far than a check may have in the end."""
+    allowed = job.audit.spec["max_error_rate"]
+    return any((pc.mean(done[name]["errored"].cast("float64")).as_py() or 0.0) > allowed for name in done)
 
 
 def mixed(shards: Sequence[ShardRow]) -> list[Flag]:

@@ -13,7 +13,7 @@ from seatrial.contracts.registry import as_meant, params_contract
 from seatrial.contracts.training import MethodParams
 from seatrial.store.artifacts import digest_of_bytes
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
-from workers.families.stages import Shard, Stage
+from workers.families.stages import HELD_OUT, SAMPLE, Shard, Stage
 from workers.runtime.code import code_version
 
 
@@ -152,6 +152,22 @@ class CheckJob:
     """The audit's dataset under ``SAMPLE``, and further ones by the parameter naming them."""
     stages: list[StageRow]
     shards: list[ShardRow]
+    kinds: tuple[str, ...] = ()
+    """Families of all checks of the audit, in the order asked."""
+    has_baseline: bool = False
+    """Whether there is an audit that regressions would be measured from."""
+
+    def sampled(self) -> int:
+        """Return how many examples the audit draws."""
+        return min(self.audit.samples, int(self.datasets[SAMPLE].facts["examples"]))
+
+    def examples(self, stage: Stage) -> int:
+        """Return how many examples a stage has in all."""
+        available = int(self.datasets[SAMPLE if stage.source == HELD_OUT else stage.source].facts["examples"])
+        if stage.source == HELD_OUT:
+            available -= min(self.audit.samples, available)
+        limit = stage.limit if stage.limit is not None else self.audit.samples
+        return min(limit, available, *([self.audit.samples] if stage.source == SAMPLE else []))
 
     def records(self) -> dict[str, list[str]]:
         """Return the artifacts of each stage's shards, in order."""
@@ -220,12 +236,14 @@ class Advanced:
     """How a check goes on.
 
     Attributes:
-        stage: Its next stage; None at its end.
+        stage: Its next stage, or one that goes on; None at its end.
+        open_look: What is written of a look that leaves it open, after which it goes on to the next.
         error: Why it failed; None where it did not.
         values: What is stored at its end: result and figures.
     """
 
     stage: Stage | None = None
+    open_look: Mapping[str, Any] | None = None
     error: dict[str, Any] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 

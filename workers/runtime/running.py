@@ -163,7 +163,7 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             source=session.get_one(DatasetRow, source),
             is_further_source=stage.source not in (SAMPLE, HELD_OUT),
             is_held_out=stage.source == HELD_OUT,
-            examples=stage.examples,
+            examples=_examples(session, audit, stage),
             further_models={
                 parameter: session.get_one(ModelRow, row_id)
                 for parameter, row_id in references.items()
@@ -179,6 +179,13 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             checkpoint=shard.saved_digest,
             may_resume=may_resume(shard),
         )
+
+
+def _examples(session: Session, audit: AuditRow, stage: StageRow) -> int:
+    """Return the examples of a stage; of one that grows from look to look, those it has at the last one."""
+    if audit.spec.get("stop") is None or stage.source != SAMPLE:
+        return stage.examples
+    return min(audit.samples, int(session.get_one(DatasetRow, audit.dataset_id).facts["examples"]))
 
 
 def _earlier(session: Session, check_id: str, stage: StageRow) -> dict[str, list[str]]:

@@ -29,9 +29,23 @@ def cut(examples: int, batch_size: int, shards: int) -> list[tuple[int, int]]:
     return [(start, min(stop, examples)) for start, stop in pairwise(edges)]
 
 
-def make_shards(check_id: str, stage: str, pieces: list[tuple[int, int]]) -> list[ShardRow]:
-    """Return the rows of a stage's shards."""
+def make_shards(
+    check_id: str, stage: str, pieces: list[tuple[int, int]], *, start: int = 0, number: int = 0
+) -> list[ShardRow]:
+    """Return the rows of a stage's shards.
+
+    Args:
+        check_id: Which check.
+        stage: Which stage.
+        pieces: (start, stop) of each.
+        start: Examples of the stage that earlier shards have; the pieces follow them.
+        number: How many those are.
+    """
     return [
-        ShardRow(id=new_id("shd"), check_id=check_id, stage=stage, ordinal=ordinal, start=start, stop=stop)
-        for ordinal, (start, stop) in enumerate(pieces)
+        ShardRow(
+            **{"id": new_id("shd"), "check_id": check_id, "stage": stage, "ordinal": number + ordinal},
+            start=start + first,
+            stop=start + stop,
+        )
+        for ordinal, (first, stop) in enumerate(pieces)
     ]

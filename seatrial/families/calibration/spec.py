@@ -1,7 +1,7 @@
 """What the rest of the house reads of ``calibration``."""
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec
+from seatrial.contracts.family import FamilySpec, Stopping
 from seatrial.contracts.models import PREDICTIONS
 from seatrial.families.calibration.flags import FLAGS
 from seatrial.families.calibration.metrics import METRICS
@@ -10,6 +10,7 @@ from seatrial.families.calibration.params import CalibrationParams
 SPEC = FamilySpec(
     kind="calibration",
     params=CalibrationParams,
+    stopping=Stopping(whole=lambda params: "its answers are there already, and looking at fewer saves nothing"),
     tasks=(PREDICTIONS,),
     metrics=METRICS,
     flags=FLAGS,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation, Stopping
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.certified_calibration.flags import FLAGS
 from seatrial.families.certified_calibration.metrics import METRICS
@@ -54,6 +54,7 @@ CERTIFIED = (
 SPEC = FamilySpec(
     kind="certified_calibration",
     params=CertifiedCalibrationParams,
+    stopping=Stopping(whole=lambda params: ""),
     tasks=ARRAYS,
     metrics=METRICS,
     flags=(*FLAGS, *robust_accuracy_flags.FLAGS),

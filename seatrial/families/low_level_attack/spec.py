@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation, Stopping
 from seatrial.contracts.models import TAGGING, TEXTS
 from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS
 from seatrial.families.low_level_attack.flags import FLAGS
@@ -59,6 +59,7 @@ def misfits(params: LowLevelAttackParams, situation: Situation) -> Iterator[Misf
 SPEC = FamilySpec(
     kind="low_level_attack",
     params=LowLevelAttackParams,
+    stopping=Stopping(whole=lambda params: "", grain=8),
     tasks=TEXTS,
     metrics=METRICS,
     flags=FLAGS,

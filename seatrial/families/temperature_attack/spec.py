@@ -1,7 +1,7 @@
 """What the rest of the house reads of ``temperature_attack``."""
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, HeldOut, Needs
+from seatrial.contracts.family import FamilySpec, HeldOut, Needs, Stopping
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS
 from seatrial.families.temperature_attack.flags import FLAGS
 from seatrial.families.temperature_attack.metrics import METRICS
@@ -10,6 +10,7 @@ from seatrial.families.temperature_attack.params import TemperatureAttackParams
 SPEC = FamilySpec(
     kind="temperature_attack",
     params=TemperatureAttackParams,
+    stopping=Stopping(whole=lambda params: "", grain=8),
     tasks=SINGLE_LABEL_TEXTS,
     metrics=METRICS,
     flags=FLAGS,

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation
+from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation, Stopping
 from seatrial.contracts.models import IMAGES, TABLES
 from seatrial.families.shared.defence_costs import is_module
 from seatrial.families.shared.defence_params import Rmc, ShippedDefence
@@ -59,6 +59,7 @@ NOT_ADAPTIVE = ("no_adaptive_attack", "defence_not_simulated")
 SPEC = FamilySpec(
     kind="transductive_attack",
     params=TransductiveAttackParams,
+    stopping=Stopping(whole=lambda params: "its defences see all examples at once: no part of a game is one"),
     tasks=(IMAGES,),
     metrics=METRICS,
     flags=(*FLAGS, *flags_about("static_robustness", "gain_over_static")),

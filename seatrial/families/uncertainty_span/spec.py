@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation, Stopping
 from seatrial.contracts.models import ARRAYS
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
@@ -37,9 +37,15 @@ def misfits(params: UncertaintySpanParams, situation: Situation) -> Iterator[Mis
         yield from without_gradients(params.robust_accuracy)
 
 
+def _whole(params: UncertaintySpanParams) -> str:
+    """Say why a check is measured as a whole: how many outliers are drawn follows from how many examples there are."""
+    return "" if params.outliers is None else "the outliers are drawn for all of its examples"
+
+
 SPEC = FamilySpec(
     kind="uncertainty_span",
     params=UncertaintySpanParams,
+    stopping=Stopping(whole=_whole),
     tasks=ARRAYS,
     metrics=METRICS,
     # Of gradients that are zero it speaks in its own words.

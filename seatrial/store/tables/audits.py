@@ -74,6 +74,8 @@ class CheckRow(Deferrable, Base):
     stage: Mapped[str | None]
     open_shards: Mapped[int] = mapped_column(default=0, server_default="0")
     """Shards of the present stage that are not terminal; at 0 the check may be advanced."""
+    looks: Mapped[list[Any] | None]
+    """Looks that left it open, in order, where the audit stops when it is decided: ``examples``, ``doubted``."""
     result: Mapped[dict[str, Any] | None]
     figures: Mapped[dict[str, Any] | None]
     """Artifact digest by figure name."""

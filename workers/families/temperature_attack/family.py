@@ -90,7 +90,7 @@ class TemperatureAttack:
         do so until it has been asked enough.
         """
         if PROBE not in done:
-            return Stage(PROBE, limit=PROBED, grain=GRAIN)
+            return Stage(PROBE, limit=PROBED, grain=GRAIN, is_whole=True)
         source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
         if params.is_fitted and VALIDATION not in done:
             return Stage(VALIDATION, source, params.validation_samples, GRAIN)
@@ -99,7 +99,7 @@ class TemperatureAttack:
             if _next_temperatures(params, done[VALIDATION], rounds):
                 return Stage(f"{SEARCH}{len(rounds) + 1}", source, params.validation_samples, GRAIN)
         planned = [Stage(f"{ATTACK}{recipe}", grain=GRAIN) for recipe in params.recipes]
-        planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN))
+        planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:

@@ -66,7 +66,8 @@ class UncertaintySpan:
         planned = [Stage("growth", limit=GROWTH_EXAMPLES)]
         if params.effort != "quick":
             # Of one piece: it learns from all of them.
-            planned.append(Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES))
+            surrogate = Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES, is_whole=True)
+            planned.append(surrogate)
             planned += [Stage(name) for name in (*STAGES, CROSSING)]
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
