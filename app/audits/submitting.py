@@ -28,11 +28,12 @@ from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission
 from seatrial.contracts.audits import AuditCreate, AuditEstimate
-from seatrial.contracts.family import Situation
+from seatrial.contracts.family import FamilyParams, Situation
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
+from seatrial.statistics.looks import look_sizes
 from seatrial.store.claiming import join_queue
 from seatrial.store.events import record_event
 from seatrial.store.ids import new_id
@@ -58,6 +59,7 @@ class Plan:
         further: What else the checks name, by JSON pointer.
         costs: What each check costs.
         policy: What it will be judged by.
+        least: What each check costs where its first look ends it; that of all examples where it is not looked at.
     """
 
     request: AuditCreate
@@ -66,6 +68,7 @@ class Plan:
     further: dict[str, ModelRow | DatasetRow]
     costs: list[Cost]
     policy: Chosen | None
+    least: list[Cost]
 
     @property
     def examples(self) -> int:
@@ -85,7 +88,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     check_data(model, dataset)
     policy = _policy(session, project_id, request, model.task)
     further: dict[str, ModelRow | DatasetRow] = {}
-    costs = []
+    costs: list[Cost] = []
+    least: list[Cost] = []
     samples = min(request.samples, int(dataset.facts["examples"]))
     check_memory(request, dataset, samples, limits.max_batch_bytes)
     for position, check in enumerate(request.checks):
@@ -119,9 +123,18 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         check_misfits(check, situation, f"/checks/{position}")
         lengths = {name: dataset.facts.get(name) for name in ("mean_words", "word_means")}
         by_gradients = gives_gradients(model.format, model.task)
-        costs.append(cost_of(check, samples, sizes, model.facts, has_gradients=by_gradients, **lengths))
+        for of, examples in ((costs, samples), (least, looks_of(check, request, samples)[0])):
+            of.append(cost_of(check, examples, sizes, model.facts, has_gradients=by_gradients, **lengths))
     check_budget(model, costs)
-    return Plan(request, model, dataset, further, costs, policy)
+    return Plan(request, model, dataset, further, costs, policy, least)
+
+
+def looks_of(check: FamilyParams, request: AuditCreate, samples: int) -> list[int]:
+    """Return the examples at each look of a check; all of them alone where it is measured as a whole."""
+    stopping = family(check.kind).stopping
+    if request.stop is None or stopping.whole(check):
+        return [samples]
+    return look_sizes(samples, stopping.grain or request.batch_size)
 
 
 def _model(session: Session, project_id: str, model_id: str, pointer: str) -> ModelRow:
@@ -166,6 +179,7 @@ def estimate(planned: Plan) -> AuditEstimate:
         backward_passes=sum(cost.backward for cost in costs),
         queries=sum(cost.queries for cost in costs),
         seconds=total_seconds(costs),
+        least_seconds=None if planned.request.stop is None else total_seconds(planned.least),
         checks=[
             {
                 "kind": cost.kind,
@@ -173,11 +187,20 @@ def estimate(planned: Plan) -> AuditEstimate:
                 "backward_passes": cost.backward,
                 "queries": cost.queries,
                 "seconds": cost.seconds,
+                **_stops(check, planned),
             }
-            for cost in costs
+            for check, cost in zip(planned.request.checks, costs, strict=True)
         ],
         query_budget=query_budget(planned.model),
     )
+
+
+def _stops(check: FamilyParams, planned: Plan) -> dict[str, Any]:
+    """Return when a check may stop, or why it does not; nothing where the audit does not ask."""
+    if planned.request.stop is None:
+        return {}
+    whole = family(check.kind).stopping.whole(check)
+    return {"whole": whole} if whole else {"looks": looks_of(check, planned.request, planned.examples)}
 
 
 def add_audit(session: Session, project_id: str, planned: Plan) -> str:

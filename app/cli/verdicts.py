@@ -54,6 +54,8 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
         costs.append(f"{estimate.backward_passes:,} backward passes")
     if estimate.queries:
         costs.append(f"{estimate.queries:,} queries")
+    if estimate.least_seconds is not None:
+        time += f", {duration(estimate.least_seconds)} if decided at the first look"
     echo_line(f"At most: {', '.join(costs)}; time on one worker: {time}", err=err)
     if over := estimate.over_budget:
         echo_line(

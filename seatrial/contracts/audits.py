@@ -180,8 +180,14 @@ class AuditEstimate(Read):
     seconds: float | None = Field(
         description="Seconds on one worker like the one that checked the model; null until it has."
     )
+    least_seconds: float | None = Field(
+        default=None,
+        description="With `stop`: seconds where every check is decided at its first look; null without, and until the "
+        "model has been measured. What it takes lies between this and `seconds`.",
+    )
     checks: list[dict[str, Any]] = Field(
-        description="The same per check: kind, forward_passes, backward_passes, queries, seconds."
+        description="The same per check: kind, forward_passes, backward_passes, queries, seconds. With `stop` also "
+        "`looks`, the examples at which it may end, or `whole`, why it does not end before all of them."
     )
     query_budget: int | None = Field(
         default=None,

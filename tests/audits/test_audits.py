@@ -155,6 +155,29 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
     assert client.get("/v1/audits").json()["items"] == []
 
 
+def test_an_audit_that_stops_when_it_is_decided_says_when_it_may(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    asked = submission(*pair, samples=1000, batch_size=4, policy="standard")
+    stopping = {**asked, "stop": "decided"}
+    whole = client.post("/v1/audits/estimate", json=asked).json()
+    told = client.post("/v1/audits/estimate", json=stopping).json()
+    assert whole["least_seconds"] is None
+    assert told["checks"][0]["looks"][-1] == told["examples"]
+    assert all(size % 4 == 0 for size in told["checks"][0]["looks"][:-1])
+    assert told["least_seconds"] <= told["seconds"] == whole["seconds"]
+    refused = client.post("/v1/audits", json={**stopping, "policy": None})
+    assert_problem(refused, 422)
+    assert refused.json()["errors"][0]["pointer"] == "/stop"
+    # What decides when it stops is part of what is computed; what alone judges it is not.
+    specs = [client.post("/v1/audits", json=one).json() for one in (asked, {**asked, "policy": "strict"})]
+    assert len({one["spec_digest"] for one in specs}) == 1
+    assert "stop" not in specs[0]["spec"]
+    specs = [client.post("/v1/audits", json=one).json() for one in (stopping, {**stopping, "policy": "strict"})]
+    assert len({one["spec_digest"] for one in specs}) == 2
+
+
 @pytest.mark.slow
 def test_an_audit_is_followed_to_its_end(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:
     make_ready(services)

@@ -15,12 +15,12 @@ from app.cli import main
 from app.cli.audits import described
 from app.cli.exits import MEANINGS, OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.exits import BadRequestError as BadRequest
-from app.cli.gate import _told
+from app.cli.gate import _stop, _told
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
 from app.cli.outputs import Outputs
 from app.policies import presets
 from seatrial.client import Client, NotJudgedError, ProblemResponseError, ServiceUnreachableError
-from seatrial.contracts.policies import Judgement, Policy, PolicySource
+from seatrial.contracts.policies import GateFile, Judgement, Policy, PolicySource
 
 RULES = [{"metric": "uncertainty_span.clean_accuracy", "min": 0.9}]
 
@@ -302,3 +302,27 @@ def test_whoever_asked_for_a_file_and_got_none_does_not_find_the_build_green(ver
     assert _told(audit, is_all_written=True) == OF_VERDICT[verdict]
     lost = _told(audit, is_all_written=False)
     assert lost == (Exit.COULD_NOT_RUN if verdict == "passed" else OF_VERDICT[verdict])
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "stop"),
+    [
+        ("standard", {}, "decided"),
+        ("standard", {"no_stop": True}, None),
+        ("standard", {"predictions": Path("scores.csv")}, None),
+        ("release@3", {}, None),
+    ],
+)
+def test_shipped_policies_stop_a_gate_when_they_are_decided(
+    policy: str, more: dict[str, Any], stop: str | None
+) -> None:
+    assert _stop({"policy": policy, "no_stop": False, "predictions": None, **more}, None) == stop
+
+
+def test_a_policy_file_says_whether_its_gate_stops() -> None:
+    rules = [{"metric": "uncertainty_span.mus", "max": 0.5}]
+    options = {"policy": "seatrial.yaml", "no_stop": False, "predictions": None}
+    files = [GateFile.model_validate({"name": "release", "rules": rules, "stop": stop}) for stop in (None, "decided")]
+    assert [_stop(options, file) for file in files] == [None, "decided"]
+    assert _stop({**options, "no_stop": True}, files[1]) is None
+    assert "stop" not in files[1].policy().model_dump()

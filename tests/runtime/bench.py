@@ -64,6 +64,7 @@ class AuditBench:
         samples: int = 20,
         stop: str | None = None,
         params: dict[str, Any] | None = None,
+        batch_size: int = 5,
         **audit: Any,
     ) -> str:
         """Queue an audit of one check and return its id."""
@@ -74,7 +75,7 @@ class AuditBench:
                     **{"id": audit_id, "project_id": self.project, "model_id": self.model.id},
                     dataset_id=self.dataset.id,
                     **{"seed": 0, "samples": samples, "spec_digest": digest_of_bytes(audit_id.encode()), **audit},
-                    spec={"batch_size": 5, "shards": shards, "max_error_rate": 0.05, "stop": stop},
+                    spec={"batch_size": batch_size, "shards": shards, "max_error_rate": 0.05, "stop": stop},
                 )
             )
             session.flush()
