@@ -42,7 +42,7 @@ SeqNumber = Annotated[
     int | None, Query(ge=0, description="Only events after this sequence number; goes before Last-Event-ID.")
 ]
 LastEventId = Annotated[
-    int | None, Header(ge=0, description="`id` of the last event seen, a whole number from 0: go on after it.")
+    int | None, Header(ge=0, description="`id` of the last event seen, a whole number from 0: continue after it.")
 ]
 
 
@@ -162,7 +162,7 @@ async def follow_audit(
     """Stream what happens (server-sent events): `id` is a sequence number, `event` is the kind of what happened.
 
     The stream ends when the audit has; where the audit has a policy, after its verdict. Send the last `id` as
-    `Last-Event-ID` (or `?after=`) to go on where it broke; beyond the newest event, what comes next is streamed and
+    `Last-Event-ID` (or `?after=`) to continue where it broke; beyond the newest event, what comes next is streamed and
     nothing is repeated. It ends early when the key is revoked. A stream more than may be open per key and project is
     a 429.
     """

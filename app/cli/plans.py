@@ -69,7 +69,7 @@ def cancel(client: Client, plan_id: str) -> None:
 @click.argument("plan_id")
 @with_client
 def retry(client: Client, plan_id: str) -> None:
-    """Go on from the step that failed; what succeeded is not done again."""
+    """Continue from the step that failed; what succeeded is not done again."""
     echo_line(client.retry_plan(plan_id).state)
 
 

@@ -93,5 +93,5 @@ def cancel_plan(plan_id: PlanId, principal: Runner, services: Service) -> Respon
     summary="Retry the step that failed",
 )
 def retry_plan(plan_id: PlanId, principal: Runner, services: Service) -> Response:
-    """Go on from the step that failed: of an audit its failed shards run again; what succeeded is not done again."""
+    """Continue from the step that failed: of an audit its failed shards run again; what succeeded is not done again."""
     return JSONResponse(service.retry(services, principal.project_id, plan_id), status_code=202)

@@ -110,7 +110,7 @@ def _rules(judged: Judged) -> Iterator[dict[str, Any]]:
             "id": name if seen[name] == 1 else f"{name}/{seen[name]}",
             "shortDescription": {"text": _plain(f"{label}: {demand}".removesuffix(": "))},
             "fullDescription": {
-                "text": _plain(f"The policy {judged.judgement.policy.name} demands of {rule.get('metric')}: {demand}.")
+                "text": _plain(f"The policy {judged.judgement.policy.name} requires of {rule.get('metric')}: {demand}.")
             },
             "defaultConfiguration": {"level": "error" if rule.get("severity", "block") == "block" else "warning"},
             "relationships": [_relationship(control) for control in controls_for(str(rule.get("metric")))],

@@ -43,7 +43,7 @@ their confidence intervals.
 
 1. `POST /v1/models` and `POST /v1/datasets` take the bytes and a manifest.
 2. `POST /v1/audits` names both and the checks to run; the answer is `202` and a `Location` to read.
-3. `GET /v1/audits/{id}` tells how far it is, `GET /v1/audits/{id}/events` streams it.
+3. `GET /v1/audits/{id}` tells its progress, `GET /v1/audits/{id}/events` streams it.
 4. With a `policy`, the audit ends with a `verdict`: `passed`, `failed`, `inconclusive` or `errored`.
    `POST /v1/audits/{id}/judge` judges an old audit again by another policy; nothing is run for that.
 
@@ -57,7 +57,7 @@ Send `Authorization: Bearer <key>`; a service on loopback may need none.
 TAGS = [
     {"name": "models", "description": "Weights and what they mean. Pickles are refused, by content."},
     {"name": "datasets", "description": "Labelled examples."},
-    {"name": "audits", "description": "What is run, how far it is, what came out."},
+    {"name": "audits", "description": "What is run, its progress, and its results."},
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "A page, and what machines read; the signed verdict; a bundle to run it again."},

@@ -10,7 +10,7 @@
     +-- NotAcceptableError       406  another kind of answer than the route gives
     +-- UnauthorizedError        401  no key, or one that is not valid
     +-- ForbiddenError           403  the key's scope, or where the request comes from, does not allow it
-    +-- NotFoundError            404  no such thing in this project
+    +-- NotFoundError            404  nothing of that id in this project
     +-- ConflictError            409  the state of the thing does not allow it
     +-- PayloadTooLargeError     413  beyond a limit the operator set
     +-- StoredProblemError       422  what a worker found wrong with an upload
@@ -169,11 +169,11 @@ class ForbiddenError(ProblemError):
 
 
 class NotFoundError(ProblemError):
-    """No such thing in this project."""
+    """Nothing of that id in this project."""
 
     status = 404
     code = "not-found"
-    title = "No such thing"
+    title = "Not found"
 
 
 class ConflictError(ProblemError):

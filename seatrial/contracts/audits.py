@@ -113,7 +113,7 @@ class CheckRead(Read):
     kind: str = Field(description="Family.")
     params: dict[str, Any] = Field(description="Parameters, defaults filled in.")
     state: RunState = Field(description="State.")
-    progress: Progress = Field(description="How far it is.")
+    progress: Progress = Field(description="Progress.")
     meters: Meters | None = Field(default=None, description="What was asked of a text model; null for others.")
     stages: list[str] = Field(description="Stages begun so far; each has its own table of records.")
     result: Result | None = Field(default=None, description="Numbers, once the check has succeeded.")
@@ -155,7 +155,7 @@ class AuditProgress(Read):
 class AuditRead(AuditSummary):
     """An audit with its checks."""
 
-    progress: AuditProgress = Field(default_factory=AuditProgress, description="How far it is.")
+    progress: AuditProgress = Field(default_factory=AuditProgress, description="Progress of all checks together.")
     checks: list[CheckRead] = Field(description="Its checks, in the order asked.")
     judgement: Judgement | None = Field(
         default=None, description="What the policy it was submitted with makes of it; null before, and without one."

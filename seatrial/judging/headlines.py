@@ -13,6 +13,12 @@ _SAID: dict[Verdict, str] = {
     "errored": "Could not be judged",
 }
 
+_ALSO: dict[Verdict, str] = {
+    "failed": "failed as well",
+    "inconclusive": "undecided as well",
+    "errored": "could not be judged either",
+}
+
 
 def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     """Return whether the model may ship, and what decided it, in one sentence."""
@@ -25,7 +31,7 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     if not deciding:
         return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
     first, more = deciding[0], len(deciding) - 1
-    others = f" (and {more} more)" if more else ""
+    others = f"; {more} more {'rule' if more == 1 else 'rules'} {_ALSO[verdict]}" if more else ""
     # Of an errored verdict the first reason says it.
     applied = "" if verdict == "errored" else _applied(rules)
     return f"{_SAID[verdict]}: {_explain(first)}{others}{applied}."
@@ -44,7 +50,7 @@ def _held(rules: Sequence[RuleOutcome]) -> str:
     if len(held) == 1 and not undecided:
         told.append(_explain(held[0]))
     elif held:
-        all_held = f"all {len(held)} numbers are"
+        all_held = "both numbers are" if len(held) == 2 else f"all {len(held)} numbers are"
         told.append(f"{f'{len(held)} of {len(rules)} numbers are' if undecided else all_held} within bounds")
     if undecided:
         told.append(f"{undecided} undecided {'number counts' if undecided == 1 else 'numbers count'} as passed")

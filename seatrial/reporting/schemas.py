@@ -101,7 +101,7 @@ class ReportCheck(Read):
     title: str = Field(description="What the family measures.")
     question: str = Field(description="What it asks.")
     state: RunState = Field(description="State; numbers are there once it has succeeded.")
-    progress: str = Field(description="How far it is, in words.")
+    progress: str = Field(description="Progress, in words.")
     answer: Answer = Field(description="What it found.")
     scale: Scale | None = Field(default=None, description="The range an attacker controls.")
     params: list[ReportParameter] = Field(description="What was asked.")

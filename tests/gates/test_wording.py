@@ -34,7 +34,7 @@ def test_a_rule_of_several_numbers_counts_once() -> None:
     several = audit(check({"ece[arm=clean]": gap(0.1, 0.0, 0.2), "ece[arm=over]": gap(0.1, 0.0, 0.2)}))
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     found = judged(several, {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}, nothing)
-    assert found.headline == "May ship: all 2 numbers are within bounds; 1 of 2 rules applied."
+    assert found.headline == "May ship: both numbers are within bounds; 1 of 2 rules applied."
 
 
 def test_a_headline_says_shares_in_per_cent_and_spans_as_shares_of_their_range() -> None:

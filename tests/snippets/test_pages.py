@@ -195,5 +195,5 @@ def test_the_gate_of_the_readme_runs(desk: Desk) -> None:
     assert printed[0] == columns[0]
     assert [(row[0], row[2]) for row in printed[1:]] == [(row[0], row[2]) for row in columns[1:]]
     assert printed[2][3] == columns[2][3] == "failed"
-    assert done.stdout.splitlines()[-1].startswith("Failed: uncertainty_span.")
+    assert done.stdout.splitlines()[-1].startswith("Do not ship: attackers can swing its uncertainty over ")
     assert {"junit.xml", "gate.sarif", "comment.md"} <= {path.name for path in desk.folder.iterdir()}
