@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = '4be0a71d93c2'
-down_revision = 'c17d84e2f0a6'
+down_revision = '4d9e61c7ab20'
 branch_labels = None
 depends_on = None
 

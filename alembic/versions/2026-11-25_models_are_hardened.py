@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = '4d9e61c7ab20'
-down_revision = 'e9c25d1b7f48'
+down_revision = 'b7d03f5e98a2'
 branch_labels = None
 depends_on = None
 

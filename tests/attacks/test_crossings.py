@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seatrial.families.uncertainty_span.effort import CROSSING_PASSES
-from workers.attacks.crossings import BEFORE, PASSES, lead_before_crossing
+from workers.attacks.crossings import BEFORE, PASSES, leads_before_crossing
 
 IMAGES = torch.rand(60, 1, 3, 3, generator=torch.Generator().manual_seed(0)) * 0.2 + 0.4
 WEIGHTS = torch.randn(9, 3, generator=torch.Generator().manual_seed(1))
@@ -22,12 +22,28 @@ def towards_runner_up(images: torch.Tensor) -> torch.Tensor:
     return (WEIGHTS[:, two[:, 1]] - WEIGHTS[:, two[:, 0]]).T.reshape(images.shape)
 
 
-def left(model, images=IMAGES, directions=None) -> np.ndarray:
-    found = lead_before_crossing(
+def left(model, images=IMAGES, directions=None, *, at_end=False) -> np.ndarray:
+    found = leads_before_crossing(
         model, images, towards_runner_up(images) if directions is None else directions, model(images)
     )
-    assert found.dtype == torch.float64
-    return found.numpy()
+    assert found[at_end].dtype == torch.float64
+    assert (found[0].isnan() == found[1].isnan()).all()
+    return found[at_end].numpy()
+
+
+def test_where_classes_tie_nothing_is_left_of_a_lead_and_a_least_one_is_seen_there() -> None:
+    def at_least(images: torch.Tensor) -> torch.Tensor:
+        logits = linear(images)
+        first, second = logits.topk(2).values.unbind(1)
+        lead = 0.3 + (first - second)
+        return torch.nn.functional.one_hot(logits.argmax(1), 3) * lead[:, None]
+
+    honest, kept = left(linear, at_end=True), left(at_least, at_end=True)
+    crossed = np.isfinite(honest)
+    assert crossed.mean() > 0.4
+    assert (honest[crossed] < 2e-3).all()
+    clean = at_least(IMAGES).amax(1).numpy()
+    assert kept[crossed] == pytest.approx(0.3 / clean[crossed], abs=2e-3)
 
 
 def test_of_two_linear_classes_the_lead_is_used_up_in_proportion() -> None:
@@ -93,7 +109,7 @@ def test_an_image_costs_what_the_estimate_says_and_stays_in_the_box() -> None:
     left(model)
     assert len(asked) == PASSES + 1 == CROSSING_PASSES
     ticks = []
-    lead_before_crossing(
+    leads_before_crossing(
         linear, IMAGES, towards_runner_up(IMAGES), linear(IMAGES), check_cancelled=lambda: ticks.append(1)
     )
     assert len(ticks) == PASSES

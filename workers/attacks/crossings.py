@@ -26,11 +26,11 @@ BEFORE = 0.95
 """Share of the way to the boundary at which the lead is measured: nearer than what attacks take for the boundary, and
 far from it by what the halvings leave open."""
 
-PASSES = DOUBLINGS + HALVINGS + 1
+PASSES = DOUBLINGS + HALVINGS + 2
 """Forward passes that each image costs, the clean one left out."""
 
 
-def lead_before_crossing(
+def leads_before_crossing(
     model: Model,
     images: Tensor,
     directions: Tensor,
@@ -38,8 +38,8 @@ def lead_before_crossing(
     *,
     box: Box = VALID_PIXELS,
     check_cancelled: Callable[[], None] = lambda: None,
-) -> Tensor:
-    """Return what share of the clean lead is left at ``BEFORE`` of the way to where the prediction first changes.
+) -> tuple[Tensor, Tensor]:
+    """Return what share of the clean lead is left on the way to where the prediction first changes.
 
     Args:
         model: Images to logits.
@@ -50,8 +50,10 @@ def lead_before_crossing(
         check_cancelled: Called before every forward pass; may raise to stop.
 
     Returns:
-        (n,) float64 shares: 0 where the lead is used up, 1 where it is whole; NaN where the prediction does not change
-        as far as the box goes, where the image has no lead, and where an output is not finite.
+        (n,) float64 shares at ``BEFORE`` of the way, and as near to its end as the halvings come, within 1 / 2,048 of
+        it where it is 1 / 256 of the box's width or longer: 0 where the lead is used up, 1 where it is whole; NaN where
+        the prediction does not change as far as the box goes, where the image has no lead, and where an output is not
+        finite.
     """
     predictions, steps = logits.argmax(1), directions.sign()
     whole = margin(logits.double(), predictions)
@@ -74,5 +76,6 @@ def lead_before_crossing(
         middle = (inside + outside) / 2
         has_crossed = lead(middle) < 0
         inside, outside = torch.where(has_crossed, inside, middle), torch.where(has_crossed, middle, outside)
-    left = lead(BEFORE * inside) / whole
-    return torch.where(crossed & (whole > 0) & left.isfinite(), left, torch.nan)
+    before, at_end = lead(BEFORE * inside) / whole, lead(inside) / whole
+    is_known = crossed & (whole > 0) & before.isfinite() & at_end.isfinite()
+    return torch.where(is_known, before, torch.nan), torch.where(is_known, at_end, torch.nan)

@@ -34,7 +34,7 @@ STAGES = ("ascent", "smoothed", "score", "distilled", "repeated")
 CROSSING = "crossing"
 """The stage that follows the lead of the prediction to where it changes."""
 
-CROSSING_PASSES = 23
+CROSSING_PASSES = 24
 """Forward passes of it an example: the clean one, and the points looked at on the way."""
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.contracts.estimates import Flag
+from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.estimating import proportion, seed_of
 from seatrial.statistics.intervals import Interval, paired_difference
 from seatrial.statistics.samples import Sample
 from workers.attacks.crossings import BEFORE
-from workers.families.uncertainty_span.crossing import LEAD_LEFT
+from workers.families.uncertainty_span.crossing import LEAD_AT_END, LEAD_LEFT
 from workers.families.uncertainty_span.estimates import classes_of, widest
 
 NOTABLE_SHARE = 0.05
@@ -34,6 +34,10 @@ HALF = 0.5
 """Share of the clean lead that may be left at :data:`workers.attacks.crossings.BEFORE` of the way to where the
 prediction changes: a network that is linear along the way has .05 left. Of 16 honest networks (digits, MNIST, CIFAR-10;
 standard, noise- and PGD-trained) the median is .05 to .11, and at most 8 % of the images keep half."""
+
+NO_LEAD = 0.1
+"""Share of it that may be left at that very point. Of scores that are cut off at a least lead, .2 to .5; of honest
+networks 0 (MNIST: standard, Gaussian- and PGD-trained), which at BEFORE may keep as much."""
 
 ABRUPT = 0.25
 """Share of the examples that the lower end of the interval has to exceed."""
@@ -120,23 +124,32 @@ def abrupt_decisions(crossing: Sample) -> list[Flag]:
     Args:
         crossing: Records of :func:`workers.families.uncertainty_span.crossing.look_at_crossings`.
     """
-    left = crossing.floats(LEAD_LEFT)
-    left = left[np.isfinite(left)]
-    share = proportion(left > HALF)
-    if share.value is None or share.low is None or share.low <= ABRUPT:
+    if (shortly := _keeping(crossing.floats(LEAD_LEFT), HALF)) is not None:
+        before, kept = f"at {BEFORE:.0%} of the way", f"over half of their lead in logits at {BEFORE:.0%} of the way"
+    elif crossing.has(LEAD_AT_END) and (shortly := _keeping(crossing.floats(LEAD_AT_END), NO_LEAD)) is not None:
+        before, kept = "there", f"over {NO_LEAD:.0%} of their lead in logits at the very point"
+    else:
         return []
+    left, share = shortly
     return [
         Flag(
             code="abrupt_decisions",
             severity="error",
             message=f"Of {len(left)} images followed to where their prediction changes, {share.value:.0%} (95 % "
-            f"interval {share.low:.0%} to {share.high:.0%}) still have over half of their lead in logits at "
-            f"{BEFORE:.0%} of the way. The median is {float(np.median(left)):.0%}; of a network that computes its "
-            f"scores it is about {1 - BEFORE:.0%}. The scores are made up from the decision, and say nothing of how "
-            "near another one is: attacks on them measure what was made up. Audit the model without what replaces its "
-            "scores.",
+            f"interval {share.low:.0%} to {share.high:.0%}) still have {kept}. The median {before} is "
+            f"{float(np.median(left)):.0%}; of a network that computes its scores it is about "
+            f"{1 - BEFORE if before != 'there' else 0:.0%}. The scores are made up from the decision, and say nothing "
+            "of how near another one is: attacks on them measure what was made up. Audit the model without what "
+            "replaces its scores.",
         )
     ]
+
+
+def _keeping(left: Floats, most: float) -> tuple[Floats, Estimate] | None:
+    """Return the shares of leads that are known, and how many lie over ``most``, where those are too many."""
+    known = left[np.isfinite(left)]
+    share = proportion(known > most)
+    return (known, share) if share.low is not None and share.low > ABRUPT else None
 
 
 def _span_alone(sample: Sample, other: Sample) -> Floats:
