@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from app.audits import repository
 from app.audits.reading import moment, not_found
@@ -17,20 +17,27 @@ POLL_S = 0.5
 HEARTBEAT_S = 15.0
 # A revoked key's streams end this much later at most.
 CHECK_S = 5.0
-# As OpenAPI 3.2 describes a stream: one event, its data as parsed.
-EVENT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string", "description": "Sequence number, for Last-Event-ID."},
-        "event": {"type": "string", "enum": list(get_args(EventKind)), "description": "What it tells."},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": {"$ref": "#/components/schemas/EventRead"},
-            "description": "The event as JSON.",
+
+
+def event_schema(model: str, kinds: Any) -> dict[str, Any]:
+    """Return a stream's item as OpenAPI 3.2 describes it: one event, its data as parsed.
+
+    Args:
+        model: Name of the schema of its data.
+        kinds: ``Literal`` of the kinds of events.
+    """
+    data = {"contentMediaType": "application/json", "contentSchema": {"$ref": f"#/components/schemas/{model}"}}
+    return {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "Sequence number, for Last-Event-ID."},
+            "event": {"type": "string", "enum": list(get_args(kinds)), "description": "What it tells."},
+            "data": {"type": "string", **data, "description": "The event as JSON."},
         },
-    },
-}
+    }
+
+
+EVENT_SCHEMA = event_schema("EventRead", EventKind)
 # Long histories go out in pieces, so memory stays small.
 _BATCH = 500
 # The column's own limit: a client may name any whole number.

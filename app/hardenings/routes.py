@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse
 
 from app.access.authenticator import Authenticator
 from app.access.principal import Reader, Runner
+from app.audits.events import event_schema
 from app.audits.routes import LastEventId, SeqNumber
 from app.audits.streams import EventStream, EventStreams, Follower
 from app.hardenings import repository, service
@@ -21,6 +22,7 @@ from app.web.services import Service
 from seatrial.contracts.hardenings import (
     HardeningCreate,
     HardeningEstimate,
+    HardeningEventKind,
     HardeningRead,
     HardeningSummary,
 )
@@ -44,7 +46,10 @@ EXAMPLES: dict[str, Any] = {
     }
 }
 EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events as they happen."}
+    200: {
+        "content": {"text/event-stream": {"itemSchema": event_schema("HardeningEventRead", HardeningEventKind)}},
+        "description": "Events as they happen.",
+    }
 }
 
 

@@ -14,6 +14,7 @@ from app.web.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.datasets import DatasetManifest, DatasetReference
 from seatrial.contracts.events import EventRead
+from seatrial.contracts.hardenings import HardeningCreate, HardeningEventRead
 from seatrial.contracts.models import ModelManifest, ModelReference
 from seatrial.contracts.perturb import PerturbRequest
 from seatrial.contracts.plans import PlanCreate
@@ -27,6 +28,8 @@ BODIES: tuple[type[BaseModel], ...] = (
     DatasetManifest,
     DatasetReference,
     EventRead,
+    HardeningCreate,
+    HardeningEventRead,
     JudgementRequest,
     ModelManifest,
     ModelReference,
@@ -62,6 +65,10 @@ TAGS = [
     {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "A page, and what machines read; the signed verdict; a bundle to run it again."},
     {"name": "plans", "description": "An audit, its verdict, its attestation and a message, submitted at once."},
+    {
+        "name": "hardenings",
+        "description": "A model trained to hold, its next version, and the pair of audits that tells.",
+    },
     {"name": "search", "description": "Tags, and everything by name, tag, digest, verdict and number."},
     {"name": "perturb", "description": "Character-level noise without a model; nothing is stored."},
     {"name": "webhooks", "description": "Addresses that are told when audits end and are judged, signed and retried."},

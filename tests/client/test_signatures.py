@@ -27,6 +27,7 @@ LISTS = {
     "policies": "/v1/policies",
     "baselines": "/v1/baselines",
     "plans": "/v1/plans",
+    "hardenings": "/v1/hardenings",
     "search": "/v1/search",
 }
 

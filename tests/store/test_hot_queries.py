@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from seatrial.store.checkpoints import has_due_discards
-from seatrial.store.claiming import claim_check, claim_model, claim_shard, claim_work, count_work
+from seatrial.store.claiming import claim_check, claim_model, claim_shard, claim_training, claim_work, count_work
 from seatrial.store.database import Database, connect
 from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
@@ -34,12 +34,18 @@ FILL = (
     FROM checks, generate_series(1, :n) AS n""",
     """INSERT INTO shards (id, check_id, stage, ordinal, start, stop, state, done)
     SELECT 'shd_0' || n, 'chk_0' || n, 'attack', 0, 0, 100, 'succeeded', 100 FROM generate_series(1, :n) AS n""",
+    """INSERT INTO hardenings (id, project_id, model_id, dataset_id, audited_id, method, params, seed, spec, state,
+        created_at)
+    SELECT 'hrd_0' || n, project_id, model_id, dataset_id, dataset_id, 'gaussian', spec, 0, spec, 'succeeded',
+        created_at
+    FROM (SELECT * FROM audits LIMIT 1) AS one, generate_series(1, :n) AS n""",
 )
 
 HOT: dict[str, Callable[[Session], object]] = {
     "claim_model": lambda session: claim_model(session, lease_s=60, worker="w"),
     "claim_check": lambda session: claim_check(session, lease_s=60, worker="w"),
     "claim_shard": lambda session: claim_shard(session, lease_s=60, worker="w"),
+    "claim_training": lambda session: claim_training(session, lease_s=60, worker="w"),
     "claim_work": lambda session: claim_work(session, lease_s=60, worker="w"),
     "count_work": lambda session: count_work(session),
     "discards": has_due_discards,

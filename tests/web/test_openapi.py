@@ -11,7 +11,7 @@ from seatrial.store.settings import Settings
 from tests.audits.acting import make_ready
 from tests.client.test_client import ENDPOINT
 from tests.gates.over_http import ended
-from tests.uploads import npz, upload, upload_both, weights
+from tests.uploads import dataset_manifest, npz, upload, upload_both, weights
 
 
 @pytest.fixture
@@ -78,6 +78,7 @@ def test_every_example_of_a_body_works(
     (folder / "mnist-test.npz").write_bytes(npz())
     (folder / "reviews.csv").write_text("review,sentiment\nGood.,positive\nBad.,negative\n")
     audit = ended(client, images)
+    trained_on = upload(client, "datasets", dataset_manifest(name="training"), npz(30)).json()["id"]
     posted = 0
     webhook = ""
     for path, method, operation in operations(document):
@@ -97,7 +98,11 @@ def test_every_example_of_a_body_works(
                     step["audit"] |= dict(zip(("model", "dataset"), images, strict=True))
             if "path" in body:
                 body["path"] = str(folder / body["path"].rpartition("/")[2])
-            if "audit" in body:
+            if isinstance(body.get("audit"), dict):
+                # What is trained on is other bytes than what is audited.
+                body |= {"model": images[0], "dataset": trained_on}
+                body["audit"]["dataset"] = images[1]
+            elif "audit" in body:
                 body["audit"] = audit
             answer = client.request(
                 method, path.format(audit_id=audit, subject_id=audit, webhook_id=webhook, name="default"), json=body
