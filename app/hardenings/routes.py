@@ -9,6 +9,7 @@ from app.access.authenticator import Authenticator
 from app.access.principal import Reader, Runner
 from app.audits.events import event_schema
 from app.audits.routes import LastEventId, SeqNumber
+from app.audits.schemas import AUDIT_EXAMPLES
 from app.audits.streams import EventStream, EventStreams, Follower
 from app.hardenings import repository, service
 from app.hardenings.submitting import estimate, look_up
@@ -40,7 +41,7 @@ EXAMPLES: dict[str, Any] = {
         "params": {"epochs": 10, "epsilon": 0.1, "steps": 7},
         "audit": {
             "dataset": "dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c12",
-            "checks": [{"kind": "uncertainty_span", "epsilon": 0.1}],
+            "checks": next(iter(AUDIT_EXAMPLES.values()))["checks"],
             "policy": "standard",
         },
     }
