@@ -1,11 +1,22 @@
 """Prometheus metrics: requests as they happen, the state of the work when somebody asks."""
 
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.health import repository
 from seatrial.store.database import Database
@@ -13,6 +24,8 @@ from seatrial.store.settings import Settings
 
 # Several scrapers, or an impatient one, cost one look at the database in so many seconds.
 KEPT_S = 5.0
+# What is stored and what was judged is counted over all there is, and changes slowly.
+USE_KEPT_S = 60.0
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -31,6 +44,10 @@ class Metrics:
             registry=self._registry,
         )
         self._registry.register(_WorkCollector(database, settings))
+        # Memory, processor time and open files of this process, and Python's own.
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request under its route's template."""
@@ -47,39 +64,103 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class _WorkCollector:
-    """Counts audits, shards and workers when scraped."""
+    """Reads the state of the work from the database when scraped; tells that there is none where it is down."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._settings = settings
+        self._home = settings.home
         self._lock = threading.Lock()
-        self._read_at = float("-inf")
+        self._read_at = self._use_read_at = float("-inf")
         self._last: list[GaugeMetricFamily] = []
+        self._use: list[GaugeMetricFamily] = []
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Return nothing: the database may not be there yet when the collector is registered."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges, read at most once in ``KEPT_S`` seconds."""
+        """Yield the gauges, read at most once in ``KEPT_S`` seconds, what is stored once in ``USE_KEPT_S``."""
         with self._lock:
             if time.monotonic() - self._read_at > KEPT_S:
                 self._last = self._read()
                 self._read_at = time.monotonic()
             yield from self._last
+            yield from self._use
 
     def _read(self) -> list[GaugeMetricFamily]:
-        with self._database.read() as session:
-            work = repository.count_work(session)
-        audits = GaugeMetricFamily("seatrial_audits", "Audits by state.", labels=["state"])
-        for state, count in sorted(work.audits.items()):
-            audits.add_metric([state], count)
-        return [
-            audits,
-            GaugeMetricFamily("seatrial_queued_shards", "Shards waiting for a worker.", value=work.queued_shards),
-            GaugeMetricFamily("seatrial_running_shards", "Shards being run.", value=work.running_shards),
-            GaugeMetricFamily(
-                "seatrial_models_checking", "Models waiting for their check.", value=work.models_checking
-            ),
-            GaugeMetricFamily("seatrial_workers_alive", "Workers seen lately.", value=work.workers_alive),
-        ]
+        up = GaugeMetricFamily("seatrial_database_up", "Whether the database answers.", value=1)
+        free = _free_bytes(self._home)
+        told = [] if free is None else [_gauge("seatrial_disk_free_bytes", "Bytes free under SEATRIAL_HOME.", free)]
+        try:
+            with self._database.read() as session:
+                work = repository.count_work(session)
+                if time.monotonic() - self._use_read_at > USE_KEPT_S:
+                    self._use = _project_gauges(repository.read_use(session))
+                    self._use_read_at = time.monotonic()
+        except SQLAlchemyError:
+            # Requests and this process are told all the same: an alert on the database needs the scrape to answer.
+            self._use, self._use_read_at = [], float("-inf")
+            return [GaugeMetricFamily("seatrial_database_up", "Whether the database answers.", value=0), *told]
+        return [up, *told, *_work_gauges(work)]
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _labelled(
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
+) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        gauge.add_metric(key, value)
+    return gauge
+
+
+def _work_gauges(work: repository.Work) -> list[GaugeMetricFamily]:
+    gauges = [
+        _labelled("seatrial_audits", "Audits by state.", ("state",), {(k,): n for k, n in work.audits.items()}),
+        _gauge("seatrial_queued_shards", "Shards waiting for a worker.", work.queued_shards),
+        _gauge("seatrial_running_shards", "Shards being run.", work.running_shards),
+        _labelled(
+            "seatrial_shard_retries",
+            "Attempts beyond the first of shards that are waiting or running, by family.",
+            ("family",),
+            {(k,): n for k, n in work.retries.items()},
+        ),
+        _gauge("seatrial_oldest_queued_seconds", "Age of the oldest audit that has not begun.", work.oldest_queued_s),
+        _gauge("seatrial_models_checking", "Models waiting for their check.", work.models_checking),
+        _gauge("seatrial_workers_alive", "Workers seen lately.", work.workers_alive),
+        _labelled(
+            "seatrial_deliveries",
+            "Messages to webhooks of the last 30 days, by status.",
+            ("status",),
+            {(k,): n for k, n in work.deliveries.items()},
+        ),
+        _labelled(
+            "seatrial_project_audits",
+            "Audits of a project that are queued or running.",
+            ("project", "state"),
+            work.by_project,
+        ),
+    ]
+    if work.scheduler_age_s is not None:
+        gauges.append(
+            _gauge("seatrial_scheduler_age_seconds", "Seconds since the scheduler swept last.", work.scheduler_age_s)
+        )
+    return gauges
+
+
+def _project_gauges(use: repository.Use) -> list[GaugeMetricFamily]:
+    return [
+        _labelled("seatrial_project_bytes", "Bytes a project stores.", ("project", "kind"), use.stored),
+        _labelled("seatrial_verdicts", "Audits by verdict.", ("verdict",), {(k,): n for k, n in use.verdicts.items()}),
+        _labelled("seatrial_checks", "Checks by family and state.", ("family", "state"), use.checks),
+    ]
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

@@ -6,10 +6,12 @@ from datetime import timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.states import ModelState, RunState
-from seatrial.store.tables import AuditRow, ModelRow, ShardRow, WorkerRow
+from seatrial.contracts.states import ACTIVE, ModelState, RunState
+from seatrial.store.retention import scheduler_age_s
+from seatrial.store.tables import AuditRow, CheckRow, DeliveryRow, ModelRow, ProjectRow, ShardRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.tables.workers import SCHEDULER
+from seatrial.store.usage import disk_use
 
 MIN_ALIVE_S = 30.0
 """Seconds a worker is believed alive at least: a slow disk or a long garbage collection is no death."""
@@ -17,13 +19,27 @@ MIN_ALIVE_S = 30.0
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do, and who does it."""
+    """What there is to do, and who does it; counts by state, family, status, and by project and state."""
 
     audits: dict[str, int]
     queued_shards: int
     running_shards: int
+    retries: dict[str, int]
+    oldest_queued_s: float
     models_checking: int
     workers_alive: int
+    scheduler_age_s: float | None
+    deliveries: dict[str, int]
+    by_project: dict[tuple[str, ...], int]
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is stored and what came of it: bytes by project and kind, audits by verdict, checks by family and state."""
+
+    stored: dict[tuple[str, ...], int]
+    verdicts: dict[str, int]
+    checks: dict[tuple[str, ...], int]
 
 
 def count_workers(session: Session) -> int:
@@ -49,11 +65,47 @@ def count_work(session: Session) -> Work:
         select(ShardRow.state, func.count()).where(ShardRow.state.in_(active)).group_by(ShardRow.state)
     ).all()
     shards = {state: count for state, count in open_shards}
+    oldest = session.scalar(select(func.min(AuditRow.created_at)).where(AuditRow.state == RunState.QUEUED))
     checking = select(func.count()).select_from(ModelRow).where(ModelRow.state == ModelState.CHECKING)
     return Work(
         audits={str(state): 0 for state in RunState} | {state: count for state, count in audits},
         queued_shards=shards.get(RunState.QUEUED, 0),
         running_shards=shards.get(RunState.RUNNING, 0),
+        retries={str(kind): int(count) for kind, count in session.execute(_RETRIES.where(ShardRow.state.in_(active)))},
+        oldest_queued_s=0.0 if oldest is None else max(0.0, (utc_now() - oldest).total_seconds()),
         models_checking=session.scalar(checking) or 0,
         workers_alive=count_workers(session),
+        scheduler_age_s=scheduler_age_s(session),
+        deliveries={status: count for status, count in session.execute(_DELIVERIES)},
+        by_project={(name, state): count for name, state, count in session.execute(_BY_PROJECT)},
+    )
+
+
+_RETRIES = (
+    select(CheckRow.kind, func.sum(ShardRow.attempts - 1))
+    .join(CheckRow, CheckRow.id == ShardRow.check_id)
+    .where(ShardRow.attempts > 1)
+    .group_by(CheckRow.kind)
+)
+_DELIVERIES = select(DeliveryRow.status, func.count()).group_by(DeliveryRow.status)
+_BY_PROJECT = (
+    select(ProjectRow.name, AuditRow.state, func.count())
+    .join(ProjectRow, ProjectRow.id == AuditRow.project_id)
+    .where(AuditRow.state.in_(ACTIVE))
+    .group_by(ProjectRow.name, AuditRow.state)
+)
+
+
+def read_use(session: Session) -> Use:
+    """Return what is stored and what came of it, over everything there is."""
+    stored: dict[tuple[str, ...], int] = {}
+    for project_id, name in session.execute(select(ProjectRow.id, ProjectRow.name)).all():
+        disk = disk_use(session, project_id)
+        stored |= {(name, "models"): disk.models, (name, "datasets"): disk.datasets, (name, "records"): disk.records}
+    judged = select(AuditRow.verdict, func.count()).where(AuditRow.verdict.is_not(None)).group_by(AuditRow.verdict)
+    checks = select(CheckRow.kind, CheckRow.state, func.count()).group_by(CheckRow.kind, CheckRow.state)
+    return Use(
+        stored=stored,
+        verdicts={str(verdict): count for verdict, count in session.execute(judged)},
+        checks={(kind, state): count for kind, state, count in session.execute(checks)},
     )

@@ -53,7 +53,7 @@ class Services:
 
 def open_services(settings: Settings) -> Services:
     """Connect to everything the settings name."""
-    # As many connections as the thread pool has threads: a route never waits for one.
+    # On SQLite as many connections as the thread pool has threads: a route never waits for one.
     database = connect(settings, pool_size=40)
     return Services(
         settings, database, open_store(settings), WakeupNotifier(settings), Inspections(settings), Computations()

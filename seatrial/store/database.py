@@ -83,20 +83,41 @@ class Database:
         self.engine.dispose()
 
 
+def _postgres(settings: Settings, url: str, pool_size: int) -> Engine:
+    # Three API processes with eighty each exhausted Postgres' default of 100: one answer in nine was a 503.
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=2,
+        pool_timeout=settings.database_wait_s,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        connect_args={} if "connect_timeout" in url else {"connect_timeout": settings.database_connect_s},
+        **_QUIET,
+    )
+    if settings.database_statement_s:
+        limit_ms = round(1000 * settings.database_statement_s)
+
+        @event.listens_for(engine, "connect")
+        def _bound(connection: Any, _record: object) -> None:
+            # Not among the options of the connection: poolers refuse those.
+            connection.execute(f"SET statement_timeout = {limit_ms}")
+            connection.commit()
+
+    return engine
+
+
 def connect(settings: Settings, *, pool_size: int = 10) -> Database:
     """Return the database of the settings; for SQLite its folder and file are made, for this user only.
 
     Args:
         settings: Where the database is.
-        pool_size: Connections kept open; an API process wants as many as it has threads at work, a worker two.
+        pool_size: Connections kept open; to Postgres at most the settings' ``database_pool``, and a thread that finds
+            none waits.
     """
     url = settings.resolved_database_url
     if not url.startswith("sqlite"):
-        return Database(
-            create_engine(
-                url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, pool_recycle=1800, **_QUIET
-            )
-        )
+        return Database(_postgres(settings, url, min(pool_size, settings.database_pool)))
     if (match := re.match(r"sqlite:///([^?]+)", url)) and match[1] != ":memory:":
         private_folder(Path(match[1]).parent)
         # SQLite gives its -wal and -shm the mode of this file.

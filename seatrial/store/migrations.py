@@ -48,6 +48,8 @@ def _run(database: Database, step: Callable[[Config, str], None], revision: str)
             connection = connection.execution_options(begin_immediate=True)
         with connection.begin():
             if not database.is_sqlite:
+                # An index of a large table takes as long as it takes.
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             config.attributes["connection"] = connection
             step(config, revision)

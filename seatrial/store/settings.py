@@ -20,6 +20,22 @@ class Settings(BaseSettings):
 
     home: Path = Field(default=Path(".seatrial"), description="Folder everything is written under.")
     database_url: str = Field(default="", description="SQLAlchemy URL; default: SQLite under home.")
+    database_pool: int = Field(
+        default=12,
+        ge=1,
+        description="Most connections to Postgres of an API process; what is asked beyond waits for one. A worker has "
+        "four at most.",
+    )
+    database_wait_s: float = Field(
+        default=15.0, gt=0, description="Seconds a request waits for a connection before it is a 503."
+    )
+    database_connect_s: int = Field(default=5, ge=2, description="Seconds connecting to Postgres may take.")
+    database_statement_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds a statement may take on Postgres, migrations aside; 0: without limit, as behind PgBouncer "
+        "in transaction mode, where the role's own statement_timeout is to be set.",
+    )
     broker_url: str = Field(
         default="", description="Redis URL of the Celery broker; default: none, workers poll the database."
     )

@@ -1,9 +1,13 @@
+import json
+import re
 import shutil
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from sqlalchemy import update
 
 from app.health.repository import count_workers
@@ -18,7 +22,7 @@ from seatrial.store.tables import CheckRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from tests.conftest import BASE_URL, TestClient
 from tests.rows import add_audit
-from tests.uploads import submission, upload_both
+from tests.uploads import submission, upload_both, weights
 
 
 def test_a_process_that_is_up_says_so(client: httpx.Client) -> None:
@@ -118,3 +122,48 @@ def test_an_api_process_takes_back_what_dead_workers_held(client: httpx.Client, 
     Reaping(services)()
     with services.database.read() as session:
         assert session.query(CheckRow).filter_by(audit_id=audit).one().token is None
+
+
+def names_told(text: str) -> set[str]:
+    """Return the names of metrics in Prometheus's text format, those of their samples included."""
+    return set(re.findall(r"^([a-z_]+)[ {]", text, re.MULTILINE)) | set(re.findall(r"# HELP (\S+)", text))
+
+
+def test_the_work_of_every_project_and_the_process_are_told(client: httpx.Client, services: Services) -> None:
+    add_audit(services.database, created_at=utc_now() - timedelta(seconds=100))
+    upload_both(client)
+    tell_scheduler_alive(services.database)
+    text = client.get("/metrics").text
+    assert 100 <= float(re.findall(r"^seatrial_oldest_queued_seconds (\S+)", text, re.MULTILINE)[0]) < 200
+    assert re.search(r'seatrial_project_audits{project="\S+",state="queued"} 1.0', text)
+    assert f'seatrial_project_bytes{{kind="models",project="default"}} {float(len(weights()))}' in text or (
+        f'seatrial_project_bytes{{project="default",kind="models"}} {float(len(weights()))}' in text
+    )
+    assert "seatrial_database_up 1.0" in text
+    assert float(re.findall(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)[0]) > 1e6
+
+
+def test_metrics_answer_when_the_database_is_down(settings: Settings) -> None:
+    down = settings.model_copy(update={"database_url": "postgresql+psycopg://nobody@127.0.0.1:1/none"})
+    with TestClient(create_app(down), base_url=BASE_URL) as client:
+        answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert "seatrial_database_up 0.0" in answer.text
+    assert "process_resident_memory_bytes" in answer.text
+
+
+def test_dashboard_and_alerts_name_metrics_that_there_are(client: httpx.Client, services: Services) -> None:
+    with services.database.write() as session:
+        session.add(WorkerRow(id="scheduler", device="none", pid=1))
+    client.get("/healthz")
+    told = names_told(client.get("/metrics").text)
+    folder = Path(__file__).parents[2] / "docs" / "monitoring"
+    board = json.loads((folder / "grafana.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
+    asked += [rule["expr"] for rule in rules]
+    assert len(rules) >= 8
+    for expression in asked:
+        named = re.findall(r"\b(?:seatrial|process)_[a-z_]+", expression)
+        assert named, expression
+        assert set(named) <= told, expression

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
+from sqlalchemy.exc import OperationalError
 
 from app.main import create_app
 from app.web.services import Services
@@ -150,3 +151,17 @@ def test_no_text_in_a_body_makes_a_mistake(on_postgres: httpx.Client) -> None:
         encoded = {name: text.encode("utf-8", "surrogatepass").decode("latin-1") for name, text in form.items()}
         for path in ("/submit", "/policies", f"/audits/{audit}/judge", f"/audits/{audit}/promote", "/login"):
             assert on_postgres.post(path, data=encoded, headers=HERE).status_code < 500, path
+
+
+def test_requests_wait_for_one_of_few_connections(postgres_url: str, tmp_path: Path) -> None:
+    with new_migrated_database(postgres_url) as url:
+        few = Settings(home=tmp_path, database_url=url, require_keys=False, database_pool=1, database_statement_s=0.3)
+        app = create_app(few)
+        with TestClient(app, base_url=BASE_URL, raise_server_exceptions=False) as client:
+            database = app.state.services.database
+            statuses: list[int] = []
+            # More at once than there are connections: one, and two for a moment.
+            at_once(*(lambda: statuses.append(client.get("/v1/models").status_code) for _ in range(12)))
+            assert statuses == [200] * 12
+            with database.read() as session, pytest.raises(OperationalError, match="statement timeout"):
+                session.execute(text("SELECT pg_sleep(20)"))
