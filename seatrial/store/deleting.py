@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import String, cast, delete, or_, select
+from sqlalchemy import ColumnElement, String, cast, delete, or_, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import TERMINAL, ModelState
@@ -21,6 +21,7 @@ from seatrial.store.tables import (
     BaselineRow,
     CheckRow,
     DatasetRow,
+    HardeningRow,
     ModelRow,
     PlanRow,
     PlanStepRow,
@@ -33,7 +34,7 @@ from seatrial.store.tombstones import tombstone_of
 MOST_ALONG = 500
 """Audits one deletion takes along at most: it is one transaction, and on SQLite nobody else writes meanwhile."""
 
-UseKind = Literal["audit", "baseline", "attestation", "plan", "worker"]
+UseKind = Literal["audit", "baseline", "attestation", "plan", "hardening", "worker"]
 
 Deletable = AuditRow | ModelRow | DatasetRow
 _TABLES: dict[str, type[Deletable]] = {"aud": AuditRow, "mdl": ModelRow, "dat": DatasetRow}
@@ -129,6 +130,7 @@ def _uses(session: Session, row: Deletable) -> Iterable[Use]:
     if isinstance(row, ModelRow) and row.state == ModelState.CHECKING:
         yield Use("worker", row.id, "is being checked: cancel its check first", must_end=True)
     yield from _plans(session, row)
+    yield from _hardenings(session, row)
     if not isinstance(row, AuditRow):
         return
     if row.state not in TERMINAL:
@@ -149,6 +151,27 @@ def _uses(session: Session, row: Deletable) -> Iterable[Use]:
     )
     for attestation_id in session.scalars(attested):
         yield Use("attestation", attestation_id, "attests its verdict")
+
+
+def _hardenings(session: Session, row: Deletable) -> Iterable[Use]:
+    """Yield the hardenings that name a row: those that have not ended must, others go along."""
+    for hardening_id, state in session.execute(
+        select(HardeningRow.id, HardeningRow.state).where(_names(row)).order_by(HardeningRow.id)
+    ):
+        must_end = state not in TERMINAL
+        yield Use("hardening", hardening_id, "names it and has not ended" if must_end else "is about it", must_end)
+
+
+def _names(row: Deletable) -> ColumnElement[bool]:
+    """Return whether a hardening names a row."""
+    match row:
+        case ModelRow():
+            columns = [HardeningRow.model_id, HardeningRow.hardened_id]
+        case DatasetRow():
+            columns = [HardeningRow.dataset_id, HardeningRow.validation_id, HardeningRow.audited_id]
+        case AuditRow():
+            columns = [HardeningRow.audit_before, HardeningRow.audit_after]
+    return or_(*(column == row.id for column in columns))
 
 
 def _plans(session: Session, row: Deletable) -> Iterable[Use]:
@@ -177,6 +200,8 @@ def _audits_with(session: Session, row: ModelRow | DatasetRow) -> Sequence[str]:
 def _delete_rows(session: Session, row: Deletable) -> None:
     """Delete a row with all that belongs to it, and release its files."""
     digests: set[str] = set() if isinstance(row, AuditRow) else {row.digest}
+    if isinstance(row, ModelRow) and row.weights_digest is not None:
+        digests.add(row.weights_digest)
     if isinstance(row, AuditRow):
         own = select(CheckRow.id).where(CheckRow.audit_id == row.id)
         shards = session.execute(
@@ -189,6 +214,11 @@ def _delete_rows(session: Session, row: Deletable) -> None:
         for figures in session.scalars(select(CheckRow.figures).where(CheckRow.audit_id == row.id)):
             digests |= set((figures or {}).values())
     session.execute(delete(TagRow).where(TagRow.subject_id == row.id))
+    for saved in session.scalars(
+        select(HardeningRow.saved_digest).where(_names(row), HardeningRow.saved_digest.is_not(None))
+    ):
+        discard(session, saved)
+    session.execute(delete(HardeningRow).where(_names(row)).execution_options(synchronize_session=False))
     # Checks, stages, shards, events, judgements, attestations and baselines go by their foreign keys.
     table: Any = type(row)
     session.execute(delete(table).where(table.id == row.id).execution_options(synchronize_session=False))

@@ -16,9 +16,10 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from seatrial.contracts.states import TERMINAL
 from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore
 from seatrial.store.database import Database, epoch_now
-from seatrial.store.tables import CheckRow, DatasetRow, DiscardRow, ModelRow, ReleaseRow, ShardRow
+from seatrial.store.tables import CheckRow, DatasetRow, DiscardRow, HardeningRow, ModelRow, ReleaseRow, ShardRow
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,11 @@ _AT_ONCE = 500
 
 _NAMED_BY: tuple[InstrumentedAttribute[Any], ...] = (
     ModelRow.digest,
+    ModelRow.weights_digest,
     DatasetRow.digest,
     ShardRow.records_digest,
     ShardRow.saved_digest,
+    HardeningRow.saved_digest,
     # Deleted by a sweep of its own.
     DiscardRow.digest,
 )
@@ -122,7 +125,17 @@ def find_named(session: Session, digests: Collection[str]) -> set[str]:
     found: set[str] = set()
     for column in _NAMED_BY:
         found |= set(session.scalars(select(column).where(column.in_(wanted - found))))
+    found |= _find_outcomes(session, wanted - found)
     return found | _find_figures(session, wanted - found)
+
+
+def _find_outcomes(session: Session, digests: set[str]) -> set[str]:
+    """Return those digests that trained models have whose version is not stored yet."""
+    trained = select(HardeningRow.outcome).where(
+        HardeningRow.outcome.is_not(None), HardeningRow.state.not_in(TERMINAL), HardeningRow.hardened_id.is_(None)
+    )
+    named = {value for outcome in session.scalars(trained) for value in outcome.values() if isinstance(value, str)}
+    return digests & named
 
 
 def _find_figures(session: Session, digests: set[str]) -> set[str]:
