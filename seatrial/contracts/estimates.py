@@ -44,6 +44,12 @@ class Looks(BaseModel):
     alphas: list[float] = Field(description="Error rate, of both ends together, each look may spend; they sum to 0.05.")
     ended: int = Field(ge=1, description="Looks taken; the numbers are of the last of them.")
 
+    may_pass: bool = Field(
+        default=True,
+        description="Whether a rule may pass on it: at the last look, and before it on 125 examples or more, without a "
+        "doubt so far and with seed 0.",
+    )
+
     @property
     def examples(self) -> int:
         """Examples at the look it ended at."""

@@ -4,7 +4,8 @@ Guarantee: what stops an audit is what its verdict is made of, so that all looks
 as one look at the end may. Failing takes no more than an interval on the wrong side of the bound. Passing takes more,
 since whoever wants a green light would have the audit end before a doubt shows: at least :data:`PASSING_FROM` examples,
 no doubt at this look or any before it, and an order of the examples that nobody chose (seed 0). Whatever lacks one of
-these goes on to the last look, which is a whole audit.
+these goes on to the last look, which is a whole audit. Nor does it pass another policy later: it is written beside the
+numbers (``may_pass``), and :func:`seatrial.judging.verdict.judge` reads it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,11 +38,13 @@ class Look:
 
     Attributes:
         is_open: Whether the next look is to be taken.
-        is_doubted: Whether a doubt speaks of a number that a blocking rule is about.
+        is_doubted: Whether a doubt speaks of a number that a blocking rule is about, at this look or an earlier one.
+        may_pass: Whether a rule may pass on it, whatever policy asks.
     """
 
     is_open: bool
     is_doubted: bool
+    may_pass: bool
 
 
 def take_look(
@@ -69,22 +72,24 @@ def take_look(
     blocking = [rule for rule in policy.rules if rule.severity == "block" and named(rule.metric).family == check.kind]
     is_doubted = was_doubted or any(_doubts(rule, check, result, policy.doubts) for rule in blocking)
     if not result.looks.is_early:
-        return Look(is_open=False, is_doubted=is_doubted)
+        return Look(is_open=False, is_doubted=is_doubted, may_pass=True)
+    may_pass = not is_doubted and result.looks.examples >= PASSING_FROM and seed == UNCHOSEN_SEED
+    left_open = Look(is_open=True, is_doubted=is_doubted, may_pass=may_pass)
     sharing = _sharing(policy, kinds, check)
     compares = any(rule.max_regression is not None for rule in blocking)
     if not blocking or sharing is None or (compares and has_baseline):
-        return Look(is_open=True, is_doubted=is_doubted)
-    may_pass = not is_doubted and result.looks.examples >= PASSING_FROM and seed == UNCHOSEN_SEED
+        return left_open
     alone = policy.model_copy(update={"rules": blocking, "correction": "none"})
     try:
         outcomes = judge(alone, _NOBODYS, Measured("", [check])).rules
     except TooManyNumbersError:
-        return Look(is_open=True, is_doubted=is_doubted)
+        return left_open
     rules = [(blocking[outcome.rule], outcome) for outcome in outcomes]
     numbers = sum(outcome.p_value is not None for outcome in outcomes)
     times = sharing + numbers if policy.correction == "holm" else 1
-    is_open = any(not _is_closed(rule, outcome, times, may_pass=may_pass) for rule, outcome in rules)
-    return Look(is_open=is_open, is_doubted=is_doubted)
+    if any(not _is_closed(rule, outcome, times, may_pass=may_pass) for rule, outcome in rules):
+        return left_open
+    return Look(is_open=False, is_doubted=is_doubted, may_pass=may_pass)
 
 
 def measured_so_far(position: int, kind: str, params: Mapping[str, Any], result: Result) -> MeasuredCheck:

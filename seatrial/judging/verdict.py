@@ -251,6 +251,9 @@ def _decide(
         reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further, left=left)
         reason += wording.after_looks(finding.looks)
     counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
+    if counts_as == "passed" and finding.looks is not None and finding.looks.is_early and not finding.looks.may_pass:
+        outcome = counts_as = "inconclusive"
+        reason = wording.too_early(reason)
     if counts_as == "passed" and doubts:
         outcome = counts_as = "errored"
         further, reason = None, wording.doubted(reason, doubts)

@@ -105,6 +105,11 @@ def after_looks(looks: Looks | None) -> str:
     return f"; after {looks.examples:,} of {looks.sizes[-1]:,} examples, at look {looks.ended} of {len(looks.sizes)}"
 
 
+def too_early(reason: str) -> str:
+    """Say that a rule would have passed, had the audit not stopped before one may."""
+    return f"it would have passed, but the audit stopped where none passes yet, as another rule had failed: {reason}"
+
+
 def open_end(estimate: Estimate, end: Literal["low", "high"]) -> str:
     """Say that an interval ends where the metric does."""
     return f"{estimate.n} examples do not bound it {'above' if end == 'high' else 'below'}: the end is the metric's own"

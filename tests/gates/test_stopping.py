@@ -1,14 +1,16 @@
 """When an audit may stop: not for a doubt that did not show yet, and not in an order that somebody chose."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seatrial.contracts.estimates import Estimate, Flag, Looks, Result
-from seatrial.contracts.policies import Policy
+from seatrial.contracts.policies import Policy, PolicySource
 from seatrial.contracts.states import RunState
-from seatrial.judging.measured import MeasuredCheck
+from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.judging.stopping import Look, take_look
+from seatrial.judging.verdict import judge
 from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.looks import look_sizes, spending
 
@@ -94,3 +96,19 @@ def test_rules_that_share_an_error_rate_share_that_of_the_look() -> None:
     elsewhere = {"metric": "certified_calibration.certified_accuracy[radius=*]", "min": 0.1, "severity": "warn"}
     assert look_at(found, ACCURACY, elsewhere, correction="holm", kinds=[KIND, "certified_calibration"]).is_open
     assert not look_at(found, ACCURACY, elsewhere, correction="holm").is_open
+
+
+def test_what_stopped_by_failing_passes_nothing_else() -> None:
+    """Else a rule that is bound to fail would end an audit before any doubt shows, to be judged by another policy."""
+    early = check(0.9, look=1)
+    hopeless = {"metric": "uncertainty_span.clean_accuracy", "min": 0.999}
+    stopped = look_at(early, hopeless)
+    assert (stopped.is_open, stopped.may_pass) == (False, False)
+    policy = Policy(name="p", rules=[ACCURACY])  # type: ignore[list-item]
+    source = PolicySource(id=None, name="p", version=None, digest="")
+    assert early.result is not None
+    assert early.looks is not None
+    looks = early.looks.model_copy(update={"may_pass": stopped.may_pass})
+    told = replace(early, result=early.result.model_copy(update={"looks": looks}))
+    assert judge(policy, source, Measured("aud_1", [early])).verdict == "passed"
+    assert judge(policy, source, Measured("aud_1", [told])).verdict == "inconclusive"

@@ -139,7 +139,8 @@ class InlineExecutor:
             return Advanced(open_look={"examples": looks.examples, "doubted": look.is_doubted})
         if closing is not None:
             return Advanced(stage=closing)
-        return Advanced(values=self._drawn(family, job, result))
+        told = looks.model_copy(update={"may_pass": look.may_pass})
+        return Advanced(values=self._drawn(family, job, result.model_copy(update={"looks": told})))
 
     def run(self, job: ShardJob, holder: Holder) -> Measured:
         """Run a shard and store its records."""
