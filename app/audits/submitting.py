@@ -218,6 +218,9 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
     if request.stop is None:
         # As audits of before are written, which all were measured as a whole.
         del spec["stop"]
+    elif planned.policy is not None:
+        # It says how much is measured: whoever runs the audit again needs it, whatever its name means by then.
+        spec["policy"] = planned.policy.document
     audit = AuditRow(
         id=new_id("aud"),
         project_id=project_id,

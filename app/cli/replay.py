@@ -201,8 +201,10 @@ def _run(
         spec = _renamed(recorded.index.spec, ids)
     except RecursionError as error:
         raise BadRequestError("the bundle's specification is nested too deeply") from error
-    # What it is judged by changes no number, and names a policy of the service it came from.
-    options = {name: value for name, value in spec.items() if name not in ("policy", "baseline", "idempotency_key")}
+    # What it is judged by changes no number, and names a policy of the service it came from; but where it says when the
+    # audit stops, and then it is there in full.
+    unasked = {"baseline", "idempotency_key"} | (set() if spec.get("stop") else {"policy"})
+    options = {name: value for name, value in spec.items() if name not in unasked}
     audit = client.submit(options.pop("model"), options.pop("dataset"), _meant(options.pop("checks")), **options)
     say(f"{recorded.index.audit} runs again as {audit.id}.")
     try:

@@ -176,6 +176,9 @@ def test_an_audit_that_stops_when_it_is_decided_says_when_it_may(
     assert "stop" not in specs[0]["spec"]
     specs = [client.post("/v1/audits", json=one).json() for one in (stopping, {**stopping, "policy": "strict"})]
     assert len({one["spec_digest"] for one in specs}) == 2
+    assert [one["spec"]["policy"]["name"] for one in specs] == ["standard", "strict"]
+    again = client.post("/v1/audits", json=specs[0]["spec"]).json()
+    assert again["spec"] == specs[0]["spec"]
 
 
 @pytest.mark.slow
