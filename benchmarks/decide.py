@@ -49,6 +49,7 @@ SOURCE = PolicySource(id=None, name="simulated", version=None, digest="")
 PARAMS = {"kind": KIND, "epsilon": 0.1}
 SIZES = look_sizes(1000)
 ALPHAS = spending(len(SIZES))
+SPEED = {"forward_s": 1e-4, "backward_s": 2e-4}
 Estimates = dict[str, Estimate]
 BINS = 15
 BOUNDS = {"far, held": 8.0, "near, held": 1.3, "at it": 0.0, "near, missed": -1.3, "far, missed": -8.0}
@@ -172,9 +173,8 @@ class Bench(AuditBench):
         self.model = ModelRow(
             **{"id": new_id("mdl"), "name": arguments.weights.stem, "manifest": manifest, **ids},
             **{"digest": self.store.put_bytes(weights), "size_bytes": len(weights), "format": "safetensors"},
-            **{"state": ModelState.READY, "facts": {"parameters": 1, "classes": 10, "device": "cpu"}},
+            **{"state": ModelState.READY, "facts": {"parameters": 1, "classes": 10, "device": "cpu", **SPEED}},
         )
-        self.model.facts |= {"forward_s": 1e-4, "backward_s": 2e-4}
         facts = {"format": "npz", "examples": len(arrays["labels"]), "classes": 10, "shape": shape, "label_counts": {}}
         self.dataset = DatasetRow(
             **{"id": new_id("dat"), "name": "images", "split": "test", "manifest": assets.dataset_manifest(), **ids},
