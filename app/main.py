@@ -34,6 +34,7 @@ from app.plans.advancing import advance_plans
 from app.plans.routes import router as plans
 from app.policies.routes import router as policies
 from app.projects.routes import router as projects
+from app.reports.badges import router as badges
 from app.reports.routes import router as reports
 from app.tags.routes import router as tags
 from app.web import docs, openapi, problems
@@ -75,6 +76,7 @@ def _routes() -> list[BaseRoute]:
         policies,
         gates,
         reports,
+        badges,
         attestations,
         leaderboards,
         comparisons,

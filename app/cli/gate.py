@@ -61,7 +61,8 @@ class Ask:
         deadline: When they are over, by the monotonic clock.
         cancels: Whether an audit that is no longer waited for is cancelled.
         estimates_only: Whether to stop before anything is spent.
-        promote: How to have a baseline the next time.
+        promote: How to have a baseline the next time, ``AUDIT`` standing for the audit.
+        bootstraps: Whether an audit that passes becomes the baseline where there is none.
     """
 
     model: str
@@ -78,6 +79,7 @@ class Ask:
     cancels: bool
     estimates_only: bool
     promote: str
+    bootstraps: bool
 
     def patience_s(self) -> float | None:
         """Return the seconds left."""
@@ -107,6 +109,11 @@ class Ask:
     help="Measure all SAMPLES, also by a shipped policy or where the file says stop.",
 )
 @click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
+@click.option(
+    "--promote-if-passed",
+    is_flag=True,
+    help="Make the audit the baseline if it passes and the model has none yet. For the main branch, not for proposals.",
+)
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds in total.  [default: no limit]")
 @click.option("--no-cancel", is_flag=True, help="Leave the audit running when it is no longer waited for.")
 @click.option("--estimate-only", is_flag=True, help="Print what it would cost, and run nothing.")
@@ -149,6 +156,8 @@ def _run(options: dict[str, Any]) -> Exit:
     # What is known to be wrong is refused before anything is started.
     if options["home"] is None and "baseline" in ask.options:
         raise BadRequestError(f"--baseline {ask.options['baseline']}: {_NOTHING_KEPT}")
+    if options["home"] is None and ask.bootstraps:
+        raise BadRequestError(f"--promote-if-passed: {_NOTHING_KEPT}")
     if options["home"] is None and isinstance(ask.policy, str) and ask.policy not in presets.POLICIES:
         raise unknown_policy(ask.policy)
     require_worker_extra()
@@ -188,6 +197,7 @@ def _asked(options: dict[str, Any]) -> Ask:
         cancels=not options["no_cancel"],
         estimates_only=options["estimate_only"],
         promote=_promote(options),
+        bootstraps=options["promote_if_passed"],
     )
 
 
@@ -285,7 +295,24 @@ def _judged(
         if ask.cancels:
             _cancel(client, audit.id)
         raise
-    return _told(ended, outputs.write(client, audit.id), ask.promote)
+    status = _told(ended, outputs.write(client, audit.id), ask.promote.replace("AUDIT", audit.id))
+    if ask.bootstraps and status == Exit.PASSED:
+        _bootstrap(ask, client, ended)
+    return status
+
+
+def _bootstrap(ask: Ask, client: Client, audit: AuditRead) -> None:
+    """Promote an audit that passed where nothing has been compared with.
+
+    Never where a baseline is: each run could then be worse by what one may lose, and nobody would have decided it.
+    """
+    if audit.judgement is None or audit.judgement.baseline is not None:
+        return
+    name = str(ask.options.get("baseline") or known_policy(ask.policy, client).baseline)
+    if name.startswith("aud_"):
+        return
+    promoted = client.promote(audit.id, name, note="by seatrial gate --promote-if-passed")
+    say(f"{audit.id} is the baseline {promoted.name} of {promoted.model} now.")
 
 
 def _upload_model(ask: Ask, client: Client, prepared: Prepared | None) -> tuple[str, str]:
@@ -337,7 +364,7 @@ def _give_up(ask: Ask, client: Client, audit_id: str, outputs: Outputs) -> None:
     with suppress(ClientError):
         ended = client.wait(audit_id, timeout_s=CANCELLED_S, until_judged=True)
         if ended.judgement is not None:
-            print_judgement(ended.judgement, promote=ask.promote)
+            print_judgement(ended.judgement, promote=ask.promote.replace("AUDIT", audit_id))
     outputs.write(client, audit_id)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -13,6 +13,7 @@ import click
 from app.cli.attest import SIGNING_KEY, attestation, read_key
 from app.cli.exits import BadRequestError
 from app.cli.progress import say_all
+from app.policies.documents import MAX_YAML_BYTES, rule_lines
 from seatrial.attestation.keys import SigningKey
 from seatrial.client import Client, ClientError, ReportFormat
 
@@ -57,11 +58,13 @@ class Outputs:
         paths: Path of each.
         location: File that alerts are shown at, relative to the current folder; None where there is none.
         signing_key: What the verdict is signed with; None: the service's key.
+        lines: Where in ``location`` each rule of the policy begins.
     """
 
     paths: dict[Output, Path]
     location: str | None = None
     signing_key: SigningKey | None = None
+    lines: Sequence[int] = ()
 
     @property
     def needs_key(self) -> bool:
@@ -89,7 +92,7 @@ class Outputs:
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise BadRequestError(f"{path} cannot be written: permission denied")
             _remove_earlier(path)
-        return cls(paths, _location(options), key)
+        return cls(paths, _location(options), key, _lines(options))
 
     def write(self, client: Client, audit_id: str) -> bool:
         """Write all there is, and return whether that is all; what is missing is reported."""
@@ -103,7 +106,9 @@ class Outputs:
                     path.write_bytes(attestation(client, audit_id, None, self.signing_key))
                 else:
                     report = client.report(audit_id, name)
-                    path.write_bytes(_located(report, self.location) if name == "sarif" and self.location else report)
+                    if name == "sarif" and self.location:
+                        report = _located(report, self.location, self.lines)
+                    path.write_bytes(report)
             except (ClientError, OSError, _NotSarifError) as error:
                 say_all(f"{path} could not be written: {error}")
                 is_whole = False
@@ -124,13 +129,30 @@ def _location(options: dict[str, Any]) -> str | None:
     return None
 
 
-def _located(sarif: bytes, uri: str) -> bytes:
-    """Return SARIF whose alerts are at a file that is there; the service knows a model's name only."""
+def _lines(options: dict[str, Any]) -> list[int]:
+    """Return where the rules stand in the policy's file; none where alerts are shown at another, or it has a name."""
+    policy = Path(str(options.get("policy") or ""))
+    if not policy.is_file() or not policy.resolve().is_relative_to(Path.cwd()):
+        return []
+    with policy.open("rb") as file:
+        return rule_lines(file.read(MAX_YAML_BYTES))
+
+
+def _located(sarif: bytes, uri: str, lines: Sequence[int]) -> bytes:
+    """Return SARIF whose alerts are at a file that is there; the service knows a model's name only.
+
+    Args:
+        sarif: What the service answered.
+        uri: The file.
+        lines: Where in it each rule of the policy begins; none where it is no policy.
+    """
     try:
         document = json.loads(sarif)
         for result in (result for run in document["runs"] for result in run["results"]):
             for location in result.get("locations", []):
                 location["physicalLocation"]["artifactLocation"]["uri"] = uri
+                line = lines[result["ruleIndex"]] if result["ruleIndex"] < len(lines) else 1
+                location["physicalLocation"]["region"] = {"startLine": line}
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise _NotSarifError("the service answered with something that is not SARIF") from error
     return json.dumps(document, indent=2, ensure_ascii=False).encode()

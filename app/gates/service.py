@@ -159,7 +159,7 @@ def _judge_own(services: Services, audit: AnyRow) -> bool:
         stored = _store(session, audit.id, judgement, audit.policy.get("document") or {}, is_own=True)
         told = {"verdict": stored.verdict, "judgement": stored.id}
         record_event(session, audit.id, "verdict", told)
-        announce(session, audit.id, "audit.judged", told)
+        announce(session, audit.id, "audit.judged", {**told, "headline": stored.headline})
     return True
 
 

@@ -12,7 +12,7 @@ import yaml
 from yaml.composer import Composer
 from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.events import AliasEvent
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.resolver import BaseResolver
@@ -119,3 +119,18 @@ def yaml_to_json(raw: bytes) -> str:
         raise YamlError(where + reason) from error
     except (yaml.YAMLError, ValueError) as error:
         raise YamlError(str(error).partition("\n")[0]) from error
+
+
+def rule_lines(raw: bytes) -> list[int]:
+    r"""Return the lines, from 1, that the rules of a policy document begin at; none for what is no policy.
+
+    >>> rule_lines(b"name: a\nrules:\n  - {metric: m, max: 1}\n  - metric: n\n")
+    [3, 4]
+    """
+    try:
+        document = _Loader(raw[:MAX_YAML_BYTES].decode("utf-8-sig")).get_single_node()
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return []
+    members = document.value if isinstance(document, MappingNode) else []
+    rules = next((value for key, value in members if isinstance(key, ScalarNode) and key.value == "rules"), None)
+    return [one.start_mark.line + 1 for one in rules.value] if isinstance(rules, SequenceNode) else []

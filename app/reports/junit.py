@@ -110,6 +110,7 @@ def _properties(report: ReportRead, judged: Judged) -> dict[str, str]:
     judgement = judged.judgement
     named = {
         "audit": report.audit,
+        "url": report.url,
         "verdict": judgement.verdict,
         "headline": judgement.headline,
         "judgement": judgement.id,

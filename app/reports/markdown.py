@@ -1,7 +1,7 @@
 """A report as Markdown (GitHub's and GitLab's), short enough for a comment on a pull request.
 
-No link is in it and none can get in: names and messages are hostile input, and a comment is shown to people who trust
-the bot that wrote it.
+No link is in it but the one to the audit's page, and none can get in: names and messages are hostile input, and a
+comment is shown to people who trust the bot that wrote it.
 """
 
 import html
@@ -93,6 +93,8 @@ def _head(report: ReportRead) -> Iterator[str]:
         yield f"**{prose(judgement.headline)}**"
     named = [f"{source.role} {code(source.name)}" for source in report.sources if source.role in ("model", "dataset")]
     yield ", ".join([*named, *_policy(judgement), f"audit {code(report.audit)}"])
+    if report.url is not None:
+        yield f"[Open the audit in the console]({report.url})"
     if not report.is_final:
         yield f"The audit is {report.state}: this is what is known so far."
     if report.error is not None:

@@ -21,6 +21,7 @@ from app.reports.sarif import render_sarif
 from app.reports.service import compose_report, no_verdict, pick_judgement
 from app.web.heads import Stream, is_head
 from app.web.identifiers import ID, POLICY, AuditId
+from app.web.links import console_address
 from app.web.problems import raises
 from app.web.services import Service, Services
 from seatrial.reporting.outcomes import Judged
@@ -101,18 +102,22 @@ async def read_report(
     """
     # Not a parameter: OpenAPI has no headers of this name (3.1, 4.8.12), and says which types there are.
     kind = choose_format(",".join(request.headers.getlist("accept")) or None, format)
-    project_id = principal.project_id
+    project_id, console = principal.project_id, console_address(services.settings, request)
 
     def answer() -> Response:
         judged = pick_judgement(services, project_id, audit_id, policy=policy, judgement=judgement)
-        return _report(services, project_id, audit_id, kind, judged)
+        return _report(services, project_id, audit_id, kind, judged, console)
 
     return await services.computations.run(request, project_id, answer)
 
 
-def _report(services: Services, project_id: str, audit_id: str, kind: ReportFormat, judged: Judged | None) -> Response:
+def _report(
+    services: Services, project_id: str, audit_id: str, kind: ReportFormat, judged: Judged | None, console: str | None
+) -> Response:
     with services.database.read() as session:
         report = compose_report(session, services.store, project_id, audit_id, judged=judged)
+    if console is not None:
+        report = report.model_copy(update={"url": f"{console}/audits/{report.audit}"})
     headers = {"Vary": "Accept", "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
     if kind == "json":
         return JSONResponse(report.model_dump(mode="json"), headers=headers)

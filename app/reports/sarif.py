@@ -68,11 +68,12 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
             }
             for source in report.sources
         ],
-        "results": list(_results(_alerts(judged, ids), _model_name(report), judgement.policy.name, ids)),
+        "results": list(_results(_alerts(judged, ids), _model_name(report), judgement.policy.name, ids, report.url)),
         "properties": {
             "verdict": judgement.verdict,
             "headline": judgement.headline,
             "audit": report.audit,
+            **({"url": report.url} if report.url else {}),
             "judgement": judgement.id,
             "policy": policy_name(judgement),
             "policyDigest": judgement.policy.digest,
@@ -201,7 +202,9 @@ def _properties(outcome: RuleOutcome) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _results(alerts: Iterable[_Alert], model: str, policy: str, ids: list[str]) -> Iterator[dict[str, Any]]:
+def _results(
+    alerts: Iterable[_Alert], model: str, policy: str, ids: list[str], url: str | None
+) -> Iterator[dict[str, Any]]:
     seen: Counter[str] = Counter()
     for alert in alerts:
         named = "\n".join((model, policy, alert.subject))
@@ -220,6 +223,7 @@ def _results(alerts: Iterable[_Alert], model: str, policy: str, ids: list[str]) 
             # GitHub follows an alert by this key alone; the number behind it tells apart what is demanded twice.
             "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:{seen[fingerprint]}"},
             "properties": dict(alert.properties),
+            **({"hostedViewerUri": url} if url else {}),
         }
 
 

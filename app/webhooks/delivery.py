@@ -23,6 +23,7 @@ from app.web.allowances import Allowance
 from app.web.services import Services
 from app.webhooks import repository
 from app.webhooks.attempts import ANSWER_BYTES, GONE, Attempt, attempt, pause_s
+from app.webhooks.chat import body_for
 from app.webhooks.repository import Claim
 from app.webhooks.signing import in_force
 from seatrial.contracts.endpoints import parse_network
@@ -86,6 +87,7 @@ class Deliverer:
     ) -> None:
         self.pings = Allowance(settings.webhook_pings_per_minute)
         self.redeliveries = Allowance(settings.webhook_pings_per_minute)
+        self._console = settings.public_url.rstrip("/")
         self._networks = [parse_network(network) for network in settings.endpoint_allowed_networks]
         self._database = database
         self._resolve = resolve
@@ -160,7 +162,8 @@ class Deliverer:
     def _attempt(self, claim: Claim, at: datetime) -> Attempt:
         if not claim.is_enabled:
             return Attempt(at, None, 0, "not sent: the webhook is disabled")
-        body = json.dumps(claim.payload, ensure_ascii=False, separators=(",", ":")).encode()
+        message = body_for(claim.url, claim.payload, self._console)
+        body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
         keys = [one["secret"] for one in in_force(claim.secrets, at)]
         guarded = Outbound(self._networks, resolve=self._resolve, cut_at=ANSWER_BYTES)
         with guarded as outbound:

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from seatrial.contracts.base import Read, Request
-from seatrial.contracts.webhooks import DeliveryStatus, WebhookEvent, WebhookMessage
+from seatrial.contracts.webhooks import DeliveryStatus, Filter, WebhookEvent, WebhookMessage
 
-Listened = WebhookEvent | Literal["*"]
+Listened = WebhookEvent | Filter | Literal["*"]
 
 Url = Annotated[str, Field(min_length=10, max_length=2000)]
 Events = Annotated[list[Listened], Field(min_length=1, max_length=20)]
@@ -17,9 +17,13 @@ Description = Annotated[str, Field(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$
 _URL = (
     "Where to POST the messages, http or https. Private and local addresses are refused unless the operator allows "
     "their network (SEATRIAL_ENDPOINT_ALLOWED_NETWORKS), at once where they are written out and else when they are "
-    "connected to; redirects are not followed. Readers of the project see it: put no password in."
+    "connected to; redirects are not followed. Readers of the project see it: put no password in. An incoming webhook "
+    "of Slack (hooks.slack.com) or a workflow of Microsoft Teams is sent a message in its own form instead."
 )
-_EVENTS = "What to tell: `audit.succeeded`, `audit.failed`, `audit.cancelled`, `audit.judged`, `ping`, or `*` for all."
+_EVENTS = (
+    "What to tell: `audit.succeeded`, `audit.failed`, `audit.cancelled`, `audit.judged`, `ping`, `*` for all, or "
+    "`audit.not_passed`: of `audit.judged` only those whose verdict is anything but `passed`."
+)
 
 
 class WebhookCreate(Request):
@@ -112,6 +116,10 @@ WEBHOOK_EXAMPLES: dict[str, Any] = {
         "url": "https://ci.example.com/hooks/seatrial",
         "events": ["audit.judged", "audit.failed"],
         "description": "starts the deployment",
+    },
+    "What did not pass, to a channel": {
+        "url": "https://hooks.slack.com/services/T000/B000/XXXX",
+        "events": ["audit.not_passed", "audit.failed"],
     },
     "Everything": {"url": "https://example.com/seatrial?team=vision", "events": ["*"]},
 }

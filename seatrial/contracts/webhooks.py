@@ -13,6 +13,9 @@ AuditEvent = Literal["audit.succeeded", "audit.failed", "audit.cancelled", "audi
 WebhookEvent = AuditEvent | Literal["ping", "plan.notified"]
 """What a message may be about."""
 
+Filter = Literal["audit.not_passed"]
+"""Some messages of an event: `audit.judged` with any verdict but `passed`."""
+
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 """`pending`: waits for its time or is being sent; `failed`: will not be tried again by itself."""
 
@@ -24,8 +27,8 @@ class WebhookMessage(Read):
     timestamp: datetime = Field(description="When it happened (UTC).")
     data: dict[str, Any] = Field(
         description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
-        "read the rest with; `audit.judged` also names the `judgement`, `audit.attested` that and the "
-        "`attestation` with its `digest`. Of a ping: `webhook`. Of a plan, which names the webhook itself: `plan`, "
+        "read the rest with; `audit.judged` also names the `judgement` and its `headline`, `audit.attested` that and "
+        "the `attestation` with its `digest`. Of a ping: `webhook`. Of a plan, which names the webhook itself: `plan`, "
         "`audit`, `verdict`, `judgement`, `attestation` and `digest`, null where it has none.",
         examples=[
             {"audit": "aud_...", "state": "succeeded", "verdict": "passed", "model": "mdl_...", "dataset": "dat_..."}

@@ -10,12 +10,13 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.webhooks import AuditEvent, WebhookEvent, WebhookMessage
+from seatrial.contracts.webhooks import AuditEvent, Filter, WebhookEvent, WebhookMessage
 from seatrial.store.ids import new_id
 from seatrial.store.tables import AuditRow, DeliveryRow, WebhookRow
 from seatrial.store.tables.base import utc_now
 
 EVERY_EVENT = "*"
+NOT_PASSED: Filter = "audit.not_passed"
 
 
 def announce(session: Session, audit_id: str, event: AuditEvent, data: Mapping[str, Any] | None = None) -> None:
@@ -42,6 +43,7 @@ def announce(session: Session, audit_id: str, event: AuditEvent, data: Mapping[s
         "dataset": audit.dataset_id,
         **(data or {}),
     }
+    is_bad_news = event == "audit.judged" and told["verdict"] != "passed"
     # Held until the message is in: were a webhook deleted in between, its foreign key would undo the audit's end.
     enabled = (
         select(WebhookRow.id, WebhookRow.events)
@@ -50,7 +52,7 @@ def announce(session: Session, audit_id: str, event: AuditEvent, data: Mapping[s
         .with_for_update(read=True, key_share=True)
     )
     for webhook in session.execute(enabled).all():
-        if event in webhook.events or EVERY_EVENT in webhook.events:
+        if event in webhook.events or EVERY_EVENT in webhook.events or (is_bad_news and NOT_PASSED in webhook.events):
             enqueue(session, webhook.id, event, told)
 
 

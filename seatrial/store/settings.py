@@ -43,6 +43,12 @@ class Settings(BaseSettings):
         default="", description="Folder or fsspec URL (s3://...) of stored files; default: home/artifacts."
     )
 
+    public_url: str = Field(
+        default="",
+        pattern=r"^(https?://[A-Za-z0-9._\-\[\]:]+(/[A-Za-z0-9._\-/]*)?)?$",
+        description="Address people open the console at, for links in reports and messages, such as "
+        "https://seatrial.example.com; default: what the client called the service by, unless that is this machine.",
+    )
     require_keys: bool = Field(
         default=True, description="Refuse requests without an API key. `seatrial serve` on loopback sets it to false."
     )

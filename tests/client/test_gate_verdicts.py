@@ -51,7 +51,7 @@ def gate(service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ru
             "samples": 60,
             "seed": 1,
         }
-        (tmp_path / "policy.yaml").write_text(json.dumps(policy))
+        (tmp_path / "policy.yaml").write_text(json.dumps(policy, indent=1).replace('{\n   "metric', '{"metric'))
         words = ["gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml"]
         return CliRunner().invoke(main, [*words, *options, "--server", service.url], catch_exceptions=False)
 
@@ -138,3 +138,21 @@ def test_a_broken_model_folder_is_a_bad_request_and_the_reason_is_told(gate: Run
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert "weights.safetensors" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_first_audit_that_passes_becomes_the_baseline_and_no_later_one(gate: Run, service: Server) -> None:
+    """Were every pass promoted, each could lose what one may lose, and nobody would have decided it."""
+    with Client(service.url) as client:
+        told = [gate("--promote-if-passed", accuracy=accuracy) for accuracy in (0.999, 0.5)]
+        assert [one.exit_code for one in told] == [1, 0], told[1].output
+        assert "is the baseline" not in told[0].output
+        assert "is the baseline champion of" in told[1].output
+        assert len(list(client.baselines())) == 1
+
+
+def test_sarif_points_at_the_line_of_the_rule(gate: Run, tmp_path: Path) -> None:
+    assert gate("--sarif", "gate.sarif", accuracy=0.999).exit_code == 1
+    (found,) = json.loads((tmp_path / "gate.sarif").read_text())["runs"][0]["results"]
+    (place,) = found["locations"]
+    line = place["physicalLocation"]["region"]["startLine"]
+    assert "clean_accuracy" in (tmp_path / "policy.yaml").read_text().splitlines()[line - 1]

@@ -59,9 +59,9 @@ class Reports:
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[Reports]:
+def serving(home: Path, **more: Any) -> Iterator[Reports]:
     """Run an API without keys over an empty database."""
-    settings = Settings(home=home, require_keys=False)
+    settings = Settings(home=home, require_keys=False, **more)
     database = migrated(settings)
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         yield Reports(database, open_store(settings), client)

@@ -1,13 +1,14 @@
 """The report over HTTP: formats, headers, projects."""
 
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from app.reports.negotiation import MEDIA_TYPES
 from seatrial.reporting.schemas import ReportRead
-from tests.reports import fabricated
-from tests.reports.conftest import Reports
+from tests.reports import fabricated, fabricated_judgements
+from tests.reports.conftest import Reports, serving
 from tests.rows import add_audit
 
 
@@ -136,3 +137,19 @@ def test_the_page_can_be_heard_as_well_as_seen(reports: Reports) -> None:
     assert elements.tags.count("caption") == elements.tags.count("table")
     assert page.count("<th ") == page.count('scope="col"') + page.count('scope="row"')
     assert '<html lang="en">' in page
+
+
+def test_reports_lead_back_to_the_console_where_it_has_an_address(tmp_path: Path) -> None:
+    """Not to this machine, which is another one for whoever reads them."""
+    with serving(tmp_path, public_url="https://seatrial.example.com/") as reports:
+        audit = reports.finished()
+        page = f"https://seatrial.example.com/audits/{audit}"
+        fabricated_judgements.store(reports.database, audit, fabricated_judgements.CASES["failed"])
+        assert f"[Open the audit in the console]({page})" in reports.get(audit, format="markdown").text
+        assert f'<a href="{page}">' in reports.get(audit, format="html").text
+        assert reports.get(audit, format="json").json()["url"] == page
+        assert f'name="url" value="{page}"' in reports.get(audit, format="junit").text
+        results = reports.get(audit, format="sarif").json()["runs"][0]["results"]
+        assert {result["hostedViewerUri"] for result in results} == {page}
+    with serving(tmp_path / "own") as reports:
+        assert reports.get(reports.finished(), format="json").json()["url"] is None

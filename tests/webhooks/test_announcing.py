@@ -190,3 +190,14 @@ def test_who_is_being_deleted_is_not_told(database: Database) -> None:  # noqa: 
         ending.join(0.3)
     ending.join(10)
     assert (state_of(database, audit_id), left(database)) == ("succeeded", [])
+
+
+def test_who_wants_bad_news_only_is_told_of_every_verdict_but_a_pass(db: Database) -> None:
+    project_id = add_project(db)
+    add_webhook(db, URL, project_id=project_id, events=["audit.not_passed"])
+    audit_id = start_audit(db, project_id)
+    for verdict in ("passed", "failed", "inconclusive", "errored"):
+        with db.write() as session:
+            announce(session, audit_id, "audit.judged", {"verdict": verdict})
+            announce(session, audit_id, "audit.succeeded")
+    assert [one.payload["data"]["verdict"] for one in left(db)] == ["failed", "inconclusive", "errored"]
