@@ -1,6 +1,8 @@
 """The per-example table behind a check's numbers, one stage at a time."""
 
 import base64
+import csv
+import io
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -20,10 +22,11 @@ from seatrial.store.database import AnyRow
 from seatrial.store.records import to_parquet
 from seatrial.store.tables import StageRow
 
-RecordsFormat = Literal["parquet", "jsonl"]
+RecordsFormat = Literal["parquet", "jsonl", "csv"]
 
 PARQUET = "application/vnd.apache.parquet"
 JSONL = "application/x-ndjson"
+CSV = "text/csv"
 _ROWS = 1000
 _MEDIA_TYPES: dict[str, RecordsFormat] = {
     PARQUET: "parquet",
@@ -31,6 +34,7 @@ _MEDIA_TYPES: dict[str, RecordsFormat] = {
     JSONL: "jsonl",
     "application/jsonl": "jsonl",
     "application/json": "jsonl",
+    CSV: "csv",
     "application/*": "parquet",
     "*/*": "parquet",
 }
@@ -73,7 +77,9 @@ def choose_format(asked: RecordsFormat | None, accept: str | None) -> RecordsFor
         media_type = part.partition(";")[0].strip().lower()
         if media_type in _MEDIA_TYPES:
             return _MEDIA_TYPES[media_type]
-    raise NotAcceptableError(f"Records come as {PARQUET} or {JSONL} (or ask with ?format=parquet or ?format=jsonl).")
+    raise NotAcceptableError(
+        f"Records come as {PARQUET}, {JSONL} or {CSV} (or ask with ?format=parquet, ?format=jsonl or ?format=csv)."
+    )
 
 
 def pick_check(checks: Sequence[AnyRow], named: str, audit_id: str) -> AnyRow:
@@ -136,12 +142,43 @@ def records_response(services: Services, records: RecordsTable, wanted: RecordsF
     }
     if wanted == "jsonl":
         return Stream(_lines(records.table), media_type=JSONL, headers=headers)
+    if wanted == "csv":
+        return Stream(_rows(records.table), media_type=f"{CSV}; charset=utf-8", headers=headers)
     return Response(to_parquet(records.table), media_type=PARQUET, headers=headers)
 
 
 def _lines(table: Any) -> Iterator[str]:
     for batch in table.to_batches(max_chunksize=_ROWS):
         yield "".join(json.dumps(_plain(row), separators=(",", ":")) + "\n" for row in batch.to_pylist())
+
+
+def _rows(table: Any) -> Iterator[str]:
+    """Yield a table as CSV (RFC 4180), nothing where a value is missing, lists and structures as JSON."""
+    page = io.StringIO()
+    writer = csv.writer(page)
+    writer.writerow(table.column_names)
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        writer.writerows([_csv_cell(value) for value in row.values()] for row in batch.to_pylist())
+        yield page.getvalue()
+        page.seek(0)
+        page.truncate()
+    yield page.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Return a value for a cell; a text that a spreadsheet would run as a formula begins with an apostrophe.
+
+    Texts of datasets and what attacks make of them are hostile (OWASP, CSV injection).
+
+    >>> _csv_cell("=HYPERLINK(1)"), _csv_cell(-1.5), _csv_cell([1, None]), _csv_cell(float("nan"))
+    ("'=HYPERLINK(1)", -1.5, '[1, null]', None)
+    """
+    plain = _plain(value)
+    if isinstance(plain, dict | list):
+        return json.dumps(plain, ensure_ascii=False)
+    if isinstance(plain, str) and plain.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{plain}"
+    return plain
 
 
 def _plain(value: Any) -> Any:

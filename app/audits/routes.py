@@ -11,6 +11,7 @@ from app.audits import repository, service
 from app.audits.events import EVENT_SCHEMA
 from app.audits.reading import read_audit, render_summary
 from app.audits.records import (
+    CSV,
     JSONL,
     PARQUET,
     RecordsFormat,
@@ -180,10 +181,12 @@ async def follow_audit(
         200: {
             "description": "One row per example, in the order of the stage's source; never depends on how the stage "
             "was cut. `Seatrial-Complete: false` means the stage still runs and these are its finished shards. In "
-            "JSON lines a number that is not finite is null, and bytes, as those of a perturbed image, are base64.",
+            "JSON lines a number that is not finite is null, and bytes, as those of a perturbed image, are base64. In "
+            "CSV lists are JSON, and an apostrophe stands before a text that a spreadsheet would run as a formula.",
             "content": {
                 PARQUET: {"schema": {"type": "string", "format": "binary"}},
                 JSONL: {"schema": {"type": "string"}},
+                CSV: {"schema": {"type": "string"}},
             },
         },
         **raises(404, 406, 410, 422, 429),

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.console import repository
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
+from app.policies.presets import DEMANDS
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
@@ -201,7 +202,9 @@ def history(session: Session, project_id: str, name: str, asked: str) -> History
     """Return what was measured of every version of a model; ``asked`` may name no metric."""
     rows = repository.checks_of_name(session, project_id, name)
     metrics = list(dict.fromkeys(f"{row.kind}.{one}" for row in rows for one in row.result.get("estimates", {})))
-    metric = asked if asked in metrics else next(iter(metrics), None)
+    # What shipped policies hold against a bound comes first: the number to gate on.
+    gated = [demand.metric for demand in DEMANDS if demand.asks != "max_regression"]
+    metric = asked if asked in metrics else next((one for one in [*gated, *metrics] if one in metrics), None)
     return History(metrics, metric, [] if metric is None else _points(rows, metric))
 
 

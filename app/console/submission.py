@@ -28,7 +28,7 @@ from seatrial.store.tables import ModelRow
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 _KEY = re.compile(r"console-[0-9a-f-]{36}")
-STARTING = {"samples": "500", "seed": "0"}
+STARTING = {"samples": "500", "seed": "0", "policy": "standard"}
 
 
 @router.get("/submit")

@@ -250,7 +250,7 @@ class AsyncAudits(AsyncSession):
         check_id: str,
         target: Path | str,
         *,
-        format: Literal["parquet", "jsonl"] = "parquet",
+        format: Literal["parquet", "jsonl", "csv"] = "parquet",
         stage: str = "",
     ) -> Path:
         """Save the table of examples behind a check's numbers and return its path.

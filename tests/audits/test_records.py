@@ -1,4 +1,5 @@
 import base64
+import csv
 import io
 import json
 
@@ -33,12 +34,16 @@ def run(client: httpx.Client, services: Services, pieces: list[tuple[int, int]],
 def test_records_are_the_same_bytes_however_they_were_cut(client: httpx.Client, services: Services) -> None:
     whole = run(client, services, [(0, 20)])
     cut = run(client, services, [(0, 4), (4, 8), (8, 16), (16, 20)], seed=1)
-    for form in ("parquet", "jsonl"):
+    for form in ("parquet", "jsonl", "csv"):
         one, other = (client.get(f"/v1/audits/{audit}/records/0?format={form}") for audit in (whole, cut))
         assert one.status_code == 200
         assert one.content == other.content
         assert one.headers["seatrial-complete"] == "true"
-    assert pq.read_table(io.BytesIO(client.get(f"/v1/audits/{cut}/records/0").content)).num_rows == 20
+    table = pq.read_table(io.BytesIO(client.get(f"/v1/audits/{cut}/records/0").content))
+    assert table.num_rows == 20
+    rows = list(csv.DictReader(io.StringIO(other.text, newline="")))
+    assert [int(row["example_id"]) for row in rows] == table["example_id"].to_pylist()
+    assert list(rows[0]) == table.column_names
 
 
 def test_a_check_is_named_by_id_position_or_kind(client: httpx.Client, services: Services) -> None:

@@ -266,6 +266,7 @@ def test_everything_can_be_taken_away(console: Console) -> None:
         "bundle": "application/zip",
         f"records/{check}?format=parquet": "application/vnd.apache.parquet",
         f"records/{check}?format=jsonl": "application/x-ndjson",
+        f"records/{check}?format=csv": "text/csv",
     }
     assert json.loads(console.get(f"/audits/{audit}/report?format=json").text)["audit"] == audit
 

@@ -215,8 +215,8 @@ def test_a_history_of_nothing_says_so(console: Console) -> None:
 
 def test_a_metric_that_is_not_there_falls_back_to_one_that_is(console: Console, pair: tuple[str, str]) -> None:
     page = console.get("/models/cifar-resnet20/history?metric=<script>")
-    assert words(page).count("uncertainty_span.mus,") == 1
-    assert "uncertainty_span.mus, newest first" in words(page)
+    assert words(page).count("uncertainty_span.ece[arm=clean],") == 1
+    assert "uncertainty_span.ece[arm=clean], newest first" in words(page)
 
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
