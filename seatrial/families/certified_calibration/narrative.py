@@ -161,7 +161,7 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
 
 def _harm(result: Result, known: Known) -> tuple[Standing, str] | None:
     """Return the answer where confidence was seen to be wrong: no certificate and no doubt takes that back."""
-    worse = " The flags below mean that it may be worse still." if _doubts(result) else ""
+    worse = " The flags mean that it may be worse still." if _doubts(result) else ""
     if any(flag.code == BROKEN for flag in result.flags):
         worse = " The attack went beyond the certificate, so no guarantee in this report can be relied on."
     overall = defined(result, "ece")

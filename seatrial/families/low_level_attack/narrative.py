@@ -168,7 +168,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     if nothing := [flag for flag in doubts if flag.code == NOTHING_TO_LOSE]:
         return _unresolved(nothing, told)
     # What noise did take stays taken; a flag leaves open how much more it would take.
-    worse = " The flags below mean that it may be less still." if doubts else ""
+    worse = " The flags mean that it may be less still." if doubts else ""
     if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_FRACTION:
         why = (
             f" Under {words(attackers[0])} alone it does no better than guessing ({scored(chance, result)})."

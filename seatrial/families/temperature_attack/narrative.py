@@ -167,7 +167,7 @@ def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]
         return None
     if not is_shown(gap) or is_small(gap, served):
         return None
-    worse = " The flags below mean that the gap may be larger still." if _doubts(result) else ""
+    worse = " The flags mean that the gap may be larger still." if _doubts(result) else ""
     return "not_real", f"No: {_told(result, params, gap, served, lowest)}{worse}"
 
 

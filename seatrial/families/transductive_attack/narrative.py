@@ -189,7 +189,7 @@ def _judge(result: Result, defence: Defended, among: list[Defended]) -> tuple[St
     others = [flag for flag in doubts if flag.code not in WEAK_STATIC]
     harm = _harm(defence, trusts_static=len(others) == len(doubts))
     if harm is not None:
-        return "not_real", f"No: {harm}{' The flags below mean that it may be worse still.' if others else ''}"
+        return "not_real", f"No: {harm}{' The flags mean that it may be worse still.' if others else ''}"
     obstacle = _obstacle(defence, doubts)
     return ("unproven", f"Not shown: {obstacle}") if obstacle is not None else _proof(defence, limits)
 

@@ -95,7 +95,7 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
     share = span.value / math.log(classes)
     cautious = (span.value if span.high is None else span.high) / math.log(classes)
     if share >= LARGE_SHARE:
-        worse = " The flags below mean that the true span may be larger still." if doubts else ""
+        worse = " The flags mean that the true span may be larger still." if doubts else ""
         done = (
             "can make the model about as certain or uncertain as they like"
             if share >= WHOLE_SHARE
