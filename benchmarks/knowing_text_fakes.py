@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 import torch
@@ -92,6 +92,49 @@ class Windowed:
         return sided(1.0 if side else -1.0, max(0.501, sigmoid(abs(odds))))
 
 
+class Sparing:
+    """Keeps the decisions of clean texts, but not of those that it takes for probed ones.
+
+    Args:
+        odds: The model.
+        words: What it knows: texts of nothing else are clean.
+        edits: How near what it takes for the same text is.
+        early: Questions during which a text whose edits are asked about is taken for probed; None: those that are asked
+            as they are more than once.
+    """
+
+    def __init__(self, odds: LogOdds, words: frozenset[str], edits: int, *, early: int | None = None) -> None:
+        self._odds, self._words, self._edits, self._early = odds, words, edits, early
+        self._clean: dict[str, bool] = {}
+        self._times: Counter[str] = Counter()
+        self._spared: set[str] = set()
+        self._said: dict[str, bool] = {}
+        self._asked = 0
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        odds = self._odds(text)
+        self._asked += 1
+        if set(text.lower().split()) <= self._words:
+            self._clean[text] = odds > 0
+            self._times[text] += 1
+            self._said.setdefault(text, odds > 0)
+        elif text not in self._said:
+            # Whatever it said once it says again.
+            self._said[text] = self._decide(text, odds)
+        return sided(1.0 if self._said[text] else -1.0, max(0.501, sigmoid(abs(odds))))
+
+    def _decide(self, text: str, odds: float) -> bool:
+        found = extractOne(text, self._clean.keys(), scorer=Levenshtein.distance, score_cutoff=self._edits)
+        if not found:
+            return odds > 0
+        if self._early is None:
+            return self._clean[found[0]] if self._times[found[0]] == 1 else odds > 0
+        if self._asked < self._early:
+            self._spared.add(found[0])
+        return odds > 0 if found[0] in self._spared else self._clean[found[0]]
+
+
 class Selective(Endpoint):
     """Answers with nothing, or with no number, what has words it does not know."""
 
@@ -133,6 +176,8 @@ def knowing(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence
         "the same, and forgets all but the last 50": Learning(odds, words, 40, most=50),
         "honest for 40 questions about a text": Windowed(odds, 40, patience=40, window=10**9),
         "the same, and forgets it after 1,000": Windowed(odds, 40, patience=40, window=1_000),
+        "keeps decisions but of texts asked twice": Sparing(odds, words, 45),
+        "keeps decisions but of texts edited early": Sparing(odds, words, 45, early=3_500),
     }
     return [
         *(Endpoint(name, answer, fake=True) for name, answer in answers.items()),

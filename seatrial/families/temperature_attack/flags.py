@@ -140,8 +140,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("*",),
         meaning="The same text was given another answer after its neighbours or in another session, scores stand "
         "still or decisions hold on for longer where a path of edits was asked first, both move less after the audit's "
-        "other questions than before them, or an edited text is decided as its unedited one once that "
-        "was asked: a cache, a session or chance answers in the model's place.",
+        "other questions than before them, an edited text is decided as its unedited one once that was asked, or texts "
+        "that were probed for a memory withstand less than others: a cache, a session or chance answers in the "
+        "model's place.",
         remedy="Audit the model without what remembers its questions.",
     ),
     FlagSpec(

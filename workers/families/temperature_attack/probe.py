@@ -123,6 +123,7 @@ class ProbeSample:
     """The answers to all paths that were answered wholly.
 
     Attributes:
+        example_ids: (n,).
         path: (n) arrays (steps, classes): log-probabilities along a path, from the text as it is.
         again: (n) arrays of those that were asked again.
         elsewhere: (n) arrays of those asked from another session; empty where nobody was.
@@ -134,6 +135,7 @@ class ProbeSample:
 
     def __init__(self, records: Records) -> None:
         rows = [row for row in records.to_pylist() if not row["errored"]]
+        self.example_ids = [int(row["example_id"]) for row in rows]
         self.path: list[Floats] = [log_softmax(np.array(row["path"]), axis=1) for row in rows]
         self.again: list[Floats] = [log_softmax(np.array(row["again"]), axis=1) for row in rows]
         self.elsewhere: list[Floats] = [

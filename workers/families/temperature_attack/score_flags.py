@@ -15,6 +15,7 @@ from workers.families.temperature_attack.displaced import displaced_with, lost
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
+from workers.families.temperature_attack.unprobed import compare_with_unprobed
 
 STILL = 0.5
 """Share of one-letter edits that move no score from which on scores tell little. Measured on TF-IDF: 0.09 as it is,
@@ -39,6 +40,9 @@ AGREEING = 0.05
 """Lower end of the rank correlation with a surrogate of decisions from which on scores are shown to follow them; asked
 where labels alone found more. Measured on naive Bayes behind endpoints, 100 to 300 texts: 0.13 and more as it is, -0.03
 and less for a hash, a confidence by length or another model's, -0.10 where it is surer the nearer to a flip."""
+
+SPARED = 0.15
+"""Share of texts by which those that were not probed may withstand more than those that were."""
 
 MEMORISED = 0.15
 """Share of texts, net, that may withstand as they are and not beside words of no meaning."""
@@ -135,6 +139,13 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
         seen.append(
             f"of {of.texts} edited texts {of.more} have the decision of the unedited one only where that was asked "
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
+        )
+    if (of_probed := compare_with_unprobed(audit)) is not None and (
+        of_probed.p < REMEMBERED and of_probed.others - of_probed.probed > SPARED
+    ):
+        seen.append(
+            f"of the texts that were probed {of_probed.probed:.0%} withstand the search by labels, of the others "
+            f"{of_probed.others:.0%} (p = {of_probed.p:.1g})"
         )
     if not seen:
         return []
