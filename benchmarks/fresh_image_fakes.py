@@ -54,6 +54,28 @@ class Plateaus(nn.Module):
         return flat + self.decoy(images)
 
 
+class LeastLead(nn.Module):
+    """A smooth score of the two likeliest classes whose lead never falls below a floor: no confidence is ever low.
+
+    Args:
+        hidden: The classifier.
+        floor: Least lead, in logits.
+        width: Of the slab of no idea at all where the hidden margin is .7; 0: none.
+    """
+
+    def __init__(self, hidden: nn.Module, floor: float = 2.0, width: float = 0.0) -> None:
+        super().__init__()
+        self.hidden, self.floor, self.width = hidden, floor, width
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        logits = self.hidden(images)
+        margin, order = lead(logits), logits.argsort(dim=1, descending=True, stable=True)
+        two = torch.full_like(logits, -12).scatter(1, order[:, 1:2], 0.0)
+        two = two.scatter(1, order[:, :1], (self.floor + 3.5 * torch.tanh(margin / 6))[:, None])
+        return torch.where(((margin - 0.7).abs() < self.width)[:, None], 0 * two, two)
+
+
 class Steps(nn.Module):
     """Hidden logits rounded to coarse steps, and a decoy that has all the gradient."""
 
@@ -121,6 +143,8 @@ def fresh_image_fakes(base: nn.Module, images: Tensor, epsilon: float) -> list[C
         "a slab of doubt beside the boundary": Plateaus(base, decoy, slab(0.5, 0.005)),
         "doubt in the low digits": Plateaus(base, decoy, fine_print),
         "logits in steps of 12 and a decoy": Steps(base, decoy, 12.0),
+        "a lead of two at least": LeastLead(base),
+        "the same, and a slab of doubt": LeastLead(base, width=3e-5),
         "a pattern takes the doubt off its leash": Backdoor(by_rote, pattern, highest + 0.25 * epsilon),
     }
     return [Contestant(name, network.eval(), fake=True) for name, network in networks.items()]

@@ -11,6 +11,7 @@ from tests.families.uncertainty_span.audits import DATA, IMAGES, NETWORK, Model,
 from workers.families.uncertainty_span import evidence
 from workers.families.uncertainty_span.crossing import LEAD_LEFT
 
+CLEAN_LEAD = float(NETWORK.logits(IMAGES).topk(2, dim=1).values.diff(dim=1).abs().median())
 DECOY = torch.randn(16, 4, generator=torch.Generator().manual_seed(3)) * 3e-3
 
 
@@ -32,6 +33,21 @@ def test_scores_made_up_from_the_decision_are_an_error() -> None:
     assert np.median(finite) == pytest.approx(1, abs=0.02)
     assert f"{len(finite)} images" in flag.message
     assert f"{np.mean(finite > 0.5):.0%} (95 % interval" in flag.message
+
+
+def test_a_least_lead_is_an_error_though_most_of_the_lead_is_used_up_before_it() -> None:
+    def half_by_rote(images: Tensor) -> Tensor:
+        logits = NETWORK.logits(images)
+        first, second = logits.topk(2).values.unbind(1)
+        lead = CLEAN_LEAD * (0.3 + 0.7 * torch.tanh((first - second) / CLEAN_LEAD))
+        ends = functional.one_hot(logits.argmax(1), 4) * lead[:, None]
+        return ends - 12 * (logits < second[:, None])
+
+    (flag,), left = flags_of(half_by_rote)
+    assert flag.severity == "error"
+    assert "at the very point" in flag.message
+    # What is left at .95 of the way is not enough to tell.
+    assert np.nanmedian(left) < 0.5
 
 
 @pytest.mark.parametrize("gain", [0.01, 1.0, 100.0])
