@@ -86,7 +86,7 @@ def edit_words(
         seen: As :meth:`WordsOf.cut` has it.
 
     >>> edit_words("a fine day for all of them", "a letter less", 0.2, 2, 1)
-    ('a fine dy for all of tem', 2)
+    ('a fie dy for all of them', 2)
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     words, edit, done = WordsOf.cut(text, seen), _edits()[kind], 0
