@@ -137,7 +137,7 @@ class EventStream(Stream):
         audit_id: str,
         after: int,
         *,
-        read: Callable[[Database, str, str, int], events.Look] = events.read_events,
+        read: Callable[[Database, str, str, int], events.Look] | None = None,
     ) -> None:
         # Proxies must pass each event on when it comes.
         super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -146,7 +146,7 @@ class EventStream(Stream):
         self._follower = follower
         self._audit_id = audit_id
         self._after = after
-        self._read = read
+        self._read = read or events.read_events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until there are no more, the audit is gone, or the follower is no longer known."""

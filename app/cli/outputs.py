@@ -151,7 +151,8 @@ def _located(sarif: bytes, uri: str, lines: Sequence[int]) -> bytes:
         for result in (result for run in document["runs"] for result in run["results"]):
             for location in result.get("locations", []):
                 location["physicalLocation"]["artifactLocation"]["uri"] = uri
-                line = lines[result["ruleIndex"]] if result["ruleIndex"] < len(lines) else 1
+                index = result.get("ruleIndex", len(lines))
+                line = lines[index] if 0 <= index < len(lines) else 1
                 location["physicalLocation"]["region"] = {"startLine": line}
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise _NotSarifError("the service answered with something that is not SARIF") from error

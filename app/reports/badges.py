@@ -38,7 +38,9 @@ _LETTER = 6.6
 def read_badge(
     principal: Reader,
     services: Service,
-    model: Annotated[str, Path(max_length=200, description="Name of the model, over its versions.")],
+    model: Annotated[
+        str, Path(max_length=200, pattern=r"^[^\x00]*$", description="Name of the model, over its versions.")
+    ],
     policy: Annotated[
         str | None, Query(pattern=NAME, max_length=100, description="Verdicts of this policy only.")
     ] = None,

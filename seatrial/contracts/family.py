@@ -16,6 +16,7 @@ from seatrial.contracts.base import Request
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.estimates import Result
+from seatrial.contracts.stopping import Stopping
 
 Better = Literal["higher", "lower", "neither"]
 Severity = Literal["info", "warning", "error"]
@@ -303,24 +304,6 @@ class Misfit(NamedTuple):
     is_mismatch: bool = False
 
 
-def not_independent(params: Any) -> str:
-    """Say why the checks of a family that says nothing of its examples are measured as a whole."""
-    return "nothing says that its examples do not depend on each other"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stopping:
-    """Whether a check can be judged before all its examples are measured: those left out may change none of the others.
-
-    Attributes:
-        whole: Parameters to why all examples have to be measured, in words; empty where they need not.
-        grain: Examples that are computed together; None for a batch of the audit.
-    """
-
-    whole: Callable[[Any], str] = not_independent
-    grain: int | None = None
-
-
 def nothing_misfits(params: Any, situation: Situation) -> Iterator[Misfit]:
     """Find nothing."""
     return iter(())
@@ -376,7 +359,7 @@ class FamilySpec:
     formerly: Mapping[str, Any] = field(default_factory=dict)
     unset: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Any] = field(default_factory=dict)
-    stopping: Stopping = Stopping()
+    stopping: Stopping = field(default_factory=Stopping)
     stage_shares: Callable[[Mapping[str, Any], str], StageShares | None] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()

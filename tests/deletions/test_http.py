@@ -121,7 +121,10 @@ def test_a_baseline_goes_only_with_its_name_told(
     assert [one["name"] for one in gone["details"]["baselines"]] == ["champion"]
     assert client.get("/v1/baselines").json()["items"] == []
     log = client.get("/v1/activity", params={"subject": audit}).json()["items"]
-    assert [(one["action"], one["actor"]) for one in log] == [("audit.deleted", "operator")]
+    assert [(one["action"], one["actor"]) for one in log] == [
+        ("audit.deleted", "operator"),
+        ("baseline.promoted", "operator"),
+    ]
 
 
 def test_only_an_admin_of_the_project_deletes(keyed: TestClient) -> None:

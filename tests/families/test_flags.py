@@ -46,7 +46,11 @@ def test_no_flag_is_raised_that_nobody_declares() -> None:
 
 
 def test_doubts_about_model_and_data_are_those_that_are_raised_there() -> None:
-    made = {code for folder in ("workers/models", "workers/runtime", "app") for code, _ in raised(ROOT / folder)}
+    made = {
+        code
+        for folder in ("workers/models", "workers/runtime", "app", "seatrial/judging")
+        for code, _ in raised(ROOT / folder)
+    }
     assert {flag.code for flag in SHARED} == made
 
 

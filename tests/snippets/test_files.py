@@ -79,6 +79,7 @@ def test_github_tells_a_failed_verdict_as_well(job: str) -> None:
     after = steps[at + 1 :]
     assert [step.get("uses", "").partition("@")[0] for step in after] == [
         "",
+        "",
         "github/codeql-action/upload-sarif",
         "actions/upload-artifact",
     ]

@@ -34,6 +34,8 @@ def github(repository: Repository, job: str, **environment: str) -> dict[str, in
     ended: dict[str, int] = {}
     for step in github_steps(job):
         is_wanted = "always()" in step.get("if", "") or not any(ended.values())
+        # These are pushes: nobody is there to be told by a comment.
+        is_wanted = is_wanted and "event_name == 'pull_request'" not in step.get("if", "")
         files = re.findall(r"hashFiles\('(.+?)'\)", step.get("if", ""))
         if "run" not in step or not is_wanted or not all((repository.folder / file).is_file() for file in files):
             continue

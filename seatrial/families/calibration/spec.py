@@ -1,8 +1,9 @@
 """What the rest of the house reads of ``calibration``."""
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Stopping
+from seatrial.contracts.family import FamilySpec
 from seatrial.contracts.models import PREDICTIONS
+from seatrial.contracts.stopping import Stopping
 from seatrial.families.calibration.flags import FLAGS
 from seatrial.families.calibration.metrics import METRICS
 from seatrial.families.calibration.params import CalibrationParams

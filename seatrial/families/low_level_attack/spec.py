@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation, Stopping
+from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import TAGGING, TEXTS
 from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS
+from seatrial.contracts.stopping import Stopping
 from seatrial.families.low_level_attack.flags import FLAGS
 from seatrial.families.low_level_attack.metrics import METRICS, OF_ALL_ATTACKERS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares

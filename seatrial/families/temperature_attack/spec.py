@@ -1,8 +1,9 @@
 """What the rest of the house reads of ``temperature_attack``."""
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, HeldOut, Needs, Stopping
+from seatrial.contracts.family import FamilySpec, HeldOut, Needs
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS
+from seatrial.contracts.stopping import Stopping
 from seatrial.families.temperature_attack.flags import FLAGS
 from seatrial.families.temperature_attack.metrics import METRICS
 from seatrial.families.temperature_attack.params import TemperatureAttackParams

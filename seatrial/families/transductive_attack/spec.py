@@ -5,8 +5,9 @@ from math import prod
 from typing import Any
 
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation, Stopping
+from seatrial.contracts.family import FamilySpec, Misfit, Needs, Qualifiers, Situation
 from seatrial.contracts.models import IMAGES, TABLES
+from seatrial.contracts.stopping import Stopping
 from seatrial.families.shared.defence_costs import is_module
 from seatrial.families.shared.defence_params import Rmc, ShippedDefence
 from seatrial.families.shared.robust_accuracy_flags import flags_about
