@@ -1,7 +1,8 @@
 """Two groups compared within strata: what differs between strata differs between no groups then."""
 
+from statistics import NormalDist
+
 import numpy as np
-from scipy.stats import norm
 
 from seatrial.statistics.arrays import Ints, Mask
 
@@ -25,4 +26,4 @@ def fewer_hits_p(hit: Mask, is_first: Mask, strata: Ints) -> float:
             continue
         excess += float((here & is_first & hit).sum()) - first * hits / count
         variance += first * (count - first) * hits * (count - hits) / (count**2 * (count - 1))
-    return float(norm.cdf((excess + 0.5) / variance**0.5)) if variance else 1.0
+    return NormalDist().cdf((excess + 0.5) / variance**0.5) if variance else 1.0
