@@ -146,7 +146,7 @@ class EventStream(Stream):
         self._follower = follower
         self._audit_id = audit_id
         self._after = after
-        self._read = read or events.read_events
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until there are no more, the audit is gone, or the follower is no longer known."""
@@ -163,9 +163,11 @@ class EventStream(Stream):
 
     async def _look(self, after: int) -> events.Look:
         project_id = self._follower.project_id
+        # Not bound before: whoever puts another in its place, as a test does, is asked from then on.
+        read = self._read or events.read_events
         return await self._streams.ask(
             (project_id, self._audit_id, after),
-            lambda: self._read(self._database, project_id, self._audit_id, after),
+            lambda: read(self._database, project_id, self._audit_id, after),
         )
 
     async def _is_known(self) -> bool:
