@@ -139,6 +139,13 @@ def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Se
     )
 
 
+@router.get("/audits/{audit_id}/examples")
+def show_examples(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
+    """Show the attacked images and texts that were kept, the worst first."""
+    shown = service.audit_page(services, viewer.project_id, audit_id)
+    return page(request, "worst.html", title=f"Worst examples of {shown.model}", shown=shown)
+
+
 @router.get("/audits/{audit_id}/progress")
 def show_progress(audit_id: AuditId, viewer: Reader, services: Service) -> Response:
     """Return the part of an audit's page that changes while it runs."""

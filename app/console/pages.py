@@ -15,9 +15,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from app.reports.marked_text import one_line, visible
+from app.reports.html import TEMPLATES as OF_REPORTS
+from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.contracts.estimates import Estimate
-from seatrial.reporting.numbers import format_estimate, format_interval, format_ticks, format_value
+from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
 from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words, required, share_of_range
 from seatrial.reporting.tables import arrange, cell_basis, open_end
 from seatrial.reporting.words import words
@@ -29,7 +30,8 @@ STATIC = Path(__file__).parent / "static"
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+        # Examples look the same in reports and here.
+        loader=FileSystemLoader([_TEMPLATES, OF_REPORTS]),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -38,6 +40,7 @@ def _environment() -> Environment:
     environment.filters.update(
         format_value=format_value,
         format_interval=format_interval,
+        format_percentage=format_percentage,
         format_ticks=format_ticks,
         moment=moment,
         duration=duration,
@@ -58,9 +61,9 @@ def _environment() -> Environment:
 
 
 def policy(nonce: str) -> str:
-    """Return the Content-Security-Policy of a page."""
+    """Return the Content-Security-Policy of a page; images in it are its own too, those of attacked examples."""
     return (
-        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self'; "
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self' data:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
 
@@ -72,7 +75,12 @@ def page(request: Request, template: str, *, status: int = 200, title: str, **co
         _environment()
         .get_template(template)
         .render(
-            title=title, nonce=nonce, path=request.url.path, viewer=getattr(request.state, "viewer", None), **context
+            title=title,
+            nonce=nonce,
+            path=request.url.path,
+            viewer=getattr(request.state, "viewer", None),
+            paired_sides=PairedSides(),
+            **context,
         )
     )
     return HTMLResponse(text, status_code=status, headers=headers(nonce))

@@ -13,12 +13,14 @@ from app.gates import repository as gates
 from app.gates.service import judgement_of
 from app.policies import repository as stored
 from app.policies.service import shipped_policies
+from app.reports.pictures import find_pictures
 from app.reports.service import compose_report
 from app.web.pagination import PageRequest
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead, CheckRead
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.reporting.pictures import Picture
 from seatrial.reporting.schemas import ReportRead
 
 # The newest verdicts of an audit; all of them are on /v1/audits/{id}/judgements.
@@ -74,6 +76,7 @@ class AuditPage:
     Attributes:
         progress: The audit, and how far it is.
         report: What is known so far.
+        pictures: Attacked images by check, those first that matter most.
         model: Name and version.
         model_name: Name alone, over its versions.
         dataset: Name and version.
@@ -85,6 +88,7 @@ class AuditPage:
 
     progress: Progress
     report: ReportRead
+    pictures: dict[str, list[Picture]]
     model: str
     model_name: str
     dataset: str
@@ -180,9 +184,11 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         others = [row.judgement for row in rows if own is None or row.id != own.id]
         policies = policy_names(session, project_id)
         report = compose_report(session, services.store, project_id, audit_id)
+        pictures = find_pictures(session, services.store, project_id, audit_id)
     return AuditPage(
         progress=progress,
         report=report,
+        pictures=pictures,
         model=names.get(audit.model, audit.model),
         model_name=found.model_name,
         dataset=names.get(audit.dataset, audit.dataset),

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -33,16 +33,18 @@ from seatrial.reporting.outcomes import (
     policy_name,
     required,
 )
+from seatrial.reporting.pictures import Picture
 from seatrial.reporting.schemas import ReportFigure, ReportRead
 from seatrial.reporting.tables import arrange, arrange_counts, cell_basis, open_end
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
+SHOWN_PICTURES = 4
 
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -71,7 +73,7 @@ def _environment() -> Environment:
 
 @lru_cache(maxsize=1)
 def _style() -> str:
-    return (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+    return (TEMPLATES / "report.css").read_text(encoding="utf-8")
 
 
 def content_security_policy() -> str:
@@ -80,8 +82,13 @@ def content_security_policy() -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def render_html(report: ReportRead) -> str:
-    """Return the report as an HTML document. Every name and label in it is escaped."""
+def render_html(report: ReportRead, pictures: Mapping[str, Sequence[Picture]] | None = None) -> str:
+    """Return the report as an HTML document. Every name and label in it is escaped.
+
+    Args:
+        report: The report.
+        pictures: Attacked images by check, those first that matter most; the first of them are shown.
+    """
     template = _environment().get_template("report.html")
     # Our own file, not escaped: the policy's digest is that of exactly these characters.
     return template.render(
@@ -89,6 +96,7 @@ def render_html(report: ReportRead) -> str:
         style=Markup(_style()),  # noqa: S704
         policy=content_security_policy(),
         paired_sides=PairedSides(),
+        pictures={check: shown[:SHOWN_PICTURES] for check, shown in (pictures or {}).items()},
     )
 
 

@@ -17,6 +17,7 @@ from app.reports.markdown import render_markdown
 from app.reports.ml_bom import render_ml_bom
 from app.reports.model_index import render_model_index
 from app.reports.negotiation import MEDIA_TYPES, OF_ENDED, SUFFIXES, ReportFormat, choose_format
+from app.reports.pictures import find_pictures
 from app.reports.sarif import render_sarif
 from app.reports.service import compose_report, no_verdict, pick_judgement
 from app.web.heads import Stream, is_head
@@ -116,6 +117,7 @@ def _report(
 ) -> Response:
     with services.database.read() as session:
         report = compose_report(session, services.store, project_id, audit_id, judged=judged)
+        pictures = find_pictures(session, services.store, project_id, audit_id) if kind == "html" else {}
     if console is not None:
         report = report.model_copy(update={"url": f"{console}/audits/{report.audit}"})
     headers = {"Vary": "Accept", "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
@@ -125,7 +127,7 @@ def _report(
         return Response(render_markdown(report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
     if kind == "html":
         headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.html"'
-        return _page(render_html(report), headers)
+        return _page(render_html(report, pictures), headers)
     headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{SUFFIXES[kind]}"'
     if kind in OF_ENDED:
         check_ended(report)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.gates.service import judge_audit
 from app.reports import repository
+from app.reports.classes import count_classes, name_classes
 from app.reports.controls import state_controls
 from app.reports.signatures import find_signature
 from app.web.problems import ConflictError, InvalidRequestError
@@ -74,7 +75,7 @@ def compose_report(
     rows = repository.list_checks(session, audit_id)
     model = repository.find_model(session, project_id, audit.model_id)
     dataset = repository.find_dataset(session, project_id, audit.dataset_id)
-    classes, labels = _classes(model), _labels(model, dataset)
+    classes, labels = count_classes(model), name_classes(model, dataset)
     checks = [_check(session, store, row, classes, labels) for row in rows]
     sources = [
         *([_model_source("model", model)] if model else []),
@@ -302,23 +303,6 @@ def _figure(store: ArtifactStore, kind: str, name: str, digest: Any) -> ReportFi
     except (ArtifactMissingError, ValueError):
         svg = None
     return ReportFigure(name=name, alt=narrative_of(kind).describe_figure(name), digest=str(digest), svg=svg)
-
-
-def _classes(model: ModelRow | None) -> int | None:
-    if model is None:
-        return None
-    labels = model.manifest.get("labels")
-    counted = (model.facts or {}).get("classes") or (len(labels) if labels else None)
-    return int(counted) if counted else None
-
-
-def _labels(model: ModelRow | None, dataset: DatasetRow | None) -> list[str] | None:
-    """Return the class names: the model's own words for them, else those of the data."""
-    places = [
-        *([model.manifest, model.facts or {}] if model else []),
-        *([dataset.manifest, dataset.facts or {}] if dataset else []),
-    ]
-    return next(([str(name) for name in place["labels"]] for place in places if place.get("labels")), None)
 
 
 def _referenced(session: Session, project_id: str, row: CheckRow) -> list[ReportSource]:

@@ -128,7 +128,7 @@ def test_pages_let_only_their_own_two_files_act(console: Console) -> None:
             "default-src": "'none'",
             "script-src": nonce[0],
             "style-src": nonce[0],
-            "img-src": "'self'",
+            "img-src": "'self' data:",
             "connect-src": "'self'",
             "form-action": "'self'",
             "base-uri": "'none'",

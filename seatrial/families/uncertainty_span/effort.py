@@ -38,6 +38,13 @@ CROSSING_PASSES = 24
 """Forward passes of it an example: the clean one, and the points looked at on the way."""
 
 
+PICTURES = "pictures"
+"""The stage that attacks the worst examples once more, to keep the images."""
+
+PICTURED = 12
+"""How many these are."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """Steps of the further attacks on one example.
@@ -115,6 +122,12 @@ class Budget:
         forward += 1 + searches * (self.squares_again + 1) + ascents
         backward += searches * self.climb + ascents * (self.anneal + self.refine)
         return Passes(forward, backward)
+
+    @property
+    def picture(self) -> Passes:
+        """What one of the examples costs at most whose images are kept, the paper's two attacks left out."""
+        backward = self.climb + 2 * self.refine + self.anneal + self.sure
+        return Passes(self.queries + max(1, self.queries // 5) + 20, backward)
 
 
 @dataclass(frozen=True)

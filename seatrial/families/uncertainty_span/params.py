@@ -10,7 +10,14 @@ from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST, fits_its_norm
-from seatrial.families.uncertainty_span.effort import CROSSING_PASSES, SURROGATE_EXAMPLES, Effort, budget, questions
+from seatrial.families.uncertainty_span.effort import (
+    CROSSING_PASSES,
+    PICTURED,
+    SURROGATE_EXAMPLES,
+    Effort,
+    budget,
+    questions,
+)
 
 SpecificAttack = Literal[
     "ace",
@@ -176,10 +183,17 @@ class UncertaintySpanParams(FamilyParams):
         forward += 44 * samples
         # The masked-gradient check repeats both attacks at twice the radius on at most 100 examples.
         backward += 2 * attack * min(samples, 100)
-        if (further := budget(self.effort, self.steps)) is not None:
+        further = budget(self.effort, self.steps)
+        if further is not None:
             each, fitted = further.passes(self.norm), min(samples, SURROGATE_EXAMPLES)
             forward += (each.forward + CROSSING_PASSES) * samples + further.surrogate_queries * fitted
             backward += each.backward * samples
+        pictured = min(samples, PICTURED)
+        forward += 10 * pictured
+        backward += 2 * attack * pictured
+        if further is not None:
+            forward += further.picture.forward * pictured
+            backward += further.picture.backward * pictured
         for name in self.attacks:
             backward += samples if name == "ace" else attack * samples
             forward += 15 * samples if name == "ace" else samples

@@ -27,6 +27,13 @@ CALIBRATED = "calibrated_entropy_{}"
 """Columns of the entropies that a stage's attacks reached at the calibrated temperature."""
 
 
+MOST_PIXELS = 3 * 512 * 512
+"""Values of the largest image that is kept to be looked at."""
+
+CHANGE_STEPS = 127
+"""Steps of a change that is kept, from none to its largest."""
+
+
 def relative_change(entropy: Floats, clean: Floats, classes: Floats) -> Floats:
     """Return |H_arm - H_clean| / (log C - H_clean) (n,), NaN where the clean output is uniform already.
 

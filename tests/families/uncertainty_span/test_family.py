@@ -135,20 +135,21 @@ def test_nothing_but_errors_is_undefined_and_not_robust() -> None:
 @pytest.mark.slow
 def test_stages_follow_parameters_and_records() -> None:
     _, plain = audit(parameters(), NETWORK, DATA)
-    assert list(plain) == ["attack", "growth"]
+    assert list(plain) == ["attack", "growth", "pictures"]
     _, full = audit(
         everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": Model(saturated, 4)}
     )
-    assert list(full) == ["attack", "growth", "tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy"]
+    further = ["tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy", "pictures"]
+    assert list(full) == ["attack", "growth", *further]
     further = ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "crossing"]
     stages, done = [], {name: full[name] for name in ("attack", "growth")}
     while (stage := FAMILY.next_stage(parameters(effort="thorough"), done)) is not None:
         stages.append(stage)
         done[stage.name] = full["attack"]
-    assert [stage.name for stage in stages] == [*further, "tempered"]
+    assert [stage.name for stage in stages] == [*further, "tempered", "pictures"]
     # What learns from all examples is of one piece.
     assert stages[0].grain == stages[0].limit
-    before = [name for name in full if name not in ("outliers", "robust_accuracy")]
+    before = [name for name in full if name not in ("outliers", "robust_accuracy", "pictures")]
     stage = FAMILY.next_stage(everything(), {name: full[name] for name in before})
     assert (stage.source, stage.limit) == ("outliers/dataset", 40)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.families.uncertainty_span.effort import CROSSING, STAGES, SURROGATE_EXAMPLES
+from seatrial.families.uncertainty_span.effort import CROSSING, PICTURES, STAGES, SURROGATE_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
@@ -21,6 +21,7 @@ from workers.families.uncertainty_span.distilled import attack_distilled, fit_su
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.outliers import attack_outliers
+from workers.families.uncertainty_span.pictured import attack_to_show
 from workers.families.uncertainty_span.queried import QUERIES, attack_by_queries
 from workers.families.uncertainty_span.records import to_records
 from workers.families.uncertainty_span.repeated import attack_repeatedly
@@ -78,6 +79,7 @@ class UncertaintySpan:
             planned.append(Stage("outliers", source=OUTLIERS, limit=params.outliers.limit(done["attack"].num_rows)))
         if params.robust_accuracy is not None:
             planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
+        planned.append(Stage(PICTURES, is_closing=True))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: UncertaintySpanParams, shard: Shard, context: ResumableImageContext) -> Records:
@@ -90,6 +92,9 @@ class UncertaintySpan:
             return fit_surrogate(params, context)
         tables = []
         for batch in context.batches():
+            if shard.stage == PICTURES:
+                tables.append(attack_to_show(params, context, batch))
+                continue
             columns, non_finite = self._attack(params, shard.stage, context, batch)
             tables.append(to_records(batch, non_finite, columns))
         return pa.concat_tables(tables).combine_chunks()
@@ -104,7 +109,9 @@ class UncertaintySpan:
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
         check_cancelled()
-        samples = {name: Sample(records) for name, records in done.items() if name not in robust_accuracy.STAGES}
+        samples = {
+            name: Sample(records) for name, records in done.items() if name not in (*robust_accuracy.STAGES, PICTURES)
+        }
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in FURTHER if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
