@@ -269,3 +269,11 @@ def test_what_measured_a_run_is_no_difference_in_what_it_measured(tmp_path: Path
     for first, second in ((mixed, alone), (alone, mixed)):
         found = compare(first, second)
         assert (found.differences, found.new) == ([], [])
+
+
+@pytest.mark.parametrize(("tolerance", "count"), [(0.0, 1), (1e-9, 0)])
+def test_images_are_the_same_or_not_compared(tolerance: float, count: int) -> None:
+    images, others = (pa.table({"pixels": pa.array([b"\x00\x01", one], pa.large_binary())}) for one in (b"a", b"b"))
+    found = Comparison()
+    _compare_tables(found, "", images, others, tolerance)
+    assert len(found.differences) == count
