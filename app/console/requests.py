@@ -5,14 +5,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined, to_jsonable_python
+from pydantic import ValidationError
 
 from app.console.forms import REST
+from app.console.parameters import field_id, override, read_params, starting_values
 from app.web.bodies import parse_json
-from app.web.problems import FieldError, InvalidRequestError
+from app.web.problems import InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
-from seatrial.contracts.registry import families, family, params_contract
+from seatrial.contracts.registry import families, params_contract
 from seatrial.families.narratives import narrative_of
 
 _NUMBERS = ("samples", "seed")
@@ -29,35 +29,20 @@ def families_for(task: str, model_format: str) -> list[str]:
     ]
 
 
-def starting_params(kind: str) -> str:
-    """Return a family's parameters as JSON, to be changed: what is null follows from the others."""
-    params: dict[str, Any] = {}
-    starting = family(kind).starting
-    for name, field in _fields(kind).items():
-        default = field.get_default(call_default_factory=True, validated_data={})
-        if name in starting:
-            params[name] = starting[name]
-        elif default is not PydanticUndefined:
-            params[name] = to_jsonable_python(default)
-    return json.dumps(params, indent=2)
+def about(kind: str, params: Mapping[str, Any] | None = None) -> str:
+    """Return what a family asks and how, in two sentences, for somebody who chooses among families.
 
-
-def about(kind: str) -> str:
-    """Return what a family asks and how, in two sentences, for somebody who chooses among families."""
-    question = narrative_of(kind).question(json.loads(starting_params(kind)))
-    return f"{question} {inspect.getdoc(params_contract(kind))}"
-
-
-def described_params(kind: str) -> list[tuple[str, str]]:
-    """Return what each parameter of a family means."""
-    return [(name, field.description or "") for name, field in _fields(kind).items()]
-
-
-def _fields(kind: str) -> dict[str, FieldInfo]:
-    """Return what can be asked of a family, what it shares with others behind what is its own."""
-    contract = params_contract(kind)
-    fields = {name: field for name, field in contract.model_fields.items() if name != "kind"}
-    return dict(sorted(fields.items(), key=lambda pair: pair[0] not in contract.__annotations__))
+    Args:
+        kind: Which family.
+        params: What is asked of it, where something is; what does not fit is left out.
+    """
+    starting = starting_values(kind)
+    narrative, doc = narrative_of(kind), inspect.getdoc(params_contract(kind))
+    try:
+        asked = params_contract(kind).model_validate({"kind": kind, **(params or {})}).model_dump(mode="json")
+        return f"{narrative.question(asked)} {doc}"
+    except ValidationError:
+        return f"{narrative.question(starting)} {doc}"
 
 
 def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:
@@ -83,30 +68,37 @@ def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:
 
 
 def _check(position: int, kind: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    text = fields.get(f"params-{kind}", "").strip() or "{}"
+    if kind not in families():
+        return {"kind": kind}
     pointer = f"/checks/{position}"
-    try:
-        params = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        detail = f"This is not JSON: {error}."
-        raise InvalidRequestError(detail, errors=[FieldError(pointer=pointer, detail=detail)]) from error
-    if not isinstance(params, dict):
-        raise InvalidRequestError("Parameters are a JSON object: {...}.", pointer=pointer)
-    return {**params, "kind": kind}
+    params = read_params(kind, fields, pointer=pointer)
+    return {**override(params, fields.get(f"params-{kind}", ""), pointer=pointer), "kind": kind}
 
 
 def _whole(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
 
 
-def field_of(pointer: str, kinds: list[str]) -> str:
+def field_of(pointer: str, kinds: list[str], fields: Mapping[str, str] | None = None) -> str:
     """Return the field of the page that a JSON pointer into the request is about.
 
-    >>> field_of("/checks/1/epsilon", ["a", "b"]), field_of("/samples", []), field_of("/checks", [])
+    Args:
+        pointer: Into the request.
+        kinds: Families that were chosen.
+        fields: The form; what its JSON says of a parameter counts, and is to blame.
+
+    >>> field_of("/checks/1/nonsense", ["a", "b"]), field_of("/samples", []), field_of("/checks", [])
     ('params-b', 'samples', 'checks')
+    >>> field_of("/checks/0/epsilon", ["uncertainty_span"], {"p-uncertainty_span-epsilon": "x"})
+    'p-uncertainty_span-epsilon'
     """
     steps = pointer.strip("/").split("/")
     if steps[0] == "checks":
         position = int(steps[1]) if len(steps) > 1 and steps[1].isdigit() else len(kinds)
-        return f"params-{kinds[position]}" if position < len(kinds) else "checks"
+        if position >= len(kinds):
+            return "checks"
+        kind, said = kinds[position], fields or {}
+        own = field_id(kind, steps[2]) if len(steps) > 2 else ""
+        is_overridden = f'"{steps[2]}"' in said.get(f"params-{kind}", "") if own else True
+        return own if own in said and not is_overridden else f"params-{kind}"
     return steps[0] if steps[0] in ("model", "dataset", *_NUMBERS, *_TEXTS) else REST

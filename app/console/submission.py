@@ -1,26 +1,29 @@
 """Submitting an audit: model and data, then checks, then what it costs, and only then the button that spends it."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
-from starlette.responses import RedirectResponse
+from starlette.responses import PlainTextResponse, RedirectResponse
 
 from app.audits import service as audits
 from app.audits.submitting import estimate, plan
 from app.console import repository, service
-from app.console.forms import Form, flat
+from app.console.forms import Form
 from app.console.pages import page
-from app.console.requests import about, described_params, families_for, field_of, request_of, starting_params
+from app.console.parameters import MOST_IN_SIGHT, fields_of, override, read_params
+from app.console.requests import about, families_for, field_of, request_of
 from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
 from app.datasets import repository as datasets
 from app.models import repository as models
 from app.web.bodies import parse_json
 from app.web.identifiers import is_id
-from app.web.problems import ProblemError
+from app.web.problems import NotFoundError, ProblemError
 from app.web.services import Service, Services
 from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.registry import families
 from seatrial.contracts.states import ModelState
 from seatrial.families.narratives import narrative_of
 from seatrial.store.tables import ModelRow
@@ -40,17 +43,27 @@ def ask(request: Request, viewer: Runner, services: Service, model: str = "", da
 @router.post("/submit")
 def estimate_cost(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
     """Show what an audit would cost, and spend nothing."""
-    form, kinds = Form(flat(posted)), posted.get("checks", [])
+    form, kinds = Form(_joined(posted)), posted.get("checks", [])
     try:
         asked = request_of(form.values, kinds)
         with services.database.read() as session:
             cost = estimate(plan(session, viewer.project_id, asked, services.settings))
     except ProblemError as error:
-        form.refuse_all(error, lambda pointer: field_of(pointer, kinds))
+        form.refuse_all(error, lambda pointer: field_of(pointer, kinds, form.values))
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)
     # The button may be pressed twice: the same key is the same audit.
-    confirmed = {"request": asked.model_dump_json(), "key": f"console-{uuid4()}"}
+    shown = asked.model_dump_json(indent=2, exclude_none=True)
+    confirmed = {"request": asked.model_dump_json(), "key": f"console-{uuid4()}", "shown": shown}
     return _form(request, viewer, services, form, kinds=kinds, cost=cost, confirmed=confirmed)
+
+
+@router.post("/submit/about")
+def tell_about(viewer: Runner, posted: Posted) -> Response:
+    """Say what a check with these parameters asks, for the script to put beside them."""
+    kind = first(posted, "kind")
+    if kind not in families():
+        raise NotFoundError(f"There is no family {kind}.")
+    return PlainTextResponse(about(kind, _typed(kind, _joined(posted))))
 
 
 @router.post("/submit/confirmed")
@@ -105,18 +118,31 @@ def _named(find: Any, session: Any, project_id: str, said: str) -> Any:
     return find(session, project_id, said) if is_id(said) else None
 
 
+def _joined(posted: dict[str, list[str]]) -> dict[str, str]:
+    """Return a form with the values of a field a line each: of some fields several are chosen."""
+    return {name: "\n".join(values) for name, values in posted.items() if name != "checks"}
+
+
+def _typed(kind: str, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters in a form as far as they can be read."""
+    try:
+        return override(read_params(kind, values, pointer=""), values.get(f"params-{kind}", ""), pointer="")
+    except ProblemError:
+        return {}
+
+
 def _checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any]]:
     fitting = families_for(model.task, model.format)
     return [
         {
             "kind": kind,
             "title": narrative_of(kind).title(kind),
-            "about": about(kind),
+            "about": about(kind, _typed(kind, form.values)),
             # Before anything is chosen: what `seatrial gate` runs by itself.
             "is_chosen": kind in (kinds or fitting[:1]),
-            "params": form.said(f"params-{kind}") or starting_params(kind),
-            "described": described_params(kind),
-            "errors": form.errors.get(f"params-{kind}", []),
+            "in_sight": fields_of(kind)[:MOST_IN_SIGHT],
+            "folded": fields_of(kind)[MOST_IN_SIGHT:],
+            "errors": [name for name in form.errors if name.startswith((f"p-{kind}-", f"params-{kind}"))],
         }
         for kind in fitting
     ]

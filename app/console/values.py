@@ -20,6 +20,20 @@ def read_number(text: str) -> int | float | str:
     return text
 
 
+def read_fraction(text: str) -> int | float | str:
+    """Return a number, which may be written as a fraction; what is none stays a text.
+
+    >>> read_fraction("8/255") == 8 / 255, read_fraction("1/0"), read_fraction(" 5 ")
+    (True, '1/0', 5)
+    """
+    above, stroke, below = (read_number(part.strip()) for part in text.partition("/"))
+    if stroke != "/":
+        return above
+    if isinstance(above, str) or isinstance(below, str) or not below:
+        return text
+    return above / below
+
+
 def read_json(text: str, pointer: str) -> Any:
     """Return what a text of JSON holds.
 

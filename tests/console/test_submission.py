@@ -7,11 +7,9 @@ import httpx
 import pytest
 
 from app.cli.gate_files import default_checks
-from app.console.requests import about, described_params, families_for, starting_params
+from app.console.requests import about, families_for
 from seatrial.contracts.models import Task
-from seatrial.contracts.noise import ATTACKERS
-from seatrial.contracts.registry import families, params_contract
-from seatrial.families.low_level_attack.params import LowLevelAttackParams
+from seatrial.contracts.registry import families
 from seatrial.store.tables import AuditRow, ModelRow
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
@@ -49,19 +47,6 @@ def confirmed(page: httpx.Response) -> dict[str, str]:
     return {name: hidden[name] for name in ("request", "key")}
 
 
-def test_the_parameters_a_form_begins_with_are_the_defaults() -> None:
-    for kind in families():
-        params = json.loads(starting_params(kind))
-        contract = params_contract(kind)
-        required = {
-            name: params[name]
-            for name, field in contract.model_fields.items()
-            if field.is_required() and name != "kind"
-        }
-        given = contract.model_validate_json(json.dumps({**params, "kind": kind}))
-        assert given == contract.model_validate_json(json.dumps({**required, "kind": kind})), kind
-
-
 def test_every_family_says_what_it_asks(console: Console, ready: dict[str, str]) -> None:
     page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
     told = words(page)
@@ -91,16 +76,6 @@ def test_one_check_is_chosen_before_anybody_chooses(console: Console, ready: dic
     page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
     chosen = [one["value"] for one in elements(page, "input") if one.get("name") == "checks" and "checked" in one]
     assert chosen == ["uncertainty_span"]
-
-
-def test_attackers_and_levels_stand_first_and_their_names_beside() -> None:
-    typed = json.loads(starting_params("low_level_attack"))
-    assert list(typed)[:4] == ["attackers", "combined", "levels", "draws"]
-    assert (typed["attackers"], typed["levels"]) == ("all", [0.2, 0.5, 0.8])
-    meanings = dict(described_params("low_level_attack"))
-    assert list(meanings) == list(typed)
-    assert all(attacker in meanings["attackers"] for attacker in ATTACKERS)
-    LowLevelAttackParams.model_validate({"kind": "low_level_attack", **typed})
 
 
 def test_the_cost_is_shown_and_nothing_is_queued(console: Console, ready: dict[str, str]) -> None:

@@ -52,6 +52,23 @@
   });
 })();
 
+(function tellAboutChecks() {
+  // What a check asks follows its parameters.
+  for (const told of document.querySelectorAll("[data-about]")) {
+    const check = told.closest(".check"), form = told.closest("form");
+    check.addEventListener("change", async () => {
+      const body = new URLSearchParams(new FormData(form));
+      body.set("kind", told.dataset.about);
+      try {
+        const answer = await fetch("/submit/about", { method: "POST", body, credentials: "same-origin" });
+        if (answer.ok) told.textContent = await answer.text();
+      } catch {
+        // It keeps saying what it said.
+      }
+    });
+  }
+})();
+
 (function showWhatFits() {
   // Fields that only some choices need: `data-for` lists the values of the select named by `data-of`.
   for (const select of document.querySelectorAll("select[data-chooses]")) {
