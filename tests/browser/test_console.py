@@ -136,7 +136,8 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     tab.press("main form[method=get] button")
     assert tab.value("document.querySelector('#check-uncertainty_span').checked"), "what the gate runs is chosen"
     # Long enough for the page to be asked for its parts several times on the fastest machine: once in 0.7 s at most.
-    tab.fill("#params-uncertainty_span", '{"epsilon": 0.1, "steps": 20}')
+    tab.fill("#p-uncertainty_span-epsilon", "0.1")
+    tab.fill("#p-uncertainty_span-steps", "20")
     tab.fill("#samples", "50")
     tab.fill("#policy", "lenient")
     tab.press("main form[action='/submit'][method=post] button")

@@ -1,4 +1,4 @@
-"""Fields made from a family's schema begin with its defaults and are read as typed; what is wrong stands beside them."""
+"""Fields made from a family's schema begin with its defaults and are read as typed; errors stand beside them."""
 
 import json
 from typing import Any
