@@ -18,6 +18,7 @@ FORMS = [
     "/models",
     "/datasets",
     "/submit",
+    "/submit/about",
     "/submit/confirmed",
     "/policies",
     "/project",
