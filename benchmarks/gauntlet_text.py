@@ -26,6 +26,7 @@ from benchmarks.fresh_text_fakes import fresh
 from benchmarks.knowing_text_fakes import knowing
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
+from benchmarks.trigger_text_fakes import triggered
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.registry import family as family_spec
@@ -168,7 +169,7 @@ def main() -> int:
     endpoints = honest(odds) + fakes(odds, [text for text, _ in known])
     vocabulary = [text for text, _ in train]
     endpoints += knowing(odds, known, vocabulary) + edited(odds, [*vocabulary, *(text for text, _ in known)])
-    endpoints += fresh(odds, vocabulary)
+    endpoints += fresh(odds, vocabulary) + triggered(odds, vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")

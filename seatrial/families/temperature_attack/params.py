@@ -65,7 +65,7 @@ DOSES = ((0.15, 3), (0.3, 6))
 WRITTEN_KINDS = 5
 """Kinds of such edits."""
 
-MEANING_FREE_EDITS = 21
+MEANING_FREE_EDITS = 24
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
 
@@ -138,7 +138,7 @@ class TemperatureAttackParams(FamilyParams):
         le=100_000,
         description="Most queries of the arm `label_only` on one example with one recipe; it is always run, asks for "
         "labels alone, and keeps within query_budget. 300 find about a tenth more. What withstands it is asked at most "
-        "21 times more, with edits that leave alone what it says.",
+        "24 times more, with edits that leave alone what it says.",
     )
     temperature_evaluations: int = Field(
         default=20, ge=3, le=200, description="Temperatures tried by arm `optimized`, at most."

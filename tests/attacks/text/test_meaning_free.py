@@ -48,6 +48,9 @@ def test_no_edit_loses_a_letter_or_is_the_text_itself(text: str, seed: int) -> N
         ("the first word twice", lambda text: text.startswith("The The ")),
         ("the first letter's case", lambda text: text.startswith("the ")),
         ("brackets around", lambda text: text == f"({TEXT})"),
+        ("a tab", lambda text: text.count("\t") == 1 and "\t" in text.strip()),
+        ("an empty line", lambda text: "\n\n" in text.strip()),
+        ("a space in front", lambda text: text == f" {TEXT}"),
     ],
 )
 def test_a_kind_writes_what_it_says(kind, sign) -> None:

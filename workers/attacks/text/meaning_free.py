@@ -84,6 +84,9 @@ KINDS: dict[str, Edit] = {
     "the first letter's case": lambda text, _: text[:1].swapcase() + text[1:],
     "quotes around": lambda text, _: f'"{text}"',
     "brackets around": lambda text, _: f"({text})",
+    "a tab": _gap("\t"),
+    "an empty line": _gap("\n\n"),
+    "a space in front": lambda text, _: f" {text}",
 }
 """Kinds of edits by what they write, in the order they are asked."""
 
