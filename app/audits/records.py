@@ -5,21 +5,22 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
 from starlette.responses import Response
 
 from app.audits import repository
 from app.audits.reading import not_found
+from app.web.computing import Piece
 from app.web.heads import Stream
 from app.web.problems import NotAcceptableError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.states import PREFLIGHT
-from seatrial.store import records as stored
 from seatrial.store.database import AnyRow
-from seatrial.store.records import to_parquet
+from seatrial.store.records import iter_records, parquet_pieces
 from seatrial.store.tables import StageRow
 
 RecordsFormat = Literal["parquet", "jsonl", "csv"]
@@ -27,6 +28,8 @@ RecordsFormat = Literal["parquet", "jsonl", "csv"]
 PARQUET = "application/vnd.apache.parquet"
 JSONL = "application/x-ndjson"
 CSV = "text/csv"
+MAX_ROWS = 10_000
+"""Most rows of a page."""
 _ROWS = 1000
 _MEDIA_TYPES: dict[str, RecordsFormat] = {
     PARQUET: "parquet",
@@ -48,18 +51,29 @@ class NoRecordsError(NotFoundError):
 
 
 @dataclass(frozen=True)
-class RecordsTable:
-    """A stage's records so far.
+class StageRecords:
+    """Where a stage's records so far are.
 
     Attributes:
         stage: Which stage.
         is_complete: Whether every shard of the stage has finished.
-        table: One row per example (a pyarrow Table), in the order of the stage's source.
+        digests: Their files, in the order of the stage's source; one row per example.
     """
 
     stage: str
     is_complete: bool
-    table: Any
+    digests: list[str]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows are asked for: ``limit`` of them from ``offset`` on, all of them where that is None."""
+
+    offset: int = 0
+    limit: int | None = None
+
+
+ALL_ROWS = Rows()
 
 
 def choose_format(asked: RecordsFormat | None, accept: str | None) -> RecordsFormat:
@@ -99,7 +113,7 @@ def pick_check(checks: Sequence[AnyRow], named: str, audit_id: str) -> AnyRow:
     raise NotFoundError(f"Audit {audit_id} {reason}: name one by its id ({ids}) or its position from 0.")
 
 
-def read_records(services: Services, project_id: str, audit_id: str, named: str, stage: str | None) -> RecordsTable:
+def find_records(services: Services, project_id: str, audit_id: str, named: str, stage: str | None) -> StageRecords:
     """Return the records of a stage that are stored so far.
 
     Args:
@@ -111,6 +125,7 @@ def read_records(services: Services, project_id: str, audit_id: str, named: str,
 
     Raises:
         NotFoundError: No such audit, check or stage, or nothing stored yet.
+        ArtifactMissingError: A file of them is gone, or damaged.
     """
     with services.database.read() as session:
         check = pick_check(repository.list_checks(session, project_id, audit_id), named, audit_id)
@@ -122,8 +137,10 @@ def read_records(services: Services, project_id: str, audit_id: str, named: str,
         digests = repository.list_record_digests(session, check.id, wanted.name)
     if not digests:
         raise NoRecordsError(f"Stage {wanted.name} of check {check.id} has no finished shard yet.")
-    table = stored.read_records(services.store, digests)
-    return RecordsTable(wanted.name, len(digests) == wanted.shards, table)
+    for digest in digests:
+        # Before the first byte of an answer, which could not be taken back.
+        services.store.local_path(digest)
+    return StageRecords(wanted.name, len(digests) == wanted.shards, list(digests))
 
 
 def _main_stage(stages: Sequence[StageRow]) -> StageRow | None:
@@ -132,36 +149,67 @@ def _main_stage(stages: Sequence[StageRow]) -> StageRow | None:
     return next((one for one in after if one.name.startswith("attack")), after[0] if after else None)
 
 
-def records_response(services: Services, records: RecordsTable, wanted: RecordsFormat, name: str) -> Response:
-    """Return the records for download."""
+def records_response(
+    services: Services, records: StageRecords, wanted: RecordsFormat, name: str, rows: Rows = ALL_ROWS
+) -> Response:
+    """Return the records for download; of all of them some thousand rows are in memory at a time."""
     headers = {
         "Seatrial-Complete": "true" if records.is_complete else "false",
         "Seatrial-Stage": records.stage,
         "Vary": "Accept",
         "Content-Disposition": f'attachment; filename="{name}-{records.stage}.{wanted}"',
     }
+    tables = iter_records(services.store, records.digests, offset=rows.offset)
+    if rows.limit is not None:
+        page, following = _page(tables, rows.limit)
+        if following:
+            headers["Seatrial-Next-Offset"] = str(rows.offset + rows.limit)
+        tables = iter([page])
+    stream = services.computations.stream
     if wanted == "jsonl":
-        return Stream(_lines(records.table), media_type=JSONL, headers=headers)
+        return Stream(stream(_released(_lines(tables))), media_type=JSONL, headers=headers)
     if wanted == "csv":
-        return Stream(_rows(records.table), media_type=f"{CSV}; charset=utf-8", headers=headers)
-    return Response(to_parquet(records.table), media_type=PARQUET, headers=headers)
+        return Stream(stream(_released(_rows(tables))), media_type=f"{CSV}; charset=utf-8", headers=headers)
+    return Stream(stream(_released(parquet_pieces(tables))), media_type=PARQUET, headers=headers)
 
 
-def _lines(table: Any) -> Iterator[str]:
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        yield "".join(json.dumps(_plain(row), separators=(",", ":")) + "\n" for row in batch.to_pylist())
+def _page(tables: Iterator[Any], limit: int) -> tuple[Any, bool]:
+    """Return so many rows as a table, and whether others follow."""
+    taken, rows = [], 0
+    for table in tables:
+        taken.append(table.slice(0, limit - rows))
+        rows += table.num_rows
+        if rows > limit:
+            break
+    return pa.concat_tables(taken) if taken else pa.table({}), rows > limit
 
 
-def _rows(table: Any) -> Iterator[str]:
-    """Yield a table as CSV (RFC 4180), nothing where a value is missing, lists and structures as JSON."""
+def _released(pieces: Iterator[Piece]) -> Generator[Piece]:
+    """Yield pieces, and give the memory they took back to the system."""
+    try:
+        yield from pieces
+    finally:
+        pa.default_memory_pool().release_unused()
+
+
+def _lines(tables: Iterable[Any]) -> Iterator[str]:
+    for table in tables:
+        for batch in table.to_batches(max_chunksize=_ROWS):
+            yield "".join(json.dumps(_plain(row), separators=(",", ":")) + "\n" for row in batch.to_pylist())
+
+
+def _rows(tables: Iterable[Any]) -> Iterator[str]:
+    """Yield tables as CSV (RFC 4180), nothing where a value is missing, lists and structures as JSON."""
     page = io.StringIO()
     writer = csv.writer(page)
-    writer.writerow(table.column_names)
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        writer.writerows([_csv_cell(value) for value in row.values()] for row in batch.to_pylist())
-        yield page.getvalue()
-        page.seek(0)
-        page.truncate()
+    for number, table in enumerate(tables):
+        if not number:
+            writer.writerow(table.column_names)
+        for batch in table.to_batches(max_chunksize=_ROWS):
+            writer.writerows([_csv_cell(value) for value in row.values()] for row in batch.to_pylist())
+            yield page.getvalue()
+            page.seek(0)
+            page.truncate()
     yield page.getvalue()
 
 

@@ -13,11 +13,13 @@ from app.audits.reading import read_audit, render_summary
 from app.audits.records import (
     CSV,
     JSONL,
+    MAX_ROWS,
     PARQUET,
     RecordsFormat,
+    Rows,
     choose_format,
+    find_records,
     pick_check,
-    read_records,
     records_response,
 )
 from app.audits.schemas import AUDIT_EXAMPLES
@@ -182,7 +184,9 @@ async def follow_audit(
             "description": "One row per example, in the order of the stage's source; never depends on how the stage "
             "was cut. `Seatrial-Complete: false` means the stage still runs and these are its finished shards. In "
             "JSON lines a number that is not finite is null, and bytes, as those of a perturbed image, are base64. In "
-            "CSV lists are JSON, and an apostrophe stands before a text that a spreadsheet would run as a formula.",
+            "CSV lists are JSON, and an apostrophe stands before a text that a spreadsheet would run as a formula. "
+            "With `limit` a page of rows; `Seatrial-Next-Offset` says where the next begins, and is left out of the "
+            "last.",
             "content": {
                 PARQUET: {"schema": {"type": "string", "format": "binary"}},
                 JSONL: {"schema": {"type": "string"}},
@@ -208,14 +212,16 @@ async def read_audit_records(
         ),
     ] = None,
     format: Annotated[RecordsFormat | None, Query(description="Wins over the Accept header.")] = None,
+    offset: Annotated[int, Query(ge=0, le=2**40, description="Rows to leave out at the beginning.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_ROWS, description="Rows at most; by default all.")] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """Read the table behind a check's numbers: everything published can be recomputed from it."""
     wanted = choose_format(format, accept)
 
     def answer() -> Response:
-        records = read_records(services, principal.project_id, audit_id, check, stage)
-        return records_response(services, records, wanted, f"{audit_id}-{check}")
+        records = find_records(services, principal.project_id, audit_id, check, stage)
+        return records_response(services, records, wanted, f"{audit_id}-{check}", Rows(offset, limit))
 
     return await services.computations.run(request, principal.project_id, answer)
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 from app.access.principal import author_of
 from app.attestations.routes import read_attestation
 from app.audits import service as audits
-from app.audits.records import RecordsFormat, read_records, records_response
+from app.audits.records import RecordsFormat, find_records, records_response
 from app.audits.routes import read_figure
 from app.audits.streams import EventStream, EventStreams, Follower
 from app.console import repository, service
@@ -202,7 +202,7 @@ async def download_records(
     """Download the table behind a check's numbers."""
 
     def answer() -> Response:
-        records = read_records(services, viewer.project_id, audit_id, check, None)
+        records = find_records(services, viewer.project_id, audit_id, check, None)
         return records_response(services, records, format, f"{audit_id}-{check}")
 
     return await services.computations.run(request, viewer.project_id, answer)

@@ -4,7 +4,7 @@ In threads of their own, and of a project one at a time: forty of them, asked fo
 that answer requests.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from app.web.turns import ProjectTurns
 
 T = TypeVar("T")
+Piece = TypeVar("Piece", str, bytes)
 
 # Python computes one thing at a time: more threads would only slow down whoever answers the short requests.
 AT_ONCE = 2
@@ -53,3 +54,14 @@ class Computations:
 
         async with self._turns.turn(project_id, stay):
             return await to_thread.run_sync(work, limiter=self._threads)
+
+    async def stream(self, pieces: Generator[Piece]) -> AsyncIterator[Piece]:
+        """Yield pieces, each made in one of these threads: as many are being made at a time, however many are wanted.
+
+        A client that goes away ends the generator.
+        """
+        try:
+            while (piece := await to_thread.run_sync(next, pieces, None, limiter=self._threads)) is not None:
+                yield piece
+        finally:
+            pieces.close()

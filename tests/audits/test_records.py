@@ -161,3 +161,32 @@ def test_the_same_upload_again_mends_its_damaged_file(client: httpx.Client, serv
     services.store.delete(digest)
     assert upload_both(client)[0] == first
     services.store.verify(digest)
+
+
+def test_pages_put_together_are_the_whole_table(client: httpx.Client, services: Services) -> None:
+    address = f"/v1/audits/{run(client, services, [(0, 4), (4, 8), (8, 20)])}/records/0?format=jsonl"
+    lines, offset = "", "0"
+    while offset:
+        page = client.get(f"{address}&limit=6&offset={offset}")
+        lines, offset = lines + page.text, page.headers.get("seatrial-next-offset", "")
+    assert lines == client.get(address).text
+    assert client.get(f"{address}&offset=17").text.splitlines() == lines.splitlines()[17:]
+    beyond = client.get(f"{address}&offset=20".replace("jsonl", "parquet"))
+    assert pq.read_table(io.BytesIO(beyond.content)).schema.names == records(0, 1).column_names
+    assert_problem(client.get(f"{address}&limit=10001"), 422)
+
+
+def test_what_is_damaged_while_it_is_sent_ends_the_answer_early(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = run(client, services, [(0, 10), (10, 20)])
+    with services.database.read() as session:
+        digest = str(session.scalars(select(ShardRow.records_digest).order_by(ShardRow.id)).all()[-1])
+    path = services.store.local_path(digest)
+    # As if it were damaged right after it was looked at.
+    monkeypatch.setattr(services.store, "local_path", lambda digest: None)
+    path.write_bytes(b"PAR1")
+    # The server closes the connection of an application that raises, and the client knows that the end is missing.
+    monkeypatch.setattr(client._transport, "raise_server_exceptions", True)
+    with pytest.raises(RuntimeError, match="already started"):
+        client.get(f"/v1/audits/{audit}/records/0?format=jsonl")
