@@ -1,8 +1,8 @@
 # Two images of one source. `api` has no torch and also runs migrations and the scheduler; `worker` measures.
 #   docker build --target api -t seatrial-api .
 #   docker build --target worker -t seatrial-worker .
-# TORCH_INDEX_URL chooses the torch build: empty for the index's own (CUDA on Linux), PyTorch's CPU index for machines
-# without a GPU (a worker image of 2 GB instead of 8).
+# TORCH_BUILD=cpu takes torch without CUDA (a worker image of 2 GB instead of 8) where pip's indexes offer it; TORCH_INDEX_URL
+# names one more, such as PyTorch's index of CPU builds.
 
 # By exact version; a digest pins it for good: PYTHON_IMAGE=python:3.11.13-slim-bookworm@sha256:...
 ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
@@ -32,9 +32,12 @@ COPY workers ./workers
 RUN pip install --constraint constraints.txt .
 
 FROM build AS build-worker
+ARG TORCH_BUILD=""
 ARG TORCH_INDEX_URL=""
 # In a step of its own: torch is the largest layer and changes least.
-RUN pip install --constraint constraints.txt ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} "torch==$(sed -n 's/^torch==//p' constraints.txt)"
+RUN version="$(sed -n 's/^torch==//p' constraints.txt)" \
+    && install_torch() { pip install --constraint constraints.txt ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} "torch==$1"; } \
+    && { { [ -n "$TORCH_BUILD" ] && install_torch "$version+$TORCH_BUILD"; } || install_torch "$version"; }
 RUN pip install --constraint constraints.txt ".[text]"
 # What text attacks need, into the image: nothing is downloaded when an audit runs.
 RUN apt-get update \
@@ -50,7 +53,7 @@ COPY --from=build-worker /opt/seatrial /opt/seatrial
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data"]
-HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=3 CMD ["seatrial", "health"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 CMD ["seatrial", "health"]
 CMD ["seatrial", "worker", "--queues", "gpu"]
 
 FROM base AS api

@@ -1,5 +1,6 @@
-"""The embedded worker: one process that polls the database; no broker. Run as ``python -m workers.local``."""
+"""A worker that polls the database, with a broker or without. Run as ``python -m workers.local``."""
 
+import argparse
 import gc
 import logging
 import os
@@ -12,6 +13,7 @@ from seatrial.imports import kept_imports
 from seatrial.store.artifacts import open_store
 from seatrial.store.database import connect
 from seatrial.store.private_files import UMASK
+from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import get_settings
 from seatrial.store.settings_errors import InvalidSettingsError
 from seatrial.terminals import escape_logs
@@ -21,6 +23,9 @@ log = logging.getLogger(__name__)
 
 def main() -> None:
     """Work until SIGTERM or SIGINT; a shard in hand is given back at its next batch or gradient step."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--until-idle", type=float, default=None)
+    until_idle_s = parser.parse_args().until_idle
     os.umask(UMASK)
     with kept_imports():
         from workers.runtime.worker import Worker, work_until
@@ -39,10 +44,11 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     database = connect(settings, pool_size=2)
-    worker = Worker(database, open_store(settings), settings, is_stopping=stopping.is_set)
+    notify = WakeupNotifier(settings).notify
+    worker = Worker(database, open_store(settings), settings, is_stopping=stopping.is_set, notify=notify)
     worker.begin()
     log.info("worker %s on %s is ready", worker.name, worker.device)
-    work_until(worker, stopping.is_set, lambda: stopping.wait(settings.poll_s))
+    work_until(worker, stopping.is_set, lambda: stopping.wait(settings.poll_s), until_idle_s=until_idle_s)
     worker.leave()
     database.dispose()
     # The process ends: what families have imported since need not be looked through for garbage.

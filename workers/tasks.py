@@ -21,6 +21,7 @@ from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import get_settings
 from workers.celery_app import app
+from workers.runtime.presence import mark
 
 if TYPE_CHECKING:
     from workers.runtime.worker import Worker
@@ -90,6 +91,8 @@ def wake() -> None:
 def housekeep() -> None:
     """Take back expired leases, drop what is too old, and wake workers when there is something to claim."""
     settings = get_settings()
+    # Here, since the scheduler has no timer of its own: what it does is this.
+    mark(settings.home, every_s=settings.reap_s)
     try:
         tell_scheduler_alive(_database())
         reap(_database(), max_attempts=settings.max_attempts)

@@ -1,9 +1,10 @@
-"""``seatrial health``: whether this process could do its work."""
+"""``seatrial health``: whether the worker here lives, or what it depends on."""
 
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
+from seatrial import alive
 from seatrial.store.database import connect
 from seatrial.store.migrations import is_current
 from seatrial.store.queue import WakeupNotifier
@@ -11,9 +12,15 @@ from seatrial.store.settings import Settings
 
 
 @click.command()
-def health() -> None:
-    """Check the database and the broker, and exit with 1 when one is unavailable. For container health checks."""
-    # A Celery worker at work answers no ping for as long as its shard takes, so what it depends on is asked instead.
+@click.option("--services", is_flag=True, help="Ask the database and the broker instead: whether work could be done.")
+def health(services: bool) -> None:
+    """Tell whether the worker of this machine or container lives, and exit with 1 where none does or one hangs.
+
+    It reads what workers and the scheduler leave in SEATRIAL_HOME every few seconds, and opens no connection.
+    """
+    # A Celery worker at work answers no ping for as long as its shard takes.
+    if not services:
+        alive.main()
     settings = Settings()
     database = connect(settings, pool_size=1)
     try:

@@ -26,17 +26,25 @@ from seatrial.store.settings import Settings
     help=f"With a broker: queues to serve. {QUEUE_WORK}: audits; {QUEUE_HOUSEKEEPING}: sweeps, without torch.",
 )
 @click.option("--beat", is_flag=True, help="With a broker: also send the periodic tasks. One process per installation.")
-def worker(home: Path | None, queues: str, beat: bool) -> None:
+@click.option(
+    "--until-idle",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End when there has been nothing to do for so long. Such a worker polls the database, for batch systems.",
+)
+def worker(home: Path | None, queues: str, beat: bool, until_idle: float | None) -> None:
     """Run one worker: on the broker's wake-ups when SEATRIAL_BROKER_URL is set, else polling the database."""
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
-    command = worker_command(Settings(), queues.split(","), beat=beat, pid=os.getpid())
+    command = worker_command(Settings(), queues.split(","), beat=beat, pid=os.getpid(), until_idle_s=until_idle)
     sys.stdout.flush()
     with created_privately():
         os.execv(command[0], command)  # noqa: S606
 
 
-def worker_command(settings: Settings, queues: list[str], *, beat: bool, pid: int) -> list[str]:
+def worker_command(
+    settings: Settings, queues: list[str], *, beat: bool, pid: int, until_idle_s: float | None = None
+) -> list[str]:
     """Return the command that becomes the worker.
 
     Raises:
@@ -45,6 +53,11 @@ def worker_command(settings: Settings, queues: list[str], *, beat: bool, pid: in
     known = {QUEUE_WORK, QUEUE_HOUSEKEEPING}
     if unknown := set(queues) - known:
         raise click.ClickException(f"no such queue: {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    if until_idle_s is not None:
+        if beat or QUEUE_WORK not in queues:
+            raise click.ClickException("a worker that ends when idle does audits only: leave --beat and --queues out")
+        require_worker_extra()
+        return floors.command("workers.local", "--until-idle", f"{until_idle_s:g}")
     if not settings.is_distributed:
         if beat or QUEUE_WORK not in queues:
             raise click.ClickException("without SEATRIAL_BROKER_URL a worker sweeps by itself: leave the options out")

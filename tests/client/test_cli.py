@@ -52,10 +52,12 @@ def test_a_key_is_made_listed_and_revoked(run) -> None:
 
 
 def test_migrate_twice_and_health(run) -> None:
-    assert "seatrial migrate" in run("health").output
+    assert "seatrial migrate" in run("health", "--services").output
     assert run("migrate").exit_code == 0
     assert run("migrate").exit_code == 0
-    assert run("health").output == "ok\n"
+    assert run("health", "--services").output == "ok\n"
+    nobody = run("health")
+    assert (nobody.exit_code, "no worker lives here" in nobody.output) == (1, True)
 
 
 @pytest.mark.slow
@@ -183,8 +185,13 @@ def test_a_worker_polls_without_a_broker_and_listens_with_one(tmp_path: Path) ->
     listening = " ".join(worker_command(settings, ["cpu"], beat=True, pid=7)[1:])
     assert listening.startswith("-P -m seatrial.floors celery -A workers.celery_app worker -P solo -Q cpu -n cpu-7@%h")
     assert listening.endswith("-B")
+    # Jobs of batch systems poll in either set-up: a Celery worker ends for nobody.
+    ending = worker_command(settings, ["gpu", "cpu"], beat=False, pid=7, until_idle_s=60)
+    assert ending[1:] == ["-P", "-m", "seatrial.floors", "workers.local", "--until-idle", "60"]
 
 
-@pytest.mark.parametrize("options", [("--queues", "cpu"), ("--beat",), ("--queues", "tpu")])
+@pytest.mark.parametrize(
+    "options", [("--queues", "cpu"), ("--beat",), ("--queues", "tpu"), ("--beat", "--until-idle", "5")]
+)
 def test_a_worker_that_would_never_work_is_refused(run, options: tuple[str, ...]) -> None:
     assert run("worker", *options).exit_code == 1

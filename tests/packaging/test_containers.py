@@ -154,6 +154,38 @@ def test_what_loads_models_reaches_no_network(services: dict[str, Any]) -> None:
         assert list(services[name]["networks"]) == ["inside"], name
 
 
+def test_a_second_file_lets_workers_and_nobody_else_out() -> None:
+    files = (ROOT / "docker-compose.endpoints.yml",)
+    done = compose("--profile", "*", "config", "--format", "json", files=files)
+    services = json.loads(done.stdout)["services"]
+    out = {name for name, service in services.items() if "outside" in service["networks"]}
+    assert out == {"api", "worker-gpu", "worker-cpu"}
+
+
+def test_the_cpu_profile_asks_for_torch_without_cuda(services: dict[str, Any]) -> None:
+    assert services["worker-cpu"]["build"]["args"]["TORCH_BUILD"] == "cpu"
+    assert "TORCH_BUILD" not in services["worker-gpu"]["build"]["args"]
+
+
+def test_logs_do_not_fill_the_disk(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert service["logging"] == {"driver": "json-file", "options": {"max-size": "20m", "max-file": "5"}}, name
+
+
+@pytest.mark.parametrize(
+    ("build", "missing", "asked"), [("cpu", "nothing", ["+cpu"]), ("cpu", "+cpu", ["+cpu", ""]), ("", "nothing", [""])]
+)
+def test_cpu_images_take_torch_without_cuda_where_it_is_offered(build: str, missing: str, asked: list[str]) -> None:
+    step = re.search(r"^RUN (version=.*?)\n(?=\S)", (ROOT / "Dockerfile").read_text(), re.M | re.S)
+    assert step is not None
+    # A pip that says what it was asked for, and has not got everything.
+    pip = f'pip() {{ for last; do :; done; echo "$last" >&2; case "$last" in *{missing}) return 1;; esac; }}'
+    script = f"TORCH_BUILD={build}; TORCH_INDEX_URL=; {pip}\n{step[1]}"
+    done = subprocess.run(["sh", "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line.partition("torch==")[2].lstrip("0123456789.") for line in done.stderr.split()] == asked
+
+
 def test_nothing_starts_before_the_migration(services: dict[str, Any]) -> None:
     for name in ("api", "scheduler", "worker-gpu", "worker-cpu"):
         assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully", name

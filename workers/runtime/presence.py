@@ -3,6 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from seatrial import alive
 
 log = logging.getLogger(__name__)
 
@@ -16,10 +20,12 @@ class Presence:
     Args:
         tell: Writes that the worker lives, and takes back what dead ones held.
         every_s: Seconds between two calls.
+        home: Folder to leave a mark in each time, for :mod:`seatrial.alive`.
     """
 
-    def __init__(self, tell: Callable[[], object], *, every_s: float) -> None:
+    def __init__(self, tell: Callable[[], object], *, every_s: float, home: Path | None = None) -> None:
         self._tell = tell
+        self._home = home
         self._every_s = min(every_s, MOST_S)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
@@ -34,11 +40,26 @@ class Presence:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
+        if self._home is not None:
+            with suppress(OSError):
+                alive.unmark(self._home)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            trouble = None
             try:
                 self._tell()
             except Exception as error:
+                trouble = f"cannot reach the database ({type(error).__name__})"
                 log.warning("cannot tell that this worker lives, trying again: %s", error)
+            if self._home is not None:
+                mark(self._home, every_s=self._every_s, trouble=trouble)
             self._stopping.wait(self._every_s)
+
+
+def mark(home: Path, *, every_s: float, trouble: str | None = None) -> None:
+    """Leave the mark of this process, where the disk lets it; see :func:`seatrial.alive.mark`."""
+    try:
+        alive.mark(home, every_s=every_s, trouble=trouble)
+    except OSError as error:
+        log.warning("cannot leave a sign of life in %s: %s", home, error)

@@ -74,7 +74,7 @@ class Worker:
         self.device = self._executor.device()
         self.id = new_id("wrk")
         self.name = f"{socket.gethostname()}:{os.getpid()}"
-        self._presence = Presence(self._report, every_s=settings.reap_s)
+        self._presence = Presence(self._report, every_s=settings.reap_s, home=settings.home)
 
     def drain(self) -> int:
         """Work until nothing can be claimed or the process is stopping; return how much was done."""
@@ -176,11 +176,29 @@ class Worker:
             session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid(), code=self._own_code))
 
 
-def work_until(worker: Worker, is_stopping: Callable[[], bool], wait: Callable[[], object]) -> None:
-    """Drain, wait, and drain again until the process stops. Survives a database that is away for a while."""
+def work_until(
+    worker: Worker,
+    is_stopping: Callable[[], bool],
+    wait: Callable[[], object],
+    *,
+    until_idle_s: float | None = None,
+) -> None:
+    """Drain, wait, and drain again until the process stops. Survives a database that is away for a while.
+
+    Args:
+        worker: Whose work it is.
+        is_stopping: Whether the process is to end.
+        wait: Waits a little.
+        until_idle_s: Seconds without anything to claim after which it returns; None: never.
+    """
+    worked_at = time.monotonic()
     while not is_stopping():
         try:
-            worker.drain()
+            if worker.drain():
+                worked_at = time.monotonic()
+            elif until_idle_s is not None and time.monotonic() - worked_at >= until_idle_s:
+                log.info("nothing to do for %g s", until_idle_s)
+                return
         except SQLAlchemyError as error:
             log.warning("the database does not answer, trying again: %s", error)
             time.sleep(1)
