@@ -44,9 +44,10 @@ GAMES, NOISE, TABLES = "transductive_attack", "low_level_attack", "calibration"
 
 SIMULATED: dict[str, dict[str, str]] = {
     SPAN: {
-        "shares": "clean_accuracy accuracy[arm] accuracy[attack] robust_accuracy robust_accuracy[attack]",
+        "shares": "clean_accuracy accuracy[arm] accuracy[attack] robust_accuracy robust_accuracy[attack] "
+        "conformal_coverage[score,arm]",
         "means": "mus mus[attack] mus_worst mus_calibrated mus_scaled msus nud nud[arm] entropy[arm] confidence[arm] "
-        "confidence[attack] outlier_entropy[epsilon]",
+        "confidence[attack] outlier_entropy[epsilon] conformal_set_size[score,arm]",
         "unbounded": "nud[arm]",
         "signed": "span_growth",
         "deviation": "mus_std msus_std",
@@ -231,12 +232,12 @@ def simulate(group: str, population: str, n: int, seconds: float) -> list[Cell]:
     return cells
 
 
-def run(only: list[str], seconds: float, workers: int) -> list[Cell]:
-    """Return all cells of some groups, or of all."""
-    cells = [cell for n in SIZES for cell in enumerate_shares(n)] if not only or "shares" in only else []
+def run(only: list[str], sizes: list[int], seconds: float, workers: int) -> list[Cell]:
+    """Return the cells of some groups, or of all, at some sizes."""
+    cells = [cell for n in sizes for cell in enumerate_shares(n)] if not only or "shares" in only else []
     tasks = [
         (group, population, n)
-        for n in reversed(SIZES)
+        for n in reversed(sizes)
         for group, made in GROUPS.items()
         if not only or group in only
         for population in made.populations
@@ -251,7 +252,8 @@ def run(only: list[str], seconds: float, workers: int) -> list[Cell]:
 
 def report(cells: list[Cell]) -> list[Cell]:
     """Print the worst rates of every name with its widths, and return what exceeds what was asked."""
-    print(f"| interval | worst low | where | worst high | where | widths at n = {', '.join(map(str, SIZES))} |")
+    sizes = sorted({cell.n for cell in cells})
+    print(f"| interval | worst low | where | worst high | where | widths at n = {', '.join(map(str, sizes))} |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in dict.fromkeys(cell.name for cell in cells):
         own = [cell for cell in cells if cell.name == name and (cell.times or name == "shares")]
@@ -274,11 +276,12 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=[], help="groups: shares, " + ", ".join(GROUPS))
+    parser.add_argument("--sizes", nargs="*", type=int, default=[*SIZES], help="of the samples")
     parser.add_argument("--seconds", type=float, default=4.0, help="of simulation in a cell")
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     metrics = standing_for()
-    cells = run(asked.only, asked.seconds, asked.workers)
+    cells = run(asked.only, asked.sizes, asked.seconds, asked.workers)
     beyond = report(cells)
     simulated = sum(groups != ["none"] for groups in metrics.values())
     times = [cell.times for cell in cells if cell.times]

@@ -6,7 +6,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="masked_gradients",
         severities=("error",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "robust_accuracy"),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "robust_accuracy"),
         meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, "
         "by scores alone, made on a surrogate or on the transfer model) widen the span by over 5 % of log C more than "
         "those that follow its gradients, by a paired interval above 0: its gradients are masked.",
@@ -16,7 +16,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="abrupt_decisions",
         severities=("error",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "*ece", "mce"),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "*ece", "mce", "conformal*"),
         meaning="Followed to where their prediction changes, more than a quarter of the images keep over half of their "
         "lead in logits until 95 % of the way there (lower end of the interval): the scores are made up from the "
         "decision, and no attack on them shows how uncertain the model is.",
@@ -25,7 +25,18 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="gradient_free",
         severities=("error", "warning"),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "accuracy", "*ece", "mce", "robust_accuracy"),
+        speaks_of=(
+            "mus*",
+            "msus*",
+            "nud",
+            "entropy",
+            "confidence",
+            "accuracy",
+            "*ece",
+            "mce",
+            "conformal*",
+            "robust_accuracy",
+        ),
         meaning="The model is an endpoint and gives no gradients: searches by scores and by decisions alone ran, and "
         "nothing stronger could; what they reached is a lower bound of what an attacker with the weights does. An "
         "error where its scores do not even show those: rounded, labels alone, or remembered.",
@@ -43,7 +54,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="zero_gradients",
         severities=("error", "warning", "info"),
-        speaks_of=("mus*", "msus*", "robust_accuracy"),
+        speaks_of=("mus*", "msus*", "conformal*", "robust_accuracy"),
         meaning="Gradients were exactly zero although the loss could still fall: the model hides its gradients "
         "(quantisation, thresholds, detached computation), and the span is a loose lower bound. A note where they are "
         "few and attacks that need none reach no further.",
@@ -70,9 +81,17 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="saturated_logits",
         severities=("error", "warning", "info"),
-        speaks_of=("mus", "msus", "entropy", "confidence"),
+        speaks_of=("mus", "msus", "entropy", "confidence", "conformal*"),
         meaning="The float32 softmax of many clean images is exactly one-hot, so its entropy hardly moves under the "
         "paper's attacks. An error where the attack on temperature-scaled logits reaches what no other does.",
         remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
+    ),
+    FlagSpec(
+        code="whole_sets",
+        severities=("warning",),
+        speaks_of=("conformal*",),
+        meaning="Half or more of the unattacked conformal sets hold every class, and so the label whatever is done: "
+        "the probabilities tell too little, or there are too few examples for the coverage asked for.",
+        remedy="Read conformal_set_size beside the coverage; audit more examples, or ask for less coverage.",
     ),
 )

@@ -13,6 +13,7 @@ from seatrial.families.shared.figures import describe
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
 from seatrial.reporting.numbers import format_radius
 from seatrial.reporting.schemas import Answer, Scale
+from seatrial.statistics.prediction_sets import SET_SCORES
 
 SMALL_SHARE, LARGE_SHARE = 0.1, 1 / 3
 """Mean span as a share of log C, below which uncertainty holds and from which it means little under attack. Ours. For
@@ -173,6 +174,7 @@ def _findings(result: Result, params: Mapping[str, Any], classes: int | None) ->
         )
     yield from _calibration(result)
     yield from _outliers(result)
+    yield from _sets(result, params)
     yield from _label_preserving(result)
     yield from robust_findings(result, params)
     if errored := result.counts.get("errored", 0):
@@ -230,6 +232,32 @@ def _outliers(result: Result) -> Iterator[str]:
             else "It remains above chance"
         )
         yield f"With outliers attacked at {format_radius(epsilon)}, AUROC is {worst:.2f}. {after}."
+
+
+def _sets(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
+    """Say what becomes of conformal sets, by the score whose coverage falls most."""
+    asked = (params.get("conformal") or {}).get("coverage")
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for score in SET_SCORES:
+        arms = {}
+        for arm in ("clean", "over", "under"):
+            held, size = (
+                _value(result, f"conformal_{one}[score={score},arm={arm}]") for one in ("coverage", "set_size")
+            )
+            if held is not None and size is not None:
+                arms[arm] = (held, size)
+        if len(arms) == 3:
+            found[score] = arms
+    if not found or asked is None:
+        return
+    worst = min(found, key=lambda score: min(held for held, _ in found[score].values()))
+    clean, over, under = (found[worst][arm] for arm in ("clean", "over", "under"))
+    yield (
+        f"Conformal sets ({worst}) that are to hold the label of {asked:.0%} of the examples hold that of "
+        f"{clean[0]:.1%} without an attack, with {clean[1]:.1f} classes on average; of {over[0]:.1%} "
+        f"({over[1]:.1f} classes) under the over-confidence attack, of {under[0]:.1%} ({under[1]:.1f}) under the "
+        "under-confidence attack."
+    )
 
 
 def _label_preserving(result: Result) -> Iterator[str]:

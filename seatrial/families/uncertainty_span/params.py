@@ -18,6 +18,7 @@ from seatrial.families.uncertainty_span.effort import (
     budget,
     questions,
 )
+from seatrial.families.uncertainty_span.prediction_sets import ConformalParams
 
 SpecificAttack = Literal[
     "ace",
@@ -114,6 +115,11 @@ class UncertaintySpanParams(FamilyParams):
         default_factory=list,
         max_length=7,
         description="Further label-preserving attacks, each with its ECE and accuracy.",
+    )
+    conformal: ConformalParams | None = Field(
+        default=None,
+        description="Also make conformal prediction sets (split conformal, APS, RAPS) and see what the paper's two "
+        "attacks do to their coverage and size.",
     )
     transfer_model: str | None = Field(
         default=None,

@@ -24,7 +24,14 @@ def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> M
 
 
 def misfits(params: UncertaintySpanParams, situation: Situation) -> Iterator[Misfit]:
-    """Find what needs gradients, of a model that gives none."""
+    """Find what needs gradients, of a model that gives none, and sets that too few examples calibrate."""
+    if params.conformal is not None and situation.samples < (fewest := params.conformal.fewest()):
+        yield Misfit(
+            f"Conformal sets that hold the label with probability {params.conformal.coverage:g} take at least {fewest} "
+            f"examples, half of them to calibrate on; there are {situation.samples}: with fewer, every set holds every "
+            "class.",
+            "conformal/coverage",
+        )
     if situation.has_gradients:
         return
     told = "needs gradients, and so the model's weights; an endpoint is attacked by scores and decisions: leave it out"

@@ -32,6 +32,7 @@ def everything(**changes):
         attacks=ATTACKS,
         transfer_model="mdl_1",
         outliers={"dataset": "dat_1", "epsilons": [0.05, 0.1]},
+        conformal={"coverage": 0.8},
         random_start=True,
         restarts=2,
         steps=5,

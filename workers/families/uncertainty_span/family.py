@@ -22,6 +22,7 @@ from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.outliers import attack_outliers
 from workers.families.uncertainty_span.pictured import attack_to_show
+from workers.families.uncertainty_span.prediction_sets import set_estimates, whole_sets
 from workers.families.uncertainty_span.queried import QUERIES, attack_by_queries
 from workers.families.uncertainty_span.records import to_records
 from workers.families.uncertainty_span.repeated import attack_repeatedly
@@ -115,7 +116,7 @@ class UncertaintySpan:
         attack = samples["attack"]
         others: dict[str, Sample] = {name: samples[name] for name in FURTHER if name in samples}
         found = estimates.span_estimates(attack, seed) | estimates.arm_estimates(attack, params.bins, seed)
-        found |= estimates.further_spans(attack, others)
+        found |= estimates.further_spans(attack, others) | set_estimates(params, attack, seed)
         specific: dict[str, Sample] = {name: samples[name] for name in params.attacks if name in samples}
         found |= estimates.attack_estimates(specific, params.bins, seed)
         series = estimates.make_series(attack, params.bins)
@@ -125,7 +126,7 @@ class UncertaintySpan:
         if "outliers" in samples:
             found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
         result = Result(estimates=found, series=series, counts=_count(samples, specific))
-        result.flags = _doubt(params, samples, seed) if attack.valid else []
+        result.flags = [*_doubt(params, samples, seed), *whole_sets(params, attack, seed)] if attack.valid else []
         if params.robust_accuracy is not None:
             robust_accuracy.add_to(result, params.robust_accuracy, done)
         return result
@@ -143,7 +144,8 @@ class UncertaintySpan:
             case "attack":
                 return attack_spans(params, make_search(params, context), context, batch)
             case "growth":
-                return attack_spans(params, make_search(params, context, 2 * params.epsilon), context, batch)
+                bare = params.model_copy(update={"conformal": None})
+                return attack_spans(bare, make_search(params, context, 2 * params.epsilon), context, batch)
             case "tempered":
                 return attack_tempered(make_search(params, context), context, batch)
             case "transfer":

@@ -14,6 +14,7 @@ from workers.attacks.losses import entropy, margin
 from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.further import CERTAIN, FIRST_SQUARES, LOST, PACE
+from workers.families.uncertainty_span.prediction_sets import set_columns
 from workers.families.uncertainty_span.records import measure
 from workers.models import box_of, levels_of
 from workers.models.memory import forward
@@ -107,7 +108,9 @@ def attack_by_queries(params: UncertaintySpanParams, context: ImageContext, batc
     rays = Rays(params.norm, params.epsilon, asked.decide, box=box, levels=levels)
     decided = rays.run(model, batch.images, has_crossed, check_cancelled=context.check_cancelled)
     _walk_back(context, batch.images, decided.images, decided.broken, reached, predictions, levels)
-    columns = measure(clean, "clean") | measure(reached.over, "over") | measure(reached.under, "under")
+    columns: Columns = {}
+    for arm, logits in (("clean", clean), ("over", reached.over), ("under", reached.under)):
+        columns |= measure(logits, arm) | set_columns(params, logits, arm)
     columns |= {
         "is_saturated": clean.float().softmax(1).amax(1) == 1,
         "classes": torch.full_like(batch.labels, classes),

@@ -24,7 +24,10 @@ def measure(logits: Tensor, suffix: str) -> Columns:
 
 
 def to_records(batch: Batch, errored: Tensor, columns: Columns) -> pa.Table:
-    """Return a batch's rows; a column but the first three is null where ``errored`` (batch,) is true, or it is NaN."""
+    """Return a batch's rows; a column but the first three is null where ``errored`` (batch,) is true, or it is NaN.
+
+    Of columns (batch, k) a row is a list.
+    """
     missing = errored.cpu().numpy()
     arrays = {
         "example_id": pa.array(batch.example_ids, pa.int64()),
@@ -33,5 +36,9 @@ def to_records(batch: Batch, errored: Tensor, columns: Columns) -> pa.Table:
     }
     for name, values in columns.items():
         found = values.cpu().numpy()
-        arrays[name] = pa.array(found, mask=missing | np.isnan(found))
+        if found.ndim == 1:
+            arrays[name] = pa.array(found, mask=missing | np.isnan(found))
+        else:
+            listed = [None if gone else row for row, gone in zip(found, missing, strict=True)]
+            arrays[name] = pa.array(listed, pa.list_(pa.from_numpy_dtype(found.dtype)))
     return pa.table(arrays)

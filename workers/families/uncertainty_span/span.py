@@ -11,6 +11,7 @@ from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross
 from workers.attacks.objectives import Objective, Outcome
 from workers.attacks.pgd import PGD
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.prediction_sets import set_columns
 from workers.families.uncertainty_span.records import measure
 from workers.models import box_of
 from workers.models.memory import forward
@@ -82,9 +83,9 @@ def attack_spans(
     over = attack_with(search, context, batch, "over")(over_confidence(predictions))
     under = attack_with(search, context, batch, "under")(under_confidence(context.classifier.classes))
     columns = (
-        measure(clean, "clean")
-        | measure(select(params, over, lowers=True), "over")
-        | measure(select(params, under, lowers=False), "under")
+        _measure(params, clean, "clean")
+        | _measure(params, select(params, over, lowers=True), "over")
+        | _measure(params, select(params, under, lowers=False), "under")
         | {
             "is_saturated": clean.float().softmax(1).amax(1) == 1,
             "classes": torch.full_like(batch.labels, context.classifier.classes),
@@ -97,6 +98,10 @@ def attack_spans(
         columns[f"zero_gradient_share_{arm}"] = outcome.zero_gradient_steps.double() / outcome.steps.clamp_min(1)
         columns[f"gain_{arm}"] = outcome.start_value - outcome.best_value
     return columns, ~clean.isfinite().all(1) | over.non_finite | under.non_finite
+
+
+def _measure(params: UncertaintySpanParams, logits: Tensor, arm: str) -> Columns:
+    return measure(logits, arm) | set_columns(params, logits, arm)
 
 
 def select(params: UncertaintySpanParams, outcome: Outcome, *, lowers: bool) -> Tensor:
