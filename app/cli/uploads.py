@@ -222,6 +222,9 @@ def _model_folder(
     pickled = [one for one in _files(folder) if one.suffix in _PICKLED]
     if pickled and not weights:
         raise _pickled(*pickled)
+    if _kind(manifest) == "ensemble" and len(weights) > 1:
+        members = FolderArchive(f"{name}.tar", {one.name: one for one in weights})
+        return Prepared(name_and_version(manifest, name, version, members), members)
     if not manifest or len(weights) != 1:
         names = ", ".join(one.name for one in weights) or "none"
         raise BadRequestError(

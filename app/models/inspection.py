@@ -24,6 +24,7 @@ from seatrial.ingest.inspection.errors import (
 from seatrial.ingest.inspection.magic import ARCHIVES, Kind, looks_like, refuse_impostor, sniff
 from seatrial.ingest.inspection.pickles import HEAD_BYTES
 from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
+from seatrial.ingest.members import files_of
 from seatrial.ingest.onnx.file import open_onnx
 from seatrial.ingest.predictions.answers import read_answers
 from seatrial.ingest.predictions.tables import table_layout
@@ -175,10 +176,11 @@ def _inspect_archive(path: Path, manifest: ModelManifest, limits: Settings) -> N
         check_huggingface_folder(contents, manifest)
     else:
         weights = contents.weights
-        if len(weights) != 1:
+        members = len(getattr(manifest.architecture, "members", ()))
+        if len(weights) not in (1, members or 1):
             raise ManifestMismatchError(
                 f"The archive holds {len(weights)} safetensors files; architecture {manifest.architecture.kind} takes "
-                "exactly one. For a Hugging Face folder the architecture kind is huggingface",
+                f"{files_of(members)}. For a Hugging Face folder the architecture kind is huggingface",
                 field="/manifest/architecture",
             )
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.endpoints import EndpointArchitecture
@@ -21,10 +21,31 @@ LAYER_ARGUMENTS: dict[str, tuple[int, int]] = {
 }
 
 
+class _MayDropOut(Request):
+    """An architecture whose dropout layers may stay on."""
+
+    dropout: int | None = Field(
+        default=None,
+        ge=2,
+        le=256,
+        description="Monte-Carlo dropout: as many passes with dropout layers on, whose mean probabilities are the "
+        "prediction. Masks are drawn once, from the weights. By default dropout is off.",
+        examples=[20],
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_passes(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Manifests stored before there were any are still the same manifests.
+        written: dict[str, Any] = write(self)
+        if self.dropout is None:
+            written.pop("dropout", None)
+        return written
+
+
 LayerPart = Annotated[str, Field(max_length=20)] | int | Real
 
 
-class LayersArchitecture(Request):
+class LayersArchitecture(_MayDropOut):
     """A plain CNN written as a list of layers; weights are keyed as in ``torch.nn.Sequential`` (`0.weight`, ...)."""
 
     kind: Literal["layers"] = Field(title="Plain CNN, layer by layer", description="A plain sequence of layers.")
@@ -147,7 +168,7 @@ class HuggingFaceArchitecture(Request):
     )
 
 
-class TorchvisionArchitecture(Request):
+class TorchvisionArchitecture(_MayDropOut):
     """A classifier of torchvision, by the name ``torchvision.models.get_model`` takes."""
 
     kind: Literal["torchvision"] = Field(title="torchvision, by name", description="A classifier of torchvision.")
@@ -156,7 +177,7 @@ class TorchvisionArchitecture(Request):
     )
 
 
-class TimmArchitecture(Request):
+class TimmArchitecture(_MayDropOut):
     """A classifier of timm, by the name ``timm.create_model`` takes, without a tag of pretrained weights."""
 
     kind: Literal["timm"] = Field(title="timm, by name", description="A classifier of timm.")
@@ -230,6 +251,37 @@ class OnnxArchitecture(Request):
     )
 
 
+Member = Annotated[
+    LayersArchitecture
+    | CifarResNetArchitecture
+    | PreActResNet18Architecture
+    | WideResNetArchitecture
+    | SmallStemResNetArchitecture
+    | DeepMindWideResNetArchitecture
+    | RobustWideResNetArchitecture
+    | LeNetArchitecture
+    | TorchvisionArchitecture
+    | TimmArchitecture,
+    Field(discriminator="kind"),
+]
+"""Architectures whose weights are tensors by name."""
+
+
+class EnsembleArchitecture(Request):
+    """Networks whose mean probabilities are the prediction; they share labels, input and normalisation."""
+
+    kind: Literal["ensemble"] = Field(
+        title="Ensemble of networks", description="Networks whose mean probabilities are the prediction."
+    )
+    members: list[Member] = Field(
+        min_length=2,
+        max_length=64,
+        description="Architecture of every member. Their weights are one file, whose tensors begin with `members.0.`, "
+        "`members.1.` and so on, or an archive of a file for each, in the order of their names.",
+        examples=[[{"kind": "resnet_cifar", "depth": 20}, {"kind": "resnet_cifar", "depth": 20}]],
+    )
+
+
 Architecture = Annotated[
     LayersArchitecture
     | CifarResNetArchitecture
@@ -241,6 +293,7 @@ Architecture = Annotated[
     | LeNetArchitecture
     | TorchvisionArchitecture
     | TimmArchitecture
+    | EnsembleArchitecture
     | ExportedArchitecture
     | OnnxArchitecture
     | HuggingFaceArchitecture

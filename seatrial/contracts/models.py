@@ -241,9 +241,11 @@ class ModelManifest(Request):
         return self
 
     def _check_table(self) -> None:
-        kind = self.architecture.kind
-        if kind not in OF_TABLES:
-            raise ValueError(f"architecture {kind} takes no rows of numbers; {TABLES} needs {' or '.join(OF_TABLES)}")
+        kinds = {one.kind for one in getattr(self.architecture, "members", [self.architecture])}
+        if wrong := sorted(kinds - {*OF_TABLES}):
+            raise ValueError(
+                f"architecture {wrong[0]} takes no rows of numbers; {TABLES} needs {' or '.join(OF_TABLES)}"
+            )
         if self.features is None:
             raise ValueError("features is required: the columns, and their mean, std and ranges")
         if self.labels is None:

@@ -285,3 +285,16 @@ def test_a_file_that_becomes_shorter_while_it_is_sent_is_told(tmp_path: Path) ->
     path.write_bytes(bytes(10))
     with archive.open() as file, pytest.raises(OSError, match="became shorter"):
         file.read()
+
+
+def test_a_folder_of_members_is_sent_as_an_archive_of_them(tmp_path: Path) -> None:
+    described = {
+        "task": "image-classification",
+        "architecture": {"kind": "ensemble", "members": [{"kind": "lenet"}] * 2},
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(described))
+    for name in ("one.safetensors", "two.safetensors"):
+        (tmp_path / name).write_bytes(b"x")
+    assert names_in(prepared(tmp_path).source) == ["one.safetensors", "two.safetensors"]
+    (tmp_path / "two.safetensors").unlink()
+    assert prepared(tmp_path).source == tmp_path / "one.safetensors"

@@ -63,6 +63,8 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         kinds, _, inside = part.partition('"')
         shown_for[inside.partition(' name="')[2].partition('"')[0]] = kinds.split()
     assert shown_for == {
+        "dropout": ["layers", "torchvision", "timm"],
+        "members": ["ensemble"],
         "layers": ["layers"],
         "depth": ["resnet_cifar", "wide_resnet", "resnet_32x32", "dm_wide_resnet", "mixer"],
         "activation": ["dm_wide_resnet", "mixer"],

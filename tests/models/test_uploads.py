@@ -112,6 +112,7 @@ def _zip(names: dict[str, bytes]) -> bytes:
 
 
 HUGGINGFACE = model_manifest(architecture={"kind": "huggingface"}, input=None, labels=None)
+ENSEMBLE = model_manifest(architecture={"kind": "ensemble", "members": [{"kind": "lenet"}, {"kind": "lenet"}]})
 GOOD_ZIP = _zip({"config.json": b"{}", "model.safetensors": weights()})
 
 
@@ -131,6 +132,8 @@ GOOD_ZIP = _zip({"config.json": b"{}", "model.safetensors": weights()})
         (model_manifest(input=None), weights(), {422}),
         (model_manifest(labels=["a", "a"]), weights(), {422}),
         (model_manifest(architecture={"kind": "layers", "layers": [["warp"]]}), weights(), {422}),
+        (ENSEMBLE, _zip({f"{name}.safetensors": weights() for name in "abc"}), {422}),
+        ({**ENSEMBLE, "architecture": {"kind": "ensemble", "members": []}}, weights(), {422}),
         (model_manifest(surprise=1), weights(), {422}),
         (model_manifest(name="../../etc"), weights(), {422}),
     ],
@@ -144,6 +147,12 @@ def test_a_refused_upload_names_the_field_and_leaves_nothing(
     assert problem.errors
     assert problem.errors[0].pointer.startswith(("/file", "/manifest"))
     assert_nothing_stored(services)
+
+
+def test_an_ensemble_is_one_file_or_a_file_a_member(client: httpx.Client) -> None:
+    two = _zip({f"{name}.safetensors": weights() for name in "ab"})
+    assert upload(client, "models", ENSEMBLE, two).status_code == 201
+    assert upload(client, "models", {**ENSEMBLE, "version": "2"}, weights()).status_code == 201
 
 
 def test_a_full_disk_is_a_problem_and_leaves_nothing(

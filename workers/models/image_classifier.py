@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workers.models import VALID_PIXELS, Box
+from workers.models.passes import Passes
 
 
 class BilinearResize:
@@ -96,12 +97,27 @@ class ImageClassifier:
 
         Differentiable with respect to ``images``.
         """
+        logits: Tensor = self.module(self._prepared(images))
+        return logits
+
+    @property
+    def passes(self) -> int:
+        """Number of forward passes whose mean probabilities are the prediction: 1 unless several are known apart."""
+        return self.module.count if isinstance(self.module, Passes) else 1
+
+    def logits_of_passes(self, images: Tensor) -> Tensor:
+        """Return float32 logits (batch, passes, classes); differentiable with respect to ``images``."""
+        inputs = self._prepared(images)
+        found: Tensor = self.module.each(inputs) if isinstance(self.module, Passes) else self.module(inputs)[:, None]
+        return found
+
+    def _prepared(self, images: Tensor) -> Tensor:
+        """Return images as the module takes them."""
         if self._resize is not None:
             images = self._resize(images)
         if self._is_standardised:
             images = standardise(images)
-        logits: Tensor = self.module((images - self._mean) / self._std)
-        return logits
+        return (images - self._mean) / self._std
 
 
 def standardise(images: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from workers.models.hf_tokens import load_huggingface_tokens
 from workers.models.image_classifier import ImageClassifier
 from workers.models.recalibration import Recalibrated, map_of
 from workers.models.torch_exported import load_exported_image
-from workers.models.torch_image import load_torch_image
+from workers.models.torch_image import load_torch_image, load_torch_images
 from workers.models.torch_onnx import load_onnx
 from workers.models.unpacking import unpacked_folder, unpacked_weights
 
@@ -70,8 +70,9 @@ def _load_image(
     if kind == "huggingface":
         with unpacked_folder(path, manifest, bounds, scratch=scratch) as folder:
             return load_huggingface_image(manifest, folder, device, limits=limits)
-    with unpacked_weights(path, kind, bounds, scratch=scratch) as weights:
-        return load_torch_image(manifest, weights, device, limits=limits)
+    wanted = len(getattr(manifest.architecture, "members", ()))
+    with unpacked_weights(path, kind, bounds, scratch=scratch, members=wanted) as weights:
+        return load_torch_images(manifest, weights, device, limits=limits)
 
 
 def load_text_classifier(

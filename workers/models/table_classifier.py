@@ -48,10 +48,9 @@ class TableClassifier(ImageClassifier):
         self._row_mean = mean.float().to(device)
         self._row_std = std.float().to(device)
 
-    def logits(self, images: Tensor) -> Tensor:
-        """Return float32 logits (batch, classes) of standardised rows (batch, 1, 1, columns)."""
+    def _prepared(self, images: Tensor) -> Tensor:
+        """Return standardised rows (batch, 1, 1, columns) as the module takes them (batch, columns)."""
         rows = images.flatten(1)
         if self.features.takes == "raw":
             rows = rows * self._row_std + self._row_mean
-        logits: Tensor = self.module(rows)
-        return logits
+        return rows

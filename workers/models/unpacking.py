@@ -26,6 +26,7 @@ from seatrial.ingest.huggingface.folders import (
 )
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.inspection.streams import CHUNK_BYTES
+from seatrial.ingest.members import files_of, in_order
 from seatrial.store.settings import Settings
 from workers.errors import TargetError
 from workers.models.configurations import check_tokenizer_type, narrow_configuration
@@ -70,33 +71,38 @@ def unpacked_folder(
 
 
 @contextmanager
-def unpacked_weights(path: Path, kind: str, limits: Settings, *, scratch: Path | None = None) -> Iterator[Path]:
-    """Give the one safetensors file of an archive; it is removed in the end.
+def unpacked_weights(
+    path: Path, kind: str, limits: Settings, *, scratch: Path | None = None, members: int = 0
+) -> Iterator[list[Path]]:
+    """Give the one safetensors file of an archive, or one a member in the order of their names; removed in the end.
 
     Args:
         path: The stored archive.
         kind: Architecture of the manifest.
         limits: What an archive may unpack to.
         scratch: Where to unpack; the system's folder for temporary files by default.
+        members: Of an ensemble, how many there may be instead of one.
 
     Raises:
-        TargetError: The archive holds none, or several.
+        TargetError: The archive holds another number.
     """
     with _new_folder(scratch) as folder:
         with _as_target_errors():
             weights = [entry.name for entry in check_archive(path, limits) if entry.name.endswith(".safetensors")]
-            if len(weights) != 1:
+            if len(weights) not in (1, members or 1):
                 raise TargetError(
                     "weights-ambiguous",
-                    "The archive does not hold one safetensors file",
-                    f"it holds {len(weights)}: architecture {kind} takes exactly one",
+                    "The archive does not hold the safetensors files of this architecture",
+                    f"it holds {len(weights)}: architecture {kind} takes {files_of(members)}",
                     field="/file",
                 )
+            weights.sort(key=in_order)
+            found = {name: folder / f"{number}.safetensors" for number, name in enumerate(weights)}
             with walk_archive(path, limits) as walk:
                 for entry, stream in walk:
-                    if entry.name == weights[0]:
-                        _write(stream, folder / SINGLE)
-        yield folder / SINGLE
+                    if entry.name in found:
+                        _write(stream, found[entry.name])
+        yield [*found.values()]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from workers.data.tables import StandardisedRows
 from workers.errors import PreflightError
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.image_endpoint import ImageEndpoint
+from workers.models.passes import Passes
 from workers.models.table_classifier import TableClassifier
 from workers.models.writing import write_back
 from workers.resources.library import Found, Library
@@ -179,6 +180,14 @@ def _is_of_texts(model: TrainableImages | TrainableTexts) -> bool:
 def _trainable(job: HardeningJob, resources: Resources, manifest: ModelManifest) -> TrainableImages | TrainableTexts:
     if manifest.task in ARRAYS:
         classifier = resources.classifier(job.model)
+        if isinstance(classifier.module, Passes):
+            raise PreflightError(
+                "not-trainable",
+                "The model cannot be trained",
+                "it is of several passes (an ensemble, or Monte-Carlo dropout): harden a network by itself, and make "
+                "the ensemble of the results",
+                field="/model",
+            )
         if not isinstance(classifier, ImageEndpoint):
             return TrainableImages(classifier)
     else:
