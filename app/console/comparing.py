@@ -112,7 +112,7 @@ def _compared(
         return Compared(metric, other, estimate, None, None, found.reason)
     worse = found.evidence.judged
     difference = _negative(worse) if better == "higher" else worse
-    return Compared(metric, found.baseline, estimate, difference, _trend(worse, better), found.evidence.why)
+    return Compared(metric, found.baseline, estimate, difference, trend_of(worse, better), found.evidence.why)
 
 
 def _negative(one: Estimate) -> Estimate:
@@ -122,7 +122,8 @@ def _negative(one: Estimate) -> Estimate:
     return one.model_copy(update={"value": flipped(one.value), "low": flipped(one.high), "high": flipped(one.low)})
 
 
-def _trend(worse: Estimate, better: str) -> Trend:
+def trend_of(worse: Estimate, better: str) -> Trend:
+    """Return what a paired difference says of the later one, given how much worse it is."""
     if worse.low is None or worse.high is None:
         return "undecided"
     if worse.low == worse.high == 0:

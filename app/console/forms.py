@@ -50,7 +50,7 @@ class Form:
             name = field_of(one.pointer)
             inside = one.pointer.rpartition("/")[2] if name != REST else one.pointer.lstrip("/")
             # The field says where; what is inside of it, the text has to say.
-            is_named = inside.replace("-", "_") == name or not inside
+            is_named = inside.replace("-", "_") in (name, name.removeprefix("param-")) or not inside
             self.refuse(name, one.detail if is_named else f"{inside}: {one.detail}")
 
 

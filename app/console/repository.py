@@ -41,6 +41,12 @@ def names_of(session: Session, project_id: str, ids: Collection[str]) -> dict[st
     return names
 
 
+def outcomes_of(session: Session, audits: Collection[str]) -> dict[str, AnyRow]:
+    """Return state and verdict of audits by id."""
+    query = select(AuditRow.id, AuditRow.state, AuditRow.verdict).where(AuditRow.id.in_(audits))
+    return {row.id: row for row in session.execute(query)} if audits else {}
+
+
 def recent_models(session: Session, project_id: str) -> Sequence[ModelRow]:
     """Return models to choose from, newest first, without what may be large: manifest and facts."""
     query = select(ModelRow).options(defer(ModelRow.manifest), defer(ModelRow.facts), defer(ModelRow.problem))

@@ -55,27 +55,36 @@ def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:
     Raises:
         InvalidRequestError: Something in it does not fit; ``errors`` points at it as in the API's body.
     """
-    if not kinds:
-        raise InvalidRequestError("Choose at least one check.", pointer="/checks")
     body: dict[str, Any] = {
         "model": fields.get("model", ""),
         "dataset": fields.get("dataset", ""),
-        "checks": [_check(position, kind, fields) for position, kind in enumerate(kinds)],
+        "checks": checks_of(fields, kinds),
     }
-    body |= {name: _whole(fields[name]) for name in _NUMBERS if fields.get(name)}
+    body |= {name: whole_or_text(fields[name]) for name in _NUMBERS if fields.get(name)}
     body |= {name: fields[name] for name in _TEXTS if fields.get(name)}
     return parse_json(json.dumps(body), AuditCreate)
 
 
-def _check(position: int, kind: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def checks_of(fields: Mapping[str, str], kinds: list[str], *, root: str = "") -> list[dict[str, Any]]:
+    """Return the checks a form asks for; ``root`` is where the request has them.
+
+    Raises:
+        InvalidRequestError: None was chosen, or what stands in a field of a parameter does not fit.
+    """
+    if not kinds:
+        raise InvalidRequestError("Choose at least one check.", pointer=f"{root}/checks")
+    return [_check(f"{root}/checks/{position}", kind, fields) for position, kind in enumerate(kinds)]
+
+
+def _check(pointer: str, kind: str, fields: Mapping[str, str]) -> dict[str, Any]:
     if kind not in families():
         return {"kind": kind}
-    pointer = f"/checks/{position}"
     params = read_params(kind, fields, pointer=pointer)
     return {**override(params, fields.get(f"params-{kind}", ""), pointer=pointer), "kind": kind}
 
 
-def _whole(text: str) -> int | str:
+def whole_or_text(text: str) -> int | str:
+    """Return a count; what is none stays a text, for the contract to refuse."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
 
 

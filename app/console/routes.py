@@ -3,12 +3,27 @@
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
-from app.console import audits, comparison, entering, leaderboards, policies, projects, resources, search, submission
+from app.console import (
+    audits,
+    comparison,
+    entering,
+    hardening_form,
+    hardenings,
+    leaderboards,
+    policies,
+    projects,
+    resources,
+    search,
+    submission,
+)
 from app.console.pages import STATIC
 
 ROUTERS = [
     room.router
-    for room in (entering, audits, search, comparison, leaderboards, resources, submission, policies, projects)
+    for room in (
+        *(entering, audits, search, comparison, leaderboards, resources, submission, policies, projects),
+        *(hardening_form, hardenings),
+    )
 ]
 
 

@@ -30,7 +30,7 @@ from seatrial.store.tables import ModelRow
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
-_KEY = re.compile(r"console-[0-9a-f-]{36}")
+KEY = re.compile(r"console-[0-9a-f-]{36}")
 STARTING = {"samples": "500", "seed": "0", "policy": "standard"}
 
 
@@ -43,7 +43,7 @@ def ask(request: Request, viewer: Runner, services: Service, model: str = "", da
 @router.post("/submit")
 def estimate_cost(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
     """Show what an audit would cost, and spend nothing."""
-    form, kinds = Form(_joined(posted)), posted.get("checks", [])
+    form, kinds = Form(joined(posted)), posted.get("checks", [])
     try:
         asked = request_of(form.values, kinds)
         with services.database.read() as session:
@@ -63,7 +63,7 @@ def tell_about(viewer: Runner, posted: Posted) -> Response:
     kind = first(posted, "kind")
     if kind not in families():
         raise NotFoundError(f"There is no family {kind}.")
-    return PlainTextResponse(about(kind, _typed(kind, _joined(posted))))
+    return PlainTextResponse(about(kind, _typed(kind, joined(posted))))
 
 
 @router.post("/submit/confirmed")
@@ -71,7 +71,7 @@ def submit(viewer: Runner, services: Service, posted: Posted) -> Response:
     """Queue the audit whose cost was shown."""
     asked = parse_json(first(posted, "request"), AuditCreate)
     # Our own key comes back; any other text is not looked up.
-    key = first(posted, "key") if _KEY.fullmatch(first(posted, "key")) else None
+    key = first(posted, "key") if KEY.fullmatch(first(posted, "key")) else None
     answer, _ = audits.submit(services, viewer.project_id, asked, key)
     return RedirectResponse(f"/audits/{answer.body['id']}", status_code=303)
 
@@ -92,10 +92,10 @@ def _form(
             row for row in repository.recent_models(session, viewer.project_id) if row.state != ModelState.REJECTED
         ]
         data = repository.recent_datasets(session, viewer.project_id)
-        model = _named(models.find, session, viewer.project_id, form.said("model"))
-        dataset = _named(datasets.find, session, viewer.project_id, form.said("dataset"))
+        model = named_row(models.find, session, viewer.project_id, form.said("model"))
+        dataset = named_row(datasets.find, session, viewer.project_id, form.said("dataset"))
         policies = service.policy_names(session, viewer.project_id)
-    checks = _checks(model, form, kinds) if model is not None and dataset is not None else []
+    checks = offered_checks(model, form, kinds) if model is not None and dataset is not None else []
     return page(
         request,
         "submit.html",
@@ -114,11 +114,12 @@ def _form(
     )
 
 
-def _named(find: Any, session: Any, project_id: str, said: str) -> Any:
+def named_row(find: Any, session: Any, project_id: str, said: str) -> Any:
+    """Return what a form names; None where it names nothing of this project."""
     return find(session, project_id, said) if is_id(said) else None
 
 
-def _joined(posted: dict[str, list[str]]) -> dict[str, str]:
+def joined(posted: dict[str, list[str]]) -> dict[str, str]:
     """Return a form with the values of a field a line each: of some fields several are chosen."""
     return {name: "\n".join(values) for name, values in posted.items() if name != "checks"}
 
@@ -131,7 +132,8 @@ def _typed(kind: str, values: Mapping[str, str]) -> dict[str, Any]:
         return {}
 
 
-def _checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any]]:
+def offered_checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any]]:
+    """Return what can be audited of a model, with what stands in the form."""
     fitting = families_for(model.task, model.format)
     return [
         {

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 
 from app.access.authenticator import Authenticator
 from app.access.principal import Reader, Runner
@@ -12,7 +12,9 @@ from app.audits.routes import LastEventId, SeqNumber
 from app.audits.schemas import AUDIT_EXAMPLES
 from app.audits.streams import EventStream, EventStreams, Follower
 from app.hardenings import repository, service
+from app.hardenings.report import ReportFormat, compose, render
 from app.hardenings.submitting import estimate, look_up
+from app.reports.routes import report_page
 from app.web.bodies import accepts, json_body
 from app.web.heads import Stream
 from app.web.idempotency import IdempotencyKey
@@ -110,6 +112,30 @@ def read_hardening(hardening_id: HardeningId, principal: Reader, services: Servi
     """Read a hardening: its curves, the epoch that was kept, the pair of audits, the differences and the verdict."""
     with services.database.read() as session:
         return JSONResponse(service.read_hardening(session, principal.project_id, hardening_id))
+
+
+@router.get(
+    "/{hardening_id}/report",
+    response_class=HTMLResponse,
+    responses={
+        200: {"content": {"text/html": {}, "text/markdown": {}}, "description": "The report."},
+        **raises(404, 409, 422),
+    },
+    summary="Read the report of a hardening",
+)
+def read_hardening_report(
+    hardening_id: HardeningId,
+    principal: Reader,
+    services: Service,
+    format: Annotated[ReportFormat, Query(description="A page without scripts, or Markdown.")] = "html",
+) -> Response:
+    """Return both versions side by side, their paired differences, doubts and the verdict, once they were compared."""
+    with services.database.read() as session:
+        told = render(compose(session, principal.project_id, hardening_id), format)
+    headers = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
+    if format == "markdown":
+        return Response(told, media_type="text/markdown; charset=utf-8", headers=headers)
+    return report_page(told, {**headers, "Content-Disposition": f'inline; filename="seatrial-{hardening_id}.html"'})
 
 
 @router.post(

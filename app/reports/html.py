@@ -18,6 +18,7 @@ from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.numbers import (
     format_aligned,
+    format_estimate,
     format_interval,
     format_percentage,
     format_radius,
@@ -62,6 +63,7 @@ def _environment() -> Environment:
         prettyjson=_pretty_json,
         metric_families=without_qualifiers,
     )
+    environment.filters.update(format_estimate=format_estimate)
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(applied=applied, not_measured=not_measured, required=required)
     environment.filters.update(not_measured_in_words=not_measured_in_words)
@@ -98,6 +100,12 @@ def render_html(report: ReportRead, pictures: Mapping[str, Sequence[Picture]] | 
         paired_sides=PairedSides(),
         pictures={check: shown[:SHOWN_PICTURES] for check, shown in (pictures or {}).items()},
     )
+
+
+def render_hardening(report: Any) -> str:
+    """Return an :class:`app.hardenings.report.HardeningReport` as an HTML document, everything in it escaped."""
+    template = _environment().get_template("hardening.html")
+    return template.render(report=report, style=Markup(_style()), policy=content_security_policy())  # noqa: S704
 
 
 def render_annex(report: ReportRead) -> str:

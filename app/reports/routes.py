@@ -127,12 +127,12 @@ def _report(
         return Response(render_markdown(report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
     if kind == "html":
         headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.html"'
-        return _page(render_html(report, pictures), headers)
+        return report_page(render_html(report, pictures), headers)
     headers["Content-Disposition"] = f'inline; filename="seatrial-{report.audit}.{SUFFIXES[kind]}"'
     if kind in OF_ENDED:
         check_ended(report)
         if kind == "annex-iv":
-            return _page(render_annex(report), headers)
+            return report_page(render_annex(report), headers)
         if kind in _TEXTS:
             return Response(_TEXTS[kind](report), media_type=f"{MEDIA_TYPES[kind]}; charset=utf-8", headers=headers)
         return JSONResponse(render_ml_bom(report), media_type=MEDIA_TYPES[kind], headers=headers)
@@ -143,7 +143,8 @@ def _report(
     return JSONResponse(render_sarif(report, judged), media_type=MEDIA_TYPES[kind], headers=headers)
 
 
-def _page(page: str, headers: dict[str, str]) -> Response:
+def report_page(page: str, headers: dict[str, str]) -> Response:
+    """Return a report as an answer that nothing in it can act in."""
     return HTMLResponse(
         page,
         headers={

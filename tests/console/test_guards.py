@@ -23,6 +23,10 @@ FORMS = [
     "/policies",
     "/project",
     "/tags/{subject_id}",
+    "/harden",
+    "/harden/confirmed",
+    "/hardenings/{hardening_id}/cancel",
+    "/hardenings/{hardening_id}/retry",
 ]
 OF_AUDIT = ["cancel", "retry", "judge", "promote"]
 

@@ -30,7 +30,7 @@
   }
 
   const stream = new EventSource(live.dataset.events);
-  for (const kind of ["audit", "check", "progress", "verdict"]) stream.addEventListener(kind, refresh);
+  for (const kind of ["audit", "check", "hardening", "progress", "verdict"]) stream.addEventListener(kind, refresh);
   // The stream ends when the audit has: look once more, and a lost connection is tried again by the browser itself.
   stream.addEventListener("error", refresh);
   // Time left shrinks between events too.
@@ -41,7 +41,8 @@
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.dataset.sent) { event.preventDefault(); return; }
-    if (form.method !== "post") return;
+    // Not form.method: a field of that name would stand in its place.
+    if (form.getAttribute("method") !== "post") return;
     form.dataset.sent = "yes";
     const button = event.submitter;
     if (button && button.dataset.busy) button.textContent = button.dataset.busy;
