@@ -98,8 +98,8 @@ def field_of(pointer: str, kinds: list[str], fields: Mapping[str, str] | None = 
 
     >>> field_of("/checks/1/nonsense", ["a", "b"]), field_of("/samples", []), field_of("/checks", [])
     ('params-b', 'samples', 'checks')
-    >>> field_of("/checks/0/epsilon", ["uncertainty_span"], {"p-uncertainty_span-epsilon": "x"})
-    'p-uncertainty_span-epsilon'
+    >>> field_of("/checks/0/epsilon", ["a"], {"p-a-epsilon": "x"})
+    'p-a-epsilon'
     """
     steps = pointer.strip("/").split("/")
     if steps[0] == "checks":

@@ -77,7 +77,7 @@ def test_the_page_offers_it_and_shows_its_fields_when_it_is_chosen(console: Cons
         "endpoint": ["endpoint", "chat", "completions"],
     }
     assert {one["name"] for one in elements(page, "textarea")} == {
-        *("layers", "widths", "probabilities", "logits", "endpoint", "labels", "features")
+        *("layers", "members", "widths", "probabilities", "logits", "endpoint", "labels", "features")
     }
     assert "MLP-Mixer: Blocks." in page.text
     assert 'placeholder="[64, 128]"' in page.text

@@ -78,6 +78,7 @@ def test_a_clear_failure_ends_at_the_first_look(bench: AuditBench) -> None:
         "preflight": SAMPLES,
         "attack": 30,
         "growth": 30,
+        "pictures": 30,
     }
     found = judged(bench, audit_id)
     assert found.verdict == "failed"
@@ -97,6 +98,8 @@ def test_a_clear_pass_is_the_prefix_of_a_whole_audit(bench: AuditBench) -> None:
     assert bench.check(early).looks == [{"examples": 30, "doubted": False}, {"examples": 60, "doubted": False}]
     long, short = records_of(bench, whole), records_of(bench, early)
     assert short["attack"].num_rows == 125
-    assert all(table.equals(long[stage].slice(0, table.num_rows)) for stage, table in short.items())
+    # Which images are kept is chosen among those that were attacked: the worst of 125 need not be the worst of all.
+    numbers = {stage: table for stage, table in short.items() if stage != "pictures"}
+    assert all(table.equals(long[stage].slice(0, table.num_rows)) for stage, table in numbers.items())
     assert result_of(bench, whole).looks is None
     assert "looks" not in (bench.check(whole).result or {})

@@ -37,7 +37,7 @@ def certified_check(**more: Any) -> Any:
 )
 def test_a_check_has_the_block_s_numbers_beside_its_own(kind: str, check: Any) -> None:
     result, done = check()
-    assert list(done)[-1] == "robust_accuracy"
+    assert [stage for stage in done if stage != "pictures"][-1] == "robust_accuracy"
     named = {name.partition("[")[0] for name in result.estimates}
     assert "robust_accuracy" in named
     assert named - {"robust_accuracy"}

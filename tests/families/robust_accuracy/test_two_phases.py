@@ -125,7 +125,7 @@ def test_a_check_is_the_same_however_it_is_cut() -> None:
     params = spans.parameters(steps=2, robust_accuracy=block)
     whole, done = spans.audit(params, spans.NETWORK, spans.DATA, batch_size=8)
     cut, pieces = spans.audit(params, spans.NETWORK, spans.DATA, batch_size=8, shards=3)
-    assert list(done)[-2:] == [FIRST, SECOND]
+    assert [stage for stage in done if stage != "pictures"][-2:] == [FIRST, SECOND]
     assert all(done[name].equals(pieces[name]) for name in (FIRST, SECOND))
     assert whole == cut
     assert whole.estimates["robust_accuracy"].value is not None
