@@ -124,7 +124,7 @@ def cancel(client: Client, hardening_id: str) -> None:
 @click.argument("hardening_id")
 @with_client
 def retry(client: Client, hardening_id: str) -> None:
-    """Go on from what failed: the training, or the audits; no training that succeeded is repeated."""
+    """Retry what failed: the training, or the audits; no training that succeeded is repeated."""
     echo_line(client.retry_hardening(hardening_id).state)
 
 

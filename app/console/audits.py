@@ -5,7 +5,6 @@ import re
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse
 
 from app.access.principal import author_of
@@ -13,17 +12,15 @@ from app.attestations.routes import read_attestation
 from app.audits import service as audits
 from app.audits.records import RecordsFormat, find_records, records_response
 from app.audits.routes import read_figure
-from app.audits.streams import EventStream, EventStreams, Follower
 from app.console import repository, service
+from app.console.following import follow
 from app.console.pages import fragment, page
 from app.console.viewer import (
     ConsoleRoute,
-    LoginNeededError,
     Posted,
     Reader,
     Runner,
     first,
-    principal_of,
     requires,
 )
 from app.gates.service import judge_audit as judge
@@ -157,17 +154,7 @@ def show_progress(audit_id: AuditId, viewer: Reader, services: Service) -> Respo
 @router.get("/audits/{audit_id}/events")
 async def follow_audit(request: Request, audit_id: AuditId, services: Service) -> Response:
     """Stream what happens, as the API does."""
-    try:
-        viewer = await run_in_threadpool(requires("read"), request, services)
-    except LoginNeededError:
-        # An event source follows no redirect to a form.
-        return Response(status_code=401)
-    told = request.headers.get("last-event-id", "")
-    since = int(told) if told.isdecimal() and len(told) < 12 else 0
-    follower = Follower(
-        viewer.project_id, viewer.principal.key_digest, lambda: principal_of(request, services) is not None
-    )
-    return EventStream(services.of(EventStreams), services.database, follower, audit_id, since)
+    return await follow(request, services, audit_id)
 
 
 @router.get("/audits/{audit_id}/report")

@@ -5,14 +5,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse
 
-from app.audits.streams import EventStream, EventStreams, Follower
 from app.console import curves, repository
 from app.console.comparing import trend_of
+from app.console.following import follow
 from app.console.pages import duration, fragment, page
-from app.console.viewer import ConsoleRoute, LoginNeededError, Reader, Runner, principal_of, requires
+from app.console.viewer import ConsoleRoute, Reader, Runner
 from app.hardenings import repository as stored
 from app.hardenings import service as hardenings
 from app.hardenings.report import ReportFormat, flags_of, judgement_of
@@ -28,7 +27,7 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 PER_PAGE = 25
 DONE = {
     "cancelled": "Cancelling: the training stops at its next step, its audits with it.",
-    "retried": "It goes on from what failed.",
+    "retried": "What failed is run again.",
 }
 _ACCURACIES = {"accuracy": "clean accuracy", "attacked_accuracy": "under the method's attack"}
 _LOSSES = {"train_loss": "training loss", "loss": "validation, cross-entropy in nats"}
@@ -132,18 +131,7 @@ def show_progress(hardening_id: HardeningId, viewer: Reader, services: Service) 
 @router.get("/hardenings/{hardening_id}/events")
 async def follow_hardening(request: Request, hardening_id: HardeningId, services: Service) -> Response:
     """Stream what happens, as the API does."""
-    try:
-        viewer = await run_in_threadpool(requires("read"), request, services)
-    except LoginNeededError:
-        # An event source follows no redirect to a form.
-        return Response(status_code=401)
-    told = request.headers.get("last-event-id", "")
-    since = int(told) if told.isdecimal() and len(told) < 12 else 0
-    follower = Follower(
-        viewer.project_id, viewer.principal.key_digest, lambda: principal_of(request, services) is not None
-    )
-    streams = services.of(EventStreams)
-    return EventStream(streams, services.database, follower, hardening_id, since, read=hardenings.read_events)
+    return await follow(request, services, hardening_id, read=hardenings.read_events)
 
 
 @router.get("/hardenings/{hardening_id}/report")
@@ -173,7 +161,7 @@ def cancel_hardening(hardening_id: HardeningId, viewer: Runner, services: Servic
 
 @router.post("/hardenings/{hardening_id}/retry")
 def retry_hardening(hardening_id: HardeningId, viewer: Runner, services: Service) -> Response:
-    """Go on from what failed."""
+    """Retry what failed."""
     hardenings.retry(services, viewer.project_id, hardening_id)
     return RedirectResponse(f"/hardenings/{hardening_id}?done=retried", status_code=303)
 

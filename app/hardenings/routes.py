@@ -158,7 +158,7 @@ def cancel_hardening(hardening_id: HardeningId, principal: Runner, services: Ser
     summary="Retry a hardening",
 )
 def retry_hardening(hardening_id: HardeningId, principal: Runner, services: Service) -> Response:
-    """Go on from what failed: the training from its beginning, or the audits that failed; no training is repeated."""
+    """Retry what failed: the training from its beginning, or the audits that failed; no training is repeated."""
     return JSONResponse(service.retry(services, principal.project_id, hardening_id), status_code=202)
 
 

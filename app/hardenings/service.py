@@ -122,7 +122,7 @@ def cancel(services: Services, project_id: str, hardening_id: str) -> dict[str, 
 
 
 def retry(services: Services, project_id: str, hardening_id: str) -> dict[str, Any]:
-    """Go on from what failed, and return the hardening.
+    """Retry what failed, and return the hardening.
 
     Raises:
         NotFoundError: The project has none of that id.

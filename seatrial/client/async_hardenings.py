@@ -153,7 +153,7 @@ class AsyncHardenings(AsyncAudits):
             return made
 
     async def retry_hardening(self, hardening_id: str) -> HardeningRead:
-        """Go on from what failed of a hardening and return it.
+        """Retry what failed of a hardening and return it.
 
         Raises:
             ProblemResponseError: It has not failed.

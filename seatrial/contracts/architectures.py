@@ -251,7 +251,7 @@ class OnnxArchitecture(Request):
     )
 
 
-Member = Annotated[
+_Network = (
     LayersArchitecture
     | CifarResNetArchitecture
     | PreActResNet18Architecture
@@ -261,9 +261,9 @@ Member = Annotated[
     | RobustWideResNetArchitecture
     | LeNetArchitecture
     | TorchvisionArchitecture
-    | TimmArchitecture,
-    Field(discriminator="kind"),
-]
+    | TimmArchitecture
+)
+Member = Annotated[_Network, Field(discriminator="kind")]
 """Architectures whose weights are tensors by name."""
 
 
@@ -283,16 +283,7 @@ class EnsembleArchitecture(Request):
 
 
 Architecture = Annotated[
-    LayersArchitecture
-    | CifarResNetArchitecture
-    | PreActResNet18Architecture
-    | WideResNetArchitecture
-    | SmallStemResNetArchitecture
-    | DeepMindWideResNetArchitecture
-    | RobustWideResNetArchitecture
-    | LeNetArchitecture
-    | TorchvisionArchitecture
-    | TimmArchitecture
+    _Network
     | EnsembleArchitecture
     | ExportedArchitecture
     | OnnxArchitecture

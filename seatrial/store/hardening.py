@@ -127,7 +127,7 @@ def cancel_hardening(session: Session, hardening_id: str) -> bool:
 
 
 def retry_hardening(session: Session, hardening_id: str) -> bool:
-    """Go on from what failed: the training anew, or the audits that failed. False when it has not failed.
+    """Retry what failed: the training anew, or the audits that failed. False when it has not failed.
 
     A training that has succeeded is not repeated.
     """
