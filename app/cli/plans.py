@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
+from app.cli.hardenings import estimated
+from app.cli.progress import duration
 from app.cli.remote import with_client
 from app.cli.showing import echo_line
 from app.cli.uploads import read_object
 from seatrial.client import Client
-from seatrial.contracts.plans import PlanRead
+from seatrial.contracts.audits import AuditEstimate
+from seatrial.contracts.plans import PlanEstimate, PlanRead
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.terminals import escaped_line
 
@@ -21,7 +24,7 @@ _LOOK_S = 1.0
 
 @click.group()
 def plan() -> None:
-    """Submit and follow chains of jobs: an audit, a verdict on it, its attestation, a message."""
+    """Submit and follow chains of jobs: a hardening, an audit, a verdict on it, its attestation, a message."""
 
 
 @plan.command(epilog=exit_table())
@@ -37,6 +40,27 @@ def submit(client: Client, /, file: Path, wait: bool, timeout: float | None) -> 
         echo_line(made.id)
         if wait:
             sys.exit(_waited(client, made.id, timeout))
+
+
+@plan.command()
+@click.argument("file", type=_FILE)
+@with_client
+def estimate(client: Client, /, file: Path) -> None:
+    """Tell what the plan in FILE would cost, and whether it would be refused; nothing is queued."""
+    told = client.estimate_plan(read_object(file).get("steps", []))
+    for step in told.steps:
+        echo_line(step.kind)
+        lines = [] if step.hardening is None else estimated(step.hardening)
+        if step.audit is not None:
+            passes = f"{step.audit.forward_passes:,} forward, {step.audit.backward_passes:,} forward and backward"
+            lines = [
+                f"examples  {step.audit.examples:,}",
+                f"passes    {passes}, at most",
+                f"time      {_time(step.audit)}",
+            ]
+        for line in lines:
+            echo_line(f"  {line}")
+    echo_line(f"in all, on one worker: {_time(told)}")
 
 
 @plan.command("list")
@@ -61,7 +85,7 @@ def status(client: Client, plan_id: str) -> None:
 @click.argument("plan_id")
 @with_client
 def cancel(client: Client, plan_id: str) -> None:
-    """End a plan, and the audit it waits for."""
+    """End a plan, and the hardening or the audit it waits for."""
     echo_line(client.cancel_plan(plan_id).state)
 
 
@@ -71,6 +95,10 @@ def cancel(client: Client, plan_id: str) -> None:
 def retry(client: Client, plan_id: str) -> None:
     """Continue from the step that failed; what succeeded is not done again."""
     echo_line(client.retry_plan(plan_id).state)
+
+
+def _time(told: AuditEstimate | PlanEstimate) -> str:
+    return "unknown until the model is checked" if told.seconds is None else duration(told.seconds)
 
 
 def _waited(client: Client, plan_id: str, timeout_s: float | None) -> Exit:

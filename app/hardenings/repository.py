@@ -52,6 +52,16 @@ def taken_versions(session: Session, project_id: str, name: str) -> set[str]:
     return set(session.scalars(select(ModelRow.version).where(*held)))
 
 
+def promised_versions(session: Session, project_id: str, name: str) -> set[str]:
+    """Return the versions of a model that unfinished hardenings are going to make."""
+    query = (
+        select(HardeningRow.spec)
+        .join(ModelRow, ModelRow.id == HardeningRow.model_id)
+        .where(HardeningRow.project_id == project_id, HardeningRow.state.not_in(TERMINAL), ModelRow.name == name)
+    )
+    return {str(spec["version"]) for spec in session.scalars(query)}
+
+
 def due(session: Session) -> Sequence[str]:
     """Return the hardenings whose audits can be submitted, or have ended: in the words of their index."""
     before, after = aliased(AuditRow), aliased(AuditRow)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.audits.compatibility import TaskMismatchError, check_data
@@ -164,15 +165,17 @@ def _data(session: Session, project_id: str, model: ModelRow, dataset_id: str, p
 
 def _version(session: Session, project_id: str, model: ModelRow, request: HardeningCreate) -> str:
     taken = repository.taken_versions(session, project_id, model.name)
+    # Two that make the same version would both be trained, and the second be told so afterwards.
+    promised = repository.promised_versions(session, project_id, model.name)
     if request.version is not None:
-        if request.version in taken:
+        if request.version in taken | promised:
+            what = "is another model already" if request.version in taken else "is being made by another hardening"
             raise ConflictError(
-                f"{model.name} version {request.version} is another model already: give this one another version.",
-                pointer="/version",
+                f"{model.name} version {request.version} {what}: give this one another version.", pointer="/version"
             )
         return request.version
     number = 1
-    while (version := _numbered(model.version, request.method, number)) in taken:
+    while (version := _numbered(model.version, request.method, number)) in taken | promised:
         number += 1
     return version
 
@@ -196,10 +199,18 @@ def estimate(wanted: Wanted) -> HardeningEstimate:
 
 
 def add_hardening(session: Session, project_id: str, wanted: Wanted) -> str:
-    """Store a hardening and its first event; return its id."""
-    request = wanted.request
+    """Store a hardening and its first event; return its id.
+
+    Raises:
+        ConflictError: Another hardening has taken its version, or its model was deleted, since it was looked up.
+    """
+    request, model = wanted.request, wanted.model
+    held = select(ModelRow.id).where(ModelRow.id == model.id).with_for_update(key_share=True, of=ModelRow)
+    if session.scalar(held) is None:
+        raise ConflictError(f"{model.id} was deleted meanwhile.", pointer="/model")
     spec = request.model_dump(mode="json")
-    spec |= {"version": wanted.version, "params": wanted.params.model_dump(mode="json", exclude={"method"})}
+    version = _version(session, project_id, model, request)
+    spec |= {"version": version, "params": wanted.params.model_dump(mode="json", exclude={"method"})}
     policy = wanted.audit.policy
     # Whoever adds a version of a policy before the audits end changes nothing about them.
     if policy is not None and policy.source.id is not None:

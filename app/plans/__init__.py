@@ -1,1 +1,1 @@
-"""Chained work: an audit, its verdict, its attestation and a message, submitted at once."""
+"""Chained work: a hardening, an audit, its verdict, its attestation and a message, submitted at once."""

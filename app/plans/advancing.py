@@ -24,6 +24,8 @@ from app.audits.preregistration import preregister
 from app.audits.submitting import add_audit
 from app.audits.submitting import plan as look_up
 from app.gates.service import judge_audit, keep_judgement
+from app.hardenings.submitting import add_hardening
+from app.hardenings.submitting import look_up as look_up_hardening
 from app.plans import repository
 from app.web.bodies import parse_json
 from app.web.problems import ProblemError
@@ -31,11 +33,13 @@ from app.web.services import Services
 from app.webhooks import repository as webhooks
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.audits import AuditCreate
-from seatrial.contracts.policies import JudgementRequest
+from seatrial.contracts.hardenings import HardeningCreate
+from seatrial.contracts.policies import JudgementRequest, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
+from seatrial.judging.verdict import least_favourable
 from seatrial.store.outbox import enqueue
-from seatrial.store.tables import AuditRow, DeliveryRow, PlanRow, PlanStepRow
+from seatrial.store.tables import AuditRow, DeliveryRow, HardeningRow, PlanRow, PlanStepRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.transitions import holds, lock, move
 
@@ -44,6 +48,7 @@ log = logging.getLogger(__name__)
 LEASE_S = 120.0
 """Longer than signing the largest audit takes; whatever comes later finds the claim lost and writes nothing."""
 MAX_ATTEMPTS = 3
+_VERDICTS = ("verdict", "accuracy_holds")
 _DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
 
 
@@ -142,11 +147,41 @@ def _claim(services: Services, lease_s: float) -> Claimed | None:
         )
 
 
+def _harden(services: Services, step: Claimed) -> None:
+    if step.job is not None:
+        _end_hardening(services, step, step.job)
+        return
+    request = parse_json(json.dumps(step.params["hardening"]), HardeningCreate)
+    with services.database.write() as session:
+        if _begin(session, step):
+            wanted = look_up_hardening(session, step.project_id, request, services.settings)
+            _wait_for(session, step, add_hardening(session, step.project_id, wanted))
+    services.notifier.notify()
+
+
+def _end_hardening(services: Services, step: Claimed, hardening_id: str) -> None:
+    with services.database.write() as session:
+        if not _begin(session, step):
+            return
+        row = session.get_one(HardeningRow, hardening_id)
+        if row.state == RunState.SUCCEEDED and row.result is not None:
+            told = {"hardening": hardening_id, "model": row.hardened_id, "verdict": row.verdict}
+            _succeed(session, step, {**told, "accuracy_holds": row.result["accuracy_holds"]})
+            return
+        why = f" {row.error['title']}: {row.error['detail']}" if row.error else ""
+        state = row.state
+    raise JobFailedError(f"Hardening {hardening_id} is {state}.{why}")
+
+
 def _audit(services: Services, step: Claimed) -> None:
     if step.job is not None:
         _end_audit(services, step, step.job)
         return
-    request = parse_json(json.dumps(step.params["audit"]), AuditCreate)
+    asked = dict(step.params["audit"])
+    if "harden" in step.before:
+        # By its id, which nothing else ever has: a version of the same name that was uploaded since is another model.
+        asked["model"] = step.before["harden"]["model"]
+    request = parse_json(json.dumps(asked), AuditCreate)
     with services.database.write() as session:
         if _begin(session, step):
             audit_id = add_audit(
@@ -192,9 +227,10 @@ def _notify(services: Services, step: Claimed) -> None:
     if step.job is not None:
         _end_delivery(services, step, step.job)
         return
-    told = {name: None for name in ("judgement", "attestation", "digest")}
+    told: dict[str, Any] = dict.fromkeys(("judgement", "attestation", "digest"))
     for result in step.before.values():
         told |= result
+    told["verdict"] = _verdict(step.before)
     with services.database.write() as session:
         if not _begin(session, step):
             return
@@ -217,6 +253,7 @@ def _end_delivery(services: Services, step: Claimed, delivery_id: str) -> None:
 
 
 _ACTIONS: dict[str, Callable[[Services, Claimed], None]] = {
+    "harden": _harden,
     "audit": _audit,
     "judge": _judge,
     "attest": _attest,
@@ -246,19 +283,39 @@ def _succeed(session: Session, step: Claimed, result: dict[str, Any]) -> None:
     """End a step, and with the last one its plan."""
     values: dict[str, Any] = {"result": result, "token": None, "lease_until": None, "attempts": 0}
     move(session, PlanStepRow, RunState.SUCCEEDED, *_ours(step), **values)
-    plan = session.get_one(PlanRow, step.plan_id, populate_existing=True)
-    verdict = result.get("verdict") or plan.verdict
-    session.execute(update(PlanRow).where(PlanRow.id == plan.id).values(verdict=verdict))
-    if any(one.state != RunState.SUCCEEDED for one in repository.list_steps(session, plan.id)):
+    steps = repository.list_steps(session, step.plan_id)
+    results = {one.kind: one.result or {} for one in steps}
+    verdict = _verdict(results)
+    session.execute(update(PlanRow).where(PlanRow.id == step.plan_id).values(verdict=verdict))
+    if any(one.state != RunState.SUCCEEDED for one in steps):
         return
     if verdict in (None, "passed"):
-        move(session, PlanRow, RunState.SUCCEEDED, PlanRow.id == plan.id)
+        move(session, PlanRow, RunState.SUCCEEDED, PlanRow.id == step.plan_id)
         return
     # Everything was done, and nobody who looks at the state alone may take it for a pass.
     problem = StoredProblem(
-        code="verdict-not-passed", title="The verdict is another than passed", detail=f"The verdict is {verdict}."
+        code="verdict-not-passed", title="The verdict is another than passed", detail=_why(verdict, results)
     )
-    move(session, PlanRow, RunState.FAILED, PlanRow.id == plan.id, error=problem.model_dump())
+    move(session, PlanRow, RunState.FAILED, PlanRow.id == step.plan_id, error=problem.model_dump())
+
+
+def _verdict(results: dict[str, dict[str, Any]]) -> Verdict | None:
+    """Return the least favourable of the steps' verdicts.
+
+    Else an audit that fails by its own policy passes by a laxer one of the step after, and so does a version that was
+    hardened at the cost of its clean accuracy.
+    """
+    return least_favourable(result.get(name) for result in results.values() for name in _VERDICTS)
+
+
+def _why(verdict: Verdict | None, results: dict[str, dict[str, Any]]) -> str:
+    found = [
+        f"{name.replace('_', ' ')} of {kind}: {result[name]}"
+        for kind, result in results.items()
+        for name in _VERDICTS
+        if result.get(name) is not None
+    ]
+    return f"The verdict is {verdict} ({', '.join(found)})."
 
 
 def _fail(services: Services, step: Claimed, problem: StoredProblem) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.store.database import epoch_now
-from seatrial.store.tables import AuditRow, DeliveryRow, PlanRow, PlanStepRow
+from seatrial.store.tables import AuditRow, DeliveryRow, HardeningRow, PlanRow, PlanStepRow
 from seatrial.store.transitions import claim
 
 ACTIVE = (RunState.QUEUED, RunState.RUNNING)
@@ -60,10 +60,16 @@ def _due() -> Select[Any]:
             # A lease that has run out is free at once, as a delivery's: the attempt it was for is counted.
             or_(PlanStepRow.lease_until.is_(None), PlanStepRow.lease_until < epoch_now()),
             ~is_blocked.exists(),
-            or_(PlanStepRow.job.is_(None), _audit_is_over(), _delivery_is_over()),
+            or_(PlanStepRow.job.is_(None), _hardening_is_over(), _audit_is_over(), _delivery_is_over()),
         )
         .order_by(PlanStepRow.id)
     )
+
+
+def _hardening_is_over() -> ColumnElement[bool]:
+    """Return the condition that the hardening waited for has ended, its pair of audits with it."""
+    over = HardeningRow.id == PlanStepRow.job, HardeningRow.state.in_(TERMINAL)
+    return select(HardeningRow.id).where(*over).exists()
 
 
 def _audit_is_over() -> ColumnElement[bool]:

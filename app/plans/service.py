@@ -1,49 +1,48 @@
 """Submitting, reading, cancelling and retrying plans."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.attestations.service import check_signs
-from app.audits.submitting import plan as look_up
 from app.plans import repository
-from app.policies.service import choose_policy
+from app.plans.submitting import look_up
 from app.web.idempotency import Answer, fingerprint, once
-from app.web.problems import ConflictError, InvalidRequestError, NotFoundError, ProblemError
+from app.web.problems import ConflictError, NotFoundError
 from app.web.services import Services
-from app.webhooks import repository as webhooks
-from seatrial.contracts.plans import AttestStep, AuditStep, JudgeStep, NotifyStep, PlanCreate, PlanRead, PlanStepRead
-from seatrial.contracts.policies import Policy
+from seatrial.contracts.plans import PlanCreate, PlanRead, PlanStepRead
 from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.store.hardening import cancel_hardening, retry_hardening
 from seatrial.store.ids import new_id
 from seatrial.store.lifecycle import cancel_audit, retry_audit
-from seatrial.store.tables import AuditRow, PlanRow, PlanStepRow
+from seatrial.store.tables import AuditRow, HardeningRow, PlanRow, PlanStepRow
 from seatrial.store.transitions import lock, move
+
+_CANCELS: dict[str, Callable[[Session, str], object]] = {"harden": cancel_hardening, "audit": cancel_audit}
+_RETRIES: dict[str, tuple[type[Any], Callable[[Session, str], object]]] = {
+    "harden": (HardeningRow, retry_hardening),
+    "audit": (AuditRow, retry_audit),
+}
 
 
 def submit(services: Services, project_id: str, request: PlanCreate, key: str | None) -> tuple[Answer, bool]:
     """Store a plan; return the answer and whether it is the one given to an earlier request with this key.
 
-    Everything that can be told now is: a step that could never run is not found out about hours later.
-
     Raises:
         InvalidRequestError: Something named is not there or does not fit; ``errors`` points into the step.
+        ConflictError: The version that is to be made is another model's already.
         NoSigningKeyError: It is to be attested and no key signs here.
         IdempotencyMismatchError: The key was used for another request.
     """
-    if any(isinstance(step, AttestStep) for step in request.steps):
-        check_signs(services)
 
     def work(session: Session) -> Answer:
+        found = look_up(session, services, project_id, request)
         row = PlanRow(id=new_id("pln"), project_id=project_id, name=request.name)
         session.add(row)
         session.flush()
-        for ordinal, step in enumerate(request.steps):
-            with _at(f"/steps/{ordinal}"):
-                params = _params(session, services, project_id, request, step)
-            session.add(PlanStepRow(id=new_id("stp"), plan_id=row.id, ordinal=ordinal, kind=step.kind, params=params))
+        for ordinal, one in enumerate(found):
+            named = {"kind": one.step.kind, "params": one.params}
+            session.add(PlanStepRow(id=new_id("stp"), plan_id=row.id, ordinal=ordinal, **named))
         session.flush()
         return Answer(202, {"Location": f"/v1/plans/{row.id}"}, render_plan(session, row))
 
@@ -73,7 +72,7 @@ def render_plan(session: Session, row: PlanRow) -> dict[str, Any]:
 
 
 def cancel(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
-    """End a plan, and the audit it waits for; return it.
+    """End a plan, and the hardening or the audit it waits for; return it.
 
     Raises:
         NotFoundError: The project has none of that id.
@@ -84,8 +83,8 @@ def cancel(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
         if row.state in TERMINAL:
             raise ConflictError(f"Plan {plan_id} has ended ({row.state}): there is nothing to cancel.")
         for step in repository.list_steps(session, plan_id):
-            if step.kind == "audit" and step.state == RunState.RUNNING and step.job is not None:
-                cancel_audit(session, step.job)
+            if step.state == RunState.RUNNING and step.job is not None and step.kind in _CANCELS:
+                _CANCELS[step.kind](session, step.job)
         # Whoever holds a step loses the claim here and writes nothing.
         active = PlanStepRow.plan_id == plan_id, PlanStepRow.state.in_(repository.ACTIVE)
         move(session, PlanStepRow, RunState.CANCELLED, *active, token=None, lease_until=None)
@@ -120,69 +119,17 @@ def retry(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
 def _retried_job(session: Session, step: PlanStepRow) -> str | None:
     """Return the job a failed step goes on with; None where it begins anew.
 
-    A failed audit keeps the records of what succeeded; one that somebody retried already is waited for.
+    A failed audit keeps the records of what succeeded, and a hardening the training; one that somebody retried already
+    is waited for.
     """
-    if step.kind != "audit" or step.job is None:
+    if step.job is None or step.kind not in _RETRIES:
         return None
-    audit = lock(session, AuditRow, step.job)
-    if audit is None or audit.state in (RunState.CANCELLED, RunState.CANCELLING):
+    table, again = _RETRIES[step.kind]
+    job: Any = lock(session, table, step.job)
+    if job is None or job.state in (RunState.CANCELLED, RunState.CANCELLING):
         return None
-    retry_audit(session, step.job)
+    again(session, step.job)
     return step.job
-
-
-def _params(
-    session: Session,
-    services: Services,
-    project_id: str,
-    request: PlanCreate,
-    step: AuditStep | JudgeStep | AttestStep | NotifyStep,
-) -> dict[str, Any]:
-    """Return what a step is stored with, once it is known to fit; policies by the version they have now."""
-    params = step.model_dump(mode="json")
-    if isinstance(step, AuditStep):
-        with _at("/audit"):
-            planned = look_up(session, project_id, step.audit, services.settings)
-        # Whoever adds a version of a policy before the audit begins changes nothing about it.
-        if planned.policy is not None and planned.policy.source.id is not None:
-            params["audit"]["policy"] = planned.policy.source.id
-    elif isinstance(step, JudgeStep):
-        params["policy"] = _pinned(session, project_id, step.policy)
-    elif isinstance(step, NotifyStep):
-        webhook = webhooks.find(session, project_id, step.webhook)
-        if webhook is None or not webhook.is_enabled:
-            why = "is disabled" if webhook is not None else "is not in this project"
-            raise InvalidRequestError(f"Webhook {step.webhook} {why}.", pointer="/webhook")
-    elif not _has_verdict(request):
-        raise InvalidRequestError(
-            "There is no verdict to sign: judge before, or submit the audit with a policy.", pointer=""
-        )
-    return params
-
-
-def _pinned(session: Session, project_id: str, asked: str | Policy) -> Any:
-    chosen = choose_policy(session, project_id, asked)
-    # A shipped policy is a part of this version of the service, and one that came along is all there is of it.
-    return chosen.source.id or (asked if isinstance(asked, str) else asked.model_dump(mode="json"))
-
-
-def _has_verdict(request: PlanCreate) -> bool:
-    return any(
-        isinstance(step, JudgeStep) or (isinstance(step, AuditStep) and step.audit.policy is not None)
-        for step in request.steps
-    )
-
-
-@contextmanager
-def _at(place: str) -> Iterator[None]:
-    """Let what is wrong with a part of the request point into the whole of it."""
-    try:
-        yield
-    except ProblemError as error:
-        error.errors = [
-            one.model_copy(update={"pointer": f"{place}{one.pointer}"}) for one in error.errors or ()
-        ] or None
-        raise
 
 
 def _get(session: Session, project_id: str, plan_id: str) -> PlanRow:

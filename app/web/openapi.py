@@ -64,7 +64,7 @@ TAGS = [
     {"name": "policies", "description": "What must hold for a model to ship; versions never change."},
     {"name": "baselines", "description": "Audits later ones are compared with."},
     {"name": "reports", "description": "A page, and what machines read; the signed verdict; a bundle to run it again."},
-    {"name": "plans", "description": "An audit, its verdict, its attestation and a message, submitted at once."},
+    {"name": "plans", "description": "A hardening, an audit, its verdict, its attestation and a message, at once."},
     {
         "name": "hardenings",
         "description": "A model trained to hold, its next version, and the pair of audits that tells.",

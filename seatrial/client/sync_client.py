@@ -24,7 +24,7 @@ from seatrial.contracts.datasets import DatasetRead, DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
 from seatrial.contracts.models import ModelRead, ModelSummary, Task
 from seatrial.contracts.perturb import Noisemaker, PerturbationsRead
-from seatrial.contracts.plans import PlanRead, PlanSummary
+from seatrial.contracts.plans import PlanEstimate, PlanRead, PlanSummary
 from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead, Verdict
 from seatrial.contracts.states import ModelState
 from seatrial.contracts.tags import SearchHit, SearchKind, TagsRead
@@ -132,7 +132,7 @@ class Client(Hardenings, Keeping):
         """Queue jobs that follow each other and return the plan.
 
         Args:
-            steps: An audit first, then any of ``judge``, ``attest`` and ``notify``.
+            steps: ``harden`` where wanted, ``audit``, then any of ``judge``, ``attest`` and ``notify``.
             name: For people.
             idempotency_key: Submitting twice with it is submitting once; by default each call makes up its own.
 
@@ -143,6 +143,14 @@ class Client(Hardenings, Keeping):
         body = {"name": name, "steps": as_json(steps)}
         return self._ask(Request("POST", "/v1/plans", json=body, headers=headers), PlanRead)
 
+    def estimate_plan(self, steps: Iterable[Mapping[str, Any] | BaseModel]) -> PlanEstimate:
+        """Return what a plan of such steps would cost, at most; nothing is queued.
+
+        Raises:
+            ProblemResponseError: A step could never run, with its place and the reason.
+        """
+        return self._ask(Request("POST", "/v1/plans/estimate", json={"steps": as_json(steps)}), PlanEstimate)
+
     def plans(self, *, limit: int | None = None) -> Iterator[PlanSummary]:
         """Yield the project's plans, newest first; ``limit`` is how many a request fetches."""
         return self._pages("/v1/plans", PlanSummary, {"limit": limit})
@@ -152,7 +160,7 @@ class Client(Hardenings, Keeping):
         return self._ask(Request("GET", f"/v1/plans/{path_part(plan_id)}"), PlanRead)
 
     def cancel_plan(self, plan_id: str) -> PlanRead:
-        """End a plan, and the audit it waits for."""
+        """End a plan, and the hardening or the audit it waits for."""
         path = f"/v1/plans/{path_part(plan_id)}/cancel"
         return self._ask(Request("POST", path, is_repeatable=False), PlanRead)
 

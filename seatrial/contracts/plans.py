@@ -5,23 +5,37 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.audits import AuditCreate, AuditEstimate
 from seatrial.contracts.base import Read, Request
+from seatrial.contracts.hardenings import HardeningCreate, HardeningEstimate
 from seatrial.contracts.policies import PolicyReference, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 
-StepKind = Literal["audit", "judge", "attest", "notify"]
+StepKind = Literal["harden", "audit", "judge", "attest", "notify"]
 
-ORDER: tuple[StepKind, ...] = ("audit", "judge", "attest", "notify")
-"""In which steps stand, each once at most. What makes the model that is audited, hardening it, has its place before."""
+ORDER: tuple[StepKind, ...] = ("harden", "audit", "judge", "attest", "notify")
+"""In which steps stand, each once at most."""
+
+HARDENED = "hardened"
+"""What the audit after a hardening names as its model: the version that is made. No id is like it."""
+
+
+class HardenStep(Request):
+    """Make the next version of a model; the audit that follows is of that version."""
+
+    kind: Literal["harden"] = Field(description="This step.")
+    hardening: HardeningCreate = Field(description="The hardening, as POST /v1/hardenings takes it.")
 
 
 class AuditStep(Request):
     """Run an audit."""
 
     kind: Literal["audit"] = Field(description="This step.")
-    audit: AuditCreate = Field(description="The audit, as POST /v1/audits takes it.")
+    audit: AuditCreate = Field(
+        description="The audit, as POST /v1/audits takes it. After a `harden` step its `model` is `hardened`, the "
+        "version that step makes, and its `dataset` the one the hardening audits, which is kept out of the training."
+    )
 
 
 class JudgeStep(Request):
@@ -49,7 +63,7 @@ class NotifyStep(Request):
     webhook: str = Field(pattern=r"^whk_[0-9a-f]{1,64}$", description="Id of the webhook.", examples=["whk_..."])
 
 
-PlanStep = Annotated[AuditStep | JudgeStep | AttestStep | NotifyStep, Field(discriminator="kind")]
+PlanStep = Annotated[HardenStep | AuditStep | JudgeStep | AttestStep | NotifyStep, Field(discriminator="kind")]
 
 
 class PlanCreate(Request):
@@ -57,15 +71,19 @@ class PlanCreate(Request):
 
     name: str = Field(default="", max_length=200, description="For people.")
     steps: list[PlanStep] = Field(
-        min_length=1, max_length=len(ORDER), description="`audit` first, then any of `judge`, `attest`, `notify`."
+        min_length=1,
+        max_length=len(ORDER),
+        description="`harden` if wanted, `audit`, then any of `judge`, `attest`, `notify`.",
     )
 
     @field_validator("steps")
     @classmethod
     def _stand_in_order(cls, steps: list[PlanStep]) -> list[PlanStep]:
         kinds = [step.kind for step in steps]
-        if kinds[0] != "audit":
-            raise ValueError(f"the first step is an audit, not {kinds[0]}")
+        if kinds[0] not in ("harden", "audit"):
+            raise ValueError(f"the first step is harden or audit, not {kinds[0]}")
+        if "audit" not in kinds:
+            raise ValueError("after harden stands an audit of the version it makes")
         if kinds != [kind for kind in ORDER if kind in kinds]:
             raise ValueError(
                 f"steps stand in this order, each once at most: {', '.join(ORDER)}; got {', '.join(kinds)}"
@@ -78,10 +96,13 @@ class PlanStepRead(Read):
 
     kind: StepKind = Field(description="What it does.")
     state: RunState = Field(description="State; `queued` until the step before it has succeeded.")
-    job: str | None = Field(description="Id of the audit, or of the webhook's delivery, once there is one.")
+    job: str | None = Field(
+        description="Id of the hardening, of the audit, or of the webhook's delivery, once there is one."
+    )
     result: dict[str, Any] | None = Field(
-        description="What came of it: `audit` and `verdict`; `judgement` and `verdict`; `attestation` and its "
-        "`digest`; or `delivery`."
+        description="What came of it: `hardening`, the `model` it made, its `verdict` (null without a policy) and "
+        "`accuracy_holds`; `audit` and `verdict`; `judgement` and `verdict`; `attestation` and its `digest`; or "
+        "`delivery`."
     )
     error: StoredProblem | None = Field(description="Why it failed.")
     started_at: datetime | None = Field(description="When it was begun.")
@@ -96,7 +117,9 @@ class PlanSummary(Read):
     state: RunState = Field(
         description="`succeeded` only where every step has and no verdict is another than `passed`."
     )
-    verdict: Verdict | None = Field(description="Of the judge step, else of the audit's own policy; null before.")
+    verdict: Verdict | None = Field(
+        description="The least favourable verdict of its steps, of clean accuracy after a hardening too; null before."
+    )
     created_at: datetime = Field(description="When it was submitted (UTC).")
     started_at: datetime | None = Field(description="When its first step was begun.")
     finished_at: datetime | None = Field(description="When it ended.")
@@ -107,3 +130,21 @@ class PlanRead(PlanSummary):
 
     steps: list[PlanStepRead] = Field(description="Its steps, in order.")
     error: StoredProblem | None = Field(description="Why it failed.")
+
+
+class StepEstimate(Read):
+    """What one step would cost."""
+
+    kind: StepKind = Field(description="What it does.")
+    hardening: HardeningEstimate | None = Field(default=None, description="Of `harden`.")
+    audit: AuditEstimate | None = Field(default=None, description="Of `audit`.")
+
+
+class PlanEstimate(Read):
+    """What a plan would cost."""
+
+    seconds: float | None = Field(
+        description="Seconds of training and audits on one worker like the one that checked the model; null until it "
+        "has. The other steps take moments."
+    )
+    steps: list[StepEstimate] = Field(description="Its steps, in order.")

@@ -29,7 +29,8 @@ class WebhookMessage(Read):
         description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
         "read the rest with; `audit.judged` also names the `judgement` and its `headline`, `audit.attested` that and "
         "the `attestation` with its `digest`. Of a ping: `webhook`. Of a plan, which names the webhook itself: `plan`, "
-        "`audit`, `verdict`, `judgement`, `attestation` and `digest`, null where it has none.",
+        "`audit`, `verdict` (the least favourable of its steps), `judgement`, `attestation` and `digest`, null where "
+        "it has none, and after a hardening `hardening`, the `model` it made and `accuracy_holds`.",
         examples=[
             {"audit": "aud_...", "state": "succeeded", "verdict": "passed", "model": "mdl_...", "dataset": "dat_..."}
         ],

@@ -5,7 +5,7 @@ bound. Nothing else passes: not a check that failed or was cancelled, not a numb
 none of whose rules found anything to judge.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -23,7 +23,7 @@ from seatrial.judging.ranges import described, examples_of, highest_of, is_fixed
 from seatrial.judging.regression import Comparison, Refusal, compare
 from seatrial.judging.sample_size import further_examples
 
-__all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge"]
+__all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge", "least_favourable"]
 
 MOST_NUMBERS = 10_000
 """Numbers the rules of a policy name in an audit: each is a line of the verdict, some 700 bytes that are stored."""
@@ -133,10 +133,19 @@ def judge(
 
 
 def _verdict(rules: Sequence[RuleOutcome]) -> Verdict:
-    blocking = [rule.counts_as for rule in rules if rule.severity == "block"]
-    verdicts: tuple[Verdict, ...] = ("failed", "errored", "inconclusive", "passed")
     # Where everything was skipped, nothing was tested.
-    return next((verdict for verdict in verdicts if verdict in blocking), "errored")
+    return least_favourable(rule.counts_as for rule in rules if rule.severity == "block") or "errored"
+
+
+def least_favourable(outcomes: Iterable[Outcome | None]) -> Verdict | None:
+    """Return the verdict on things that must all pass; None where there is nothing to tell.
+
+    >>> least_favourable(["passed", None, "inconclusive"]), least_favourable([None])
+    ('inconclusive', None)
+    """
+    found = set(outcomes)
+    verdicts: tuple[Verdict, ...] = ("failed", "errored", "inconclusive", "passed")
+    return next((verdict for verdict in verdicts if verdict in found), None)
 
 
 def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding, MeasuredCheck | None]]:

@@ -175,14 +175,19 @@ def _names(row: Deletable) -> ColumnElement[bool]:
 
 
 def _plans(session: Session, row: Deletable) -> Iterable[Use]:
-    """Yield the unfinished plans that name a row or wait for it."""
+    """Yield the unfinished plans that name a row, wait for it, or go on from the hardening it belongs to."""
+    hardenings = select(HardeningRow.id).where(_names(row))
     steps = (
         select(PlanStepRow.plan_id)
         .join(PlanRow, PlanRow.id == PlanStepRow.plan_id)
         .where(
             PlanRow.project_id == row.project_id,
             PlanRow.state.not_in(TERMINAL),
-            or_(PlanStepRow.job == row.id, cast(PlanStepRow.params, String).contains(row.id, autoescape=True)),
+            or_(
+                PlanStepRow.job == row.id,
+                PlanStepRow.job.in_(hardenings),
+                cast(PlanStepRow.params, String).contains(row.id, autoescape=True),
+            ),
         )
     )
     for plan_id in session.scalars(steps.distinct()):

@@ -92,6 +92,17 @@ def test_an_estimate_tells_passes_and_splits_as_the_worker_does(service: Deploym
     assert service.client.post("/v1/hardenings/estimate", json=fitted).json()["validation_examples"] == 300
 
 
+def test_two_at_once_make_two_versions_and_never_one_twice(service: Deployment, asked: dict[str, Any]) -> None:
+    client = service.client
+    first, second = (client.post("/v1/hardenings", json=asked).json() for _ in range(2))
+    versions = [each["spec"]["version"] for each in (first, second)]
+    assert versions == ["1+adversarial.1", "1+adversarial.2"]
+    answer = client.post("/v1/hardenings", json=changed(asked, version=versions[1]))
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (409, "/version")
+    for each in (first, second):
+        client.post(f"/v1/hardenings/{each['id']}/cancel")
+
+
 def test_one_key_is_one_hardening_which_is_read_listed_and_cancelled(
     service: Deployment, asked: dict[str, Any]
 ) -> None:

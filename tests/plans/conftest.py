@@ -8,21 +8,40 @@ from typing import Any
 
 import pytest
 
+from app.gates.service import judge_ended
+from app.hardenings.advancing import _add_version
 from app.main import create_app
 from app.plans import advancing
 from app.web.services import Services
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
-from seatrial.store.tables import AuditRow, CheckRow, DeliveryRow, ModelRow, ProjectRow, WebhookRow
+from seatrial.store.tables import (
+    AuditRow,
+    CheckRow,
+    DatasetRow,
+    DeliveryRow,
+    HardeningRow,
+    ModelRow,
+    ProjectRow,
+    WebhookRow,
+)
 from tests.conftest import BASE_URL, TestClient
 from tests.databases import migrated_file, new_migrated_database, postgres_url
 from tests.reports import fabricated
+from tests.rows import FACTS
 
 __all__ = ["postgres_url", "world"]
 
 RULE = {"metric": "uncertainty_span.mus", "max": 2.0}
 ALL = ("audit", "judge", "attest", "notify")
+HARDENED = ("harden", *ALL)
+OUTCOME = {"digest": "sha256:" + "2" * 64, "weights_digest": "sha256:" + "3" * 64, "recalibration": None}
+TOLD = {
+    **{"differences": [], "not_compared": {}, "accuracy": None, "accuracy_holds": "passed", "judgement": None},
+    **{"is_promotable": False, "promoted": None, "summary": ""},
+}
+"""What a hardening ends with, unless a test says otherwise."""
 
 
 @dataclass
@@ -35,12 +54,20 @@ class World:
     model: str
     dataset: str
     webhook: str
+    training: str
 
     def steps(self, *kinds: str, most: float = 2.0) -> list[dict[str, Any]]:
         """Return steps of these kinds; ``most`` is what the policy lets the span be."""
-        asked = {"model": self.model, "dataset": self.dataset, "checks": [{"kind": "uncertainty_span"}]}
+        model = "hardened" if "harden" in kinds else self.model
+        checks = [{"kind": "uncertainty_span"}]
+        asked = {"model": model, "dataset": self.dataset, "checks": checks}
+        hardening = {
+            **{"model": self.model, "dataset": self.training, "method": "adversarial", "params": {"epochs": 2}},
+            "audit": {"dataset": self.dataset, "checks": checks, "samples": 50},
+        }
         policy = {"name": "release", "rules": [{**RULE, "max": most}]}
         known: dict[str, dict[str, Any]] = {
+            "harden": {"hardening": hardening},
             "audit": {"audit": asked},
             "judge": {"policy": policy},
             "attest": {},
@@ -74,15 +101,26 @@ class World:
         if step is not None:
             advancing._ACTIONS[step.kind](self.services, step)
 
-    def end_jobs(self, state: str = "succeeded", *, status: str = "delivered") -> None:
-        """End every audit and every message there is, as workers and receivers would."""
+    def end_jobs(self, state: str = "succeeded", *, status: str = "delivered", **told: Any) -> None:
+        """End every hardening, audit and message there is, as workers and receivers would."""
         with self.services.database.write() as session:
+            for row in session.query(HardeningRow).filter(HardeningRow.state.in_(["queued", "running"])):
+                row.state, row.stage = state, "auditing"
+                if state == "succeeded":
+                    row.outcome = {**OUTCOME, "size_bytes": 1}
+                    row.hardened_id = _add_version(session, row)
+                    session.get_one(ModelRow, row.hardened_id).state = "ready"
+                    row.verdict, row.result = told.pop("verdict", None), {**TOLD, **told}
             for audit in session.query(AuditRow).filter(AuditRow.state.in_(["queued", "running"])):
                 audit.state = state
                 for check in session.query(CheckRow).filter_by(audit_id=audit.id):
                     check.state = state
                     check.result = fabricated.result() if state == "succeeded" else None
             session.query(DeliveryRow).filter_by(status="pending").update({"status": status})
+
+    def judge(self) -> None:
+        """Judge the audits that have ended by their own policies."""
+        judge_ended(self.services)
 
     def run(self, plan_id: str) -> dict[str, Any]:
         """Advance a plan to its end."""
@@ -93,7 +131,7 @@ class World:
 
     def jobs(self) -> dict[str, int]:
         """Count what plans have made."""
-        tables = ("audits", "judgements", "deliveries")
+        tables = ("audits", "judgements", "deliveries", "hardenings")
         with self.services.database.read() as session:
             connection = session.connection()
             counts = {name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one() for name in tables}
@@ -105,11 +143,21 @@ class World:
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """A service that signs, with a model, a dataset and a webhook."""
     if request.param == "sqlite":
-        shutil.copy(migrated_file(), tmp_path / "seatrial.db")
-        yield from _opened(Settings(home=tmp_path, require_keys=False))
+        yield from _on_sqlite(tmp_path)
         return
     with new_migrated_database(request.getfixturevalue("postgres_url")) as url:
         yield from _opened(Settings(home=tmp_path, require_keys=False, database_url=url))
+
+
+@pytest.fixture
+def sqlite_world(tmp_path: Path) -> Iterator[World]:
+    """The same, of what the database makes no difference to."""
+    yield from _on_sqlite(tmp_path)
+
+
+def _on_sqlite(home: Path) -> Iterator[World]:
+    shutil.copy(migrated_file(), home / "seatrial.db")
+    yield from _opened(Settings(home=home, require_keys=False))
 
 
 def _opened(settings: Settings) -> Iterator[World]:
@@ -120,6 +168,13 @@ def _opened(settings: Settings) -> Iterator[World]:
     client = TestClient(app, base_url=BASE_URL, raise_server_exceptions=False)
     audit_id = fabricated.finished(services.database, services.store)
     with services.database.write() as session:
+        training = DatasetRow(
+            **{"id": new_id("dat"), "name": "training", "version": "1", "split": "train", "manifest": {}},
+            **{"task": "image-classification", "digest": "sha256:" + "1" * 64, "size_bytes": 1, "format": "npz"},
+            **{"facts": FACTS, "project_id": session.get_one(AuditRow, audit_id).project_id},
+        )
+        session.add(training)
+        training_id = training.id
         audit = session.get_one(AuditRow, audit_id)
         project, model, dataset = audit.project_id, audit.model_id, audit.dataset_id
         session.get_one(ModelRow, model).state = "ready"
@@ -134,5 +189,5 @@ def _opened(settings: Settings) -> Iterator[World]:
         webhook_id = webhook.id
         session.query(CheckRow).filter_by(audit_id=audit_id).delete()
         session.delete(audit)
-    yield World(client, services, project, model, dataset, webhook_id)
+    yield World(client, services, project, model, dataset, webhook_id, training_id)
     services.database.dispose()

@@ -10,13 +10,13 @@ import pytest
 from app.plans import advancing
 from seatrial.attestation.dsse import read_envelopes
 from seatrial.attestation.statements import TEST_RESULT, Statement
-from seatrial.contracts.plans import ORDER, PlanRead, PlanSummary
+from seatrial.contracts.plans import PlanRead, PlanSummary
 from seatrial.store.tables import AuditRow, DeliveryRow, WebhookRow
-from tests.plans.conftest import ALL, World
+from tests.plans.conftest import ALL, HARDENED, World
 
 pytestmark = pytest.mark.slow
 
-ONE_EACH = {"audits": 1, "judgements": 1, "deliveries": 1, "attestations": 1}
+ONE_EACH = {"audits": 1, "judgements": 1, "deliveries": 1, "attestations": 1, "hardenings": 1}
 
 
 class KilledError(BaseException):
@@ -24,21 +24,26 @@ class KilledError(BaseException):
 
 
 def test_steps_follow_each_other_and_each_leaves_its_job(world: World) -> None:
-    plan_id = world.submit(*ALL)
-    assert world.states(plan_id) == ["queued", *["queued"] * 4]
+    plan_id = world.submit(*HARDENED)
+    assert world.states(plan_id) == ["queued", *["queued"] * 5]
     world.advance()
-    assert world.states(plan_id) == ["running", "running", *["queued"] * 3]
+    assert world.states(plan_id) == ["running", "running", *["queued"] * 4]
     assert world.advance() == 0
     told = PlanRead.model_validate(world.run(plan_id))
-    assert (told.state, told.verdict, [step.state for step in told.steps]) == ("succeeded", "passed", ["succeeded"] * 4)
-    audit, judged, attested, notified = told.steps
-    assert world.client.get(f"/v1/audits/{audit.job}").json()["id"] == audit.result["audit"]
+    assert (told.state, told.verdict, [step.state for step in told.steps]) == ("succeeded", "passed", ["succeeded"] * 5)
+    hardened, audit, judged, attested, notified = told.steps
+    hardening = world.client.get(f"/v1/hardenings/{hardened.job}").json()
+    version = {"model": hardening["hardened"], "verdict": None, "accuracy_holds": "passed"}
+    assert hardened.result == {"hardening": hardened.job, **version}
+    audited = world.client.get(f"/v1/audits/{audit.job}").json()
+    assert (audited["id"], audited["model"]) == (audit.result["audit"], hardening["hardened"])
     signed = world.client.get(f"/v1/audits/{audit.job}/attestation", params={"judgement": judged.result["judgement"]})
     assert signed.headers["etag"] == f'"{attested.result["digest"]}"'
     with world.services.database.read() as session:
         message = session.get_one(DeliveryRow, notified.job).payload
     assert message["type"] == "plan.notified"
-    assert message["data"] == {"plan": plan_id, **audit.result, **judged.result, **attested.result}
+    results = {**hardened.result, **audit.result, **judged.result, **attested.result}
+    assert message["data"] == {"plan": plan_id, **results}
     assert world.jobs() == ONE_EACH
     assert PlanSummary.model_validate(world.client.get("/v1/plans").json()["items"][0]).id == plan_id
 
@@ -62,16 +67,16 @@ def test_a_verdict_that_is_no_pass_is_attested_told_and_ends_the_plan_as_failed(
     assert "which no retry changes" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", HARDENED)
 def test_a_plan_killed_at_any_step_goes_on_from_there(world: World, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    waits = kind in ("audit", "notify")
+    waits = kind in ("harden", "audit", "notify")
     # Claimed and nothing done; made, in a transaction that is rolled back; done and committed.
     for plans, point in enumerate(("_begin", "_wait_for" if waits else "_succeed", kind), 1):
-        plan_id = world.submit(*ALL)
+        plan_id = world.submit(*HARDENED)
         killed: list[str] = []
         with monkeypatch.context() as patched:
             _kill_at(patched, kind, point, killed)
-            for _ in range(12):
+            for _ in range(14):
                 try:
                     world.advance(lease_s=0.001)
                 except KilledError:
@@ -150,7 +155,7 @@ def test_a_process_that_slept_through_its_lease_writes_nothing(world: World, mon
 
 
 def test_processes_at_once_do_each_step_once(world: World) -> None:
-    plans = [world.submit(*ALL) for _ in range(3)]
+    plans = [world.submit(*HARDENED) for _ in range(3)]
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -161,7 +166,7 @@ def test_processes_at_once_do_each_step_once(world: World) -> None:
         except BaseException as error:
             errors.append(error)
 
-    for _ in range(4):
+    for _ in range(5):
         threads = [threading.Thread(target=work) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -199,7 +204,7 @@ def test_a_message_that_was_not_delivered_is_sent_anew_and_nothing_else(world: W
     assert world.states(plan_id) == ["failed", "succeeded", "failed"]
     world.client.post(f"/v1/plans/{plan_id}/retry")
     assert world.run(plan_id)["state"] == "succeeded"
-    assert world.jobs() == {"audits": 1, "judgements": 0, "deliveries": 2, "attestations": 0}
+    assert world.jobs() == {"audits": 1, "judgements": 0, "deliveries": 2, "attestations": 0, "hardenings": 0}
 
 
 def test_a_cancelled_plan_ends_its_audit_and_goes_no_further(world: World) -> None:
@@ -225,14 +230,14 @@ def test_what_could_never_run_is_refused_at_once(world: World) -> None:
         ([audit, {**judge, "policy": "nonsense"}], "/steps/1/policy"),
         ([audit, attest], "/steps/1"),
         ([audit, {**notify, "webhook": "whk_0"}], "/steps/1/webhook"),
-        ([audit, {"kind": "harden"}], "/steps/1/kind"),
+        ([audit, {"kind": "train"}], "/steps/1/kind"),
+        ([{**audit, "audit": {**audit["audit"], "model": "hardened"}}], "/steps/0/audit/model"),
     ]
     for steps, pointer in cases:
         answer = world.client.post("/v1/plans", json={"steps": steps})
         assert answer.status_code == 422, (pointer, answer.text)
         assert answer.json()["errors"][0]["pointer"].startswith(pointer), (pointer, answer.text)
     assert world.client.get("/v1/plans").json()["items"] == []
-    assert ORDER[0] == "audit"
 
 
 def test_a_policy_is_the_one_there_was_at_submission(world: World) -> None:
