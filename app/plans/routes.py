@@ -29,7 +29,7 @@ PLAN_EXAMPLES: dict[str, Any] = {
             {"kind": "judge", "policy": "standard"},
         ]
     },
-    "Harden, audit what came of it, and sign the verdict": {
+    "Harden, audit what came of it, and judge": {
         "steps": [
             {"kind": "harden", "hardening": _HARDENING},
             {
@@ -43,7 +43,6 @@ PLAN_EXAMPLES: dict[str, Any] = {
                 },
             },
             {"kind": "judge", "policy": "standard"},
-            {"kind": "attest"},
         ]
     },
 }

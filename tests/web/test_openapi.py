@@ -94,8 +94,13 @@ def test_every_example_of_a_body_works(
                 pair = predicted if "predictions" in tasks else texts if "text-classification" in tasks else images
                 body |= dict(zip(("model", "dataset"), pair, strict=True))
             for step in body.get("steps", []):
+                if "hardening" in step:
+                    step["hardening"] |= {"model": images[0], "dataset": trained_on}
+                    step["hardening"]["audit"]["dataset"] = images[1]
                 if "audit" in step:
-                    step["audit"] |= dict(zip(("model", "dataset"), images, strict=True))
+                    step["audit"]["dataset"] = images[1]
+                    if step["audit"]["model"].startswith("mdl_"):
+                        step["audit"]["model"] = images[0]
             if "path" in body:
                 body["path"] = str(folder / body["path"].rpartition("/")[2])
             if isinstance(body.get("audit"), dict):
