@@ -241,6 +241,7 @@ def _measured(check: CheckRow) -> MeasuredCheck:
             "params": check.params,
             "result": settled_document(check.kind, check.params, check.result),
             "error": check.error,
+            "reused": check.reused,
         }
     )
 

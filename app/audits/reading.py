@@ -107,6 +107,7 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
         "result": settled_document(check.kind, check.params, check.result),
         "figures": sorted(check.figures or ()),
         "error": check.error,
+        "reused": check.reused,
     }
 
 

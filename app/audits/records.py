@@ -58,11 +58,13 @@ class StageRecords:
         stage: Which stage.
         is_complete: Whether every shard of the stage has finished.
         digests: Their files, in the order of the stage's source; one row per example.
+        measured_in: The audit that measured them, where it is an earlier one.
     """
 
     stage: str
     is_complete: bool
     digests: list[str]
+    measured_in: str | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def find_records(services: Services, project_id: str, audit_id: str, named: str,
     for digest in digests:
         # Before the first byte of an answer, which could not be taken back.
         services.store.local_path(digest)
-    return StageRecords(wanted.name, len(digests) == wanted.shards, list(digests))
+    measured_in = check.reused["audit"] if check.reused else None
+    return StageRecords(wanted.name, len(digests) == wanted.shards, list(digests), measured_in)
 
 
 def _main_stage(stages: Sequence[StageRow]) -> StageRow | None:
@@ -159,6 +162,8 @@ def records_response(
         "Vary": "Accept",
         "Content-Disposition": f'attachment; filename="{name}-{records.stage}.{wanted}"',
     }
+    if records.measured_in is not None:
+        headers["Seatrial-Reused-From"] = records.measured_in
     tables = iter_records(services.store, records.digests, offset=rows.offset)
     if rows.limit is not None:
         page, following = _page(tables, rows.limit)

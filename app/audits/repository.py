@@ -40,6 +40,7 @@ _CHECK = (
     CheckRow.figures,
     CheckRow.error,
     CheckRow.estimated_s,
+    CheckRow.reused,
 )
 
 
@@ -202,7 +203,7 @@ def list_audits(
 
 def list_checks(session: Session, project_id: str, audit_id: str) -> Sequence[AnyRow]:
     """Return the checks of an audit of the project, without their results."""
-    query = select(CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.figures).join(
+    query = select(CheckRow.id, CheckRow.ordinal, CheckRow.kind, CheckRow.figures, CheckRow.reused).join(
         AuditRow, AuditRow.id == CheckRow.audit_id
     )
     return session.execute(query.where(*_own(project_id, audit_id)).order_by(CheckRow.ordinal)).all()

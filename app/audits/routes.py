@@ -185,6 +185,7 @@ async def follow_audit(
             "was cut. `Seatrial-Complete: false` means the stage still runs and these are its finished shards. In "
             "JSON lines a number that is not finite is null, and bytes, as those of a perturbed image, are base64. In "
             "CSV lists are JSON, and an apostrophe stands before a text that a spreadsheet would run as a formula. "
+            "`Seatrial-Reused-From` names the audit that measured them, where it is an earlier one. "
             "With `limit` a page of rows; `Seatrial-Next-Offset` says where the next begins, and is left out of the "
             "last.",
             "content": {

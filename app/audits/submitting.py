@@ -27,7 +27,7 @@ from app.policies.baselines import check_baseline
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission
-from seatrial.contracts.audits import AuditCreate, AuditEstimate
+from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
 from seatrial.contracts.family import FamilyParams, Situation
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family
@@ -35,8 +35,10 @@ from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
 from seatrial.statistics.looks import look_sizes
 from seatrial.store.claiming import join_queue
+from seatrial.store.code_pins import living_codes
 from seatrial.store.events import record_event
 from seatrial.store.ids import new_id
+from seatrial.store.reuse import asked_digest, offered
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
@@ -60,6 +62,8 @@ class Plan:
         costs: What each check costs.
         policy: What it will be judged by.
         least: What each check costs where its first look ends it; that of all examples where it is not looked at.
+        asked: What the records of each check follow from; see :mod:`seatrial.store.reuse`.
+        reused: The check whose records each may take over; None where it is to be measured.
     """
 
     request: AuditCreate
@@ -69,6 +73,8 @@ class Plan:
     costs: list[Cost]
     policy: Chosen | None
     least: list[Cost]
+    asked: list[str | None]
+    reused: list[Reused | None]
 
     @property
     def examples(self) -> int:
@@ -126,7 +132,31 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         for of, examples in ((costs, samples), (least, looks_of(check, request, samples)[0])):
             of.append(cost_of(check, examples, sizes, model.facts, has_gradients=by_gradients, **lengths))
     check_budget(model, costs)
-    return Plan(request, model, dataset, further, costs, policy, least)
+    asked = [_asked(request, position, model, dataset, further, policy) for position in range(len(request.checks))]
+    reused: list[Reused | None] = [None] * len(asked)
+    if request.reuse:
+        codes = living_codes(session)
+        found = [offered(session, project_id, one, codes=codes) for one in asked]
+        reused = [one[0] if one else None for one in found]
+    return Plan(request, model, dataset, further, costs, policy, least, asked, reused)
+
+
+def _asked(
+    request: AuditCreate,
+    position: int,
+    model: ModelRow,
+    dataset: DatasetRow,
+    further: dict[str, ModelRow | DatasetRow],
+    policy: Chosen | None,
+) -> str | None:
+    """Return a digest of what the records of a check follow from."""
+    check = request.checks[position]
+    named = {parameter: further[f"/checks/{position}/{parameter}"] for parameter in check.references()}
+    deciding = None
+    if request.stop is not None and policy is not None:
+        kinds = [one.kind for one in request.checks]
+        deciding = [request.stop, policy.source.digest, request.baseline, position, kinds]
+    return asked_digest(check, request.model_dump(), {"model": model, "dataset": dataset, **named}, deciding)
 
 
 def looks_of(check: FamilyParams, request: AuditCreate, samples: int) -> list[int]:
@@ -172,14 +202,14 @@ def _policy(session: Session, project_id: str, request: AuditCreate, task: str) 
 
 def estimate(planned: Plan) -> AuditEstimate:
     """Return what an audit would cost."""
-    costs = planned.costs
+    costs, least = _unmeasured(planned.costs, planned), _unmeasured(planned.least, planned)
     return AuditEstimate(
         examples=planned.examples,
         forward_passes=sum(cost.forward for cost in costs),
         backward_passes=sum(cost.backward for cost in costs),
         queries=sum(cost.queries for cost in costs),
         seconds=total_seconds(costs),
-        least_seconds=None if planned.request.stop is None else total_seconds(planned.least),
+        least_seconds=None if planned.request.stop is None else total_seconds(least),
         checks=[
             {
                 "kind": cost.kind,
@@ -188,11 +218,20 @@ def estimate(planned: Plan) -> AuditEstimate:
                 "queries": cost.queries,
                 "seconds": cost.seconds,
                 **_stops(check, planned),
+                **({"reused": reused and reused.model_dump(mode="json")} if planned.request.reuse else {}),
             }
-            for check, cost in zip(planned.request.checks, costs, strict=True)
+            for check, cost, reused in zip(planned.request.checks, costs, planned.reused, strict=True)
         ],
         query_budget=query_budget(planned.model),
     )
+
+
+def _unmeasured(costs: list[Cost], planned: Plan) -> list[Cost]:
+    """Return costs without the passes of checks whose records are there."""
+    return [
+        cost if one is None else Cost(cost.kind, forward=0, backward=0, queries=0, seconds=0.0)
+        for cost, one in zip(costs, planned.reused, strict=True)
+    ]
 
 
 def _stops(check: FamilyParams, planned: Plan) -> dict[str, Any]:
@@ -211,10 +250,14 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         QuotaError: It is more than the project may use.
     """
     _hold(session, planned)
+    # What may have to be measured after all: a file may turn out damaged.
     check_submission(session, project_id, total_seconds(planned.costs))
-    request = planned.request
+    request, costs = planned.request, _unmeasured(planned.costs, planned)
     # Where it stands in the queue is no part of what is computed.
     spec = request.model_dump(mode="json", exclude={"priority"})
+    if not request.reuse:
+        # As audits of before are written, which all were measured.
+        del spec["reuse"]
     if request.stop is None:
         # As audits of before are written, which all were measured as a whole.
         del spec["stop"]
@@ -233,12 +276,12 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         spec_digest=_digest(planned, spec),
         policy=planned.policy.stored() if planned.policy is not None else None,
         baseline=request.baseline,
-        estimated_s=total_seconds(planned.costs),
+        estimated_s=total_seconds(costs),
     )
     join_queue(session, project_id)
     session.add(audit)
     session.flush()
-    for ordinal, (check, cost) in enumerate(zip(request.checks, planned.costs, strict=True)):
+    for ordinal, (check, cost, asked) in enumerate(zip(request.checks, costs, planned.asked, strict=True)):
         session.add(
             CheckRow(
                 id=new_id("chk"),
@@ -247,6 +290,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
                 kind=check.kind,
                 params=check.model_dump(mode="json"),
                 estimated_s=cost.seconds,
+                asked=asked,
             )
         )
     session.flush()
@@ -267,9 +311,9 @@ def _digest(planned: Plan, spec: dict[str, Any]) -> str:
     """Return what identifies the computation: the request and the bytes behind every id it names.
 
     What it is judged by is no part of it: the same numbers under another policy are the same numbers. But where the
-    policy decides how many examples are measured.
+    policy decides how many examples are measured. Nor is whether records may be taken over: they are the same records.
     """
-    computed = {name: value for name, value in spec.items() if name != "baseline"} | {"policy": None}
+    computed = {name: value for name, value in spec.items() if name not in ("baseline", "reuse")} | {"policy": None}
     if planned.request.stop is not None and planned.policy is not None:
         computed |= {"policy": planned.policy.source.digest, "baseline": spec["baseline"]}
     named = {

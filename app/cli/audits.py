@@ -21,10 +21,16 @@ from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
 from seatrial.reporting.numbers import format_interval, format_value
+from seatrial.reporting.reuse import reused_in_words
 
 _GOES_ON = "it keeps running: seatrial audit status {0}, or seatrial audit cancel {0}"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+REUSE = click.option(
+    "--reuse", is_flag=True, help="Take records of identical checks of the project over; measure only what is new."
+)
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,6 +38,7 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--baseline", help="Baseline to compare with: an audit id, or a name."),
         click.option("--policy", help="Policy to judge by: a file or a name."),
+        REUSE,
         click.option("--seed", type=click.IntRange(min=0), help="Seed."),
         click.option("--samples", type=click.IntRange(min=2), help="Examples drawn."),
         click.option("--checks", type=_FILE, help="Checks to run, as a YAML or JSON file."),
@@ -198,6 +205,7 @@ def described(options: Mapping[str, Any]) -> dict[str, Any]:
         spec["checks"] = read_checks(options["checks"])
     given = {"model": options["model"], "dataset": options["data"]}
     given |= {name: options[name] for name in ("samples", "seed", "baseline")}
+    given["reuse"] = options["reuse"] or None
     return spec | {name: value for name, value in given.items() if value is not None}
 
 
@@ -217,6 +225,8 @@ def print_results(audit: AuditRead) -> None:
         echo_line(f"  {audit.error.title}: {audit.error.detail}")
     for check in audit.checks:
         echo_line(f"{check.kind}: {check.state}")
+        if check.reused is not None:
+            echo_line(f"  {reused_in_words(check.reused)}")
         if check.error is not None:
             echo_line(f"  {check.error.title}: {check.error.detail}")
         if check.result is None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from pydantic import BaseModel
 
+from app.cli.audits import REUSE
 from app.cli.embedded import embedded
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks, is_file, known_policy, read_checks, read_gate_file, unknown_policy
@@ -27,6 +28,7 @@ from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponse
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.policies import GateFile, Policy
 from seatrial.contracts.states import ModelState
+from seatrial.reporting.reuse import reused_in_words
 
 CHECKED_S = 60
 """Seconds to wait for a model to be checked; after that it is audited all the same, without an estimate of its time."""
@@ -54,7 +56,7 @@ class Ask:
         predictions_of: Whose answers to read in it.
         policy: The policy, or what the service finds it by.
         checks: What to run; None where nothing says.
-        options: Options of the audit: ``samples``, ``seed``, ``baseline``, ``stop``.
+        options: Options of the audit: ``samples``, ``seed``, ``baseline``, ``stop``, ``reuse``.
         data_manifest: What is said about the data.
         model_version: Overrides that of the model's manifest.
         timeout_s: Seconds in total; None for no limit.
@@ -108,6 +110,7 @@ class Ask:
     is_flag=True,
     help="Measure all SAMPLES, also by a shipped policy or where the file says stop.",
 )
+@REUSE
 @click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
 @click.option(
     "--promote-if-passed",
@@ -181,6 +184,7 @@ def _asked(options: dict[str, Any]) -> Ask:
         "seed": options["seed"] if options["seed"] is not None else file.seed if file else None,
         "baseline": options["baseline"],
         "stop": _stop(options, file),
+        "reuse": options["reuse"] or None,
     }
     return Ask(
         model=options["model"] or "",
@@ -379,6 +383,8 @@ def _cancel(client: Client, audit_id: str) -> None:
 
 def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE) -> Exit:
     for check in audit.checks:
+        if check.reused is not None:
+            say(f"{check.kind}: {reused_in_words(check.reused)}.")
         if check.error is not None:
             say(f"{check.kind}: {check.state}: {check.error.title}: {check.error.detail}")
     if audit.error is not None:

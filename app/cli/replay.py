@@ -1,7 +1,7 @@
 """``seatrial replay``: run an audit again from its bundle and compare number by number."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -201,10 +201,7 @@ def _run(
         spec = _renamed(recorded.index.spec, ids)
     except RecursionError as error:
         raise BadRequestError("the bundle's specification is nested too deeply") from error
-    # What it is judged by changes no number, and names a policy of the service it came from; but where it says when the
-    # audit stops, and then it is there in full.
-    unasked = {"baseline", "idempotency_key"} | (set() if spec.get("stop") else {"policy"})
-    options = {name: value for name, value in spec.items() if name not in unasked}
+    options = asked_again(spec)
     audit = client.submit(options.pop("model"), options.pop("dataset"), _meant(options.pop("checks")), **options)
     say(f"{recorded.index.audit} runs again as {audit.id}.")
     try:
@@ -221,6 +218,17 @@ def _run(
     if ended.error is not None:
         raise CouldNotRunError(f"{ended.error.title}: {ended.error.detail}")
     return _opened(client.bundle(audit.id, scratch / "replayed.zip"), scratch / "replayed")
+
+
+def asked_again(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a recorded request is asked again.
+
+    What it is judged by changes no number, and names a policy of the service it came from; but where it says when the
+    audit stops, and then it is there in full. Nothing is taken over (``reuse``): a service that has the records would
+    compare them with themselves.
+    """
+    unasked = {"baseline", "idempotency_key", "reuse"} | (set() if spec.get("stop") else {"policy"})
+    return {name: value for name, value in spec.items() if name not in unasked}
 
 
 def _upload(client: Client, one: "BundleInput", manifest: dict[str, Any], source: Source | None) -> str:

@@ -138,6 +138,8 @@ def _tell(verified: Verified) -> None:
         + (f" (by {', '.join(verified.reproduced_by)})" if verified.reproduced_by else ""),
         "seeds": _seeds(audit),
     }
+    if taken := sorted({check.reused.audit for check in audit.checks if check.reused is not None}):
+        lines["records"] = f"of audit {', '.join(taken)}, not measured again"
     for name, text in lines.items():
         echo_line(f"  {name:<10} {escaped_line(shorten(text, 300))}")
 

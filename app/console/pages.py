@@ -20,6 +20,7 @@ from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.contracts.estimates import Estimate
 from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
 from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words, required, share_of_range
+from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.tables import arrange, cell_basis, open_end
 from seatrial.reporting.words import words
 
@@ -55,6 +56,7 @@ def _environment() -> Environment:
         required=required,
         whole=whole,
         told_json=told_json,
+        reused_in_words=reused_in_words,
     )
     environment.globals.update(arrange=arrange, cell_basis=cell_basis, open_end=open_end, share_of_range=share_of_range)
     return environment

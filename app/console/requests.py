@@ -62,6 +62,8 @@ def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:
     }
     body |= {name: whole_or_text(fields[name]) for name in _NUMBERS if fields.get(name)}
     body |= {name: fields[name] for name in _TEXTS if fields.get(name)}
+    if fields.get("reuse"):
+        body["reuse"] = True
     return parse_json(json.dumps(body), AuditCreate)
 
 

@@ -33,6 +33,7 @@ from app.reports.bundle_layout import (
 )
 from app.web.problems import ConflictError
 from app.web.services import Services
+from seatrial.contracts.audits import Reused
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import params_contract
@@ -270,7 +271,10 @@ def _write_records(writer: _Writer, row: CheckRow, stages: list[_Stage], service
             )
         )
     state = RunState(row.state)
-    return BundleCheck(position=row.ordinal, kind=row.kind, state=state, params=row.params, records=records)
+    reused = Reused.model_validate(row.reused) if row.reused else None
+    return BundleCheck(
+        position=row.ordinal, kind=row.kind, state=state, params=row.params, records=records, reused=reused
+    )
 
 
 def versions() -> dict[str, str]:

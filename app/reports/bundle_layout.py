@@ -14,6 +14,7 @@ import hashlib
 from datetime import datetime
 from typing import Any, Literal
 
+from seatrial.contracts.audits import Reused
 from seatrial.contracts.base import Read
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement
@@ -71,6 +72,8 @@ class BundleCheck(Read):
     state: RunState
     params: dict[str, Any]
     records: list[BundleRecords]
+    reused: Reused | None = None
+    """The earlier check whose records they are; null where the audit measured them."""
 
 
 class BundleResult(Read):

@@ -35,6 +35,7 @@ from seatrial.reporting.outcomes import (
     required,
 )
 from seatrial.reporting.pictures import Picture
+from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.schemas import ReportFigure, ReportRead
 from seatrial.reporting.tables import arrange, arrange_counts, cell_basis, open_end
 
@@ -67,7 +68,7 @@ def _environment() -> Environment:
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(applied=applied, not_measured=not_measured, required=required)
     environment.filters.update(not_measured_in_words=not_measured_in_words)
-    environment.filters.update(looks_in_words=looks_in_words)
+    environment.filters.update(looks_in_words=looks_in_words, reused_in_words=reused_in_words)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
     environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, open_end=open_end)
     return environment

@@ -26,6 +26,7 @@ from xml.etree import ElementTree as ET
 from seatrial.contracts.policies import RuleOutcome
 from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.outcomes import Judged, counted, is_silent, level, measured, policy_name
+from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.schemas import ReportRead
 
 # Characters XML 1.0 has no way to write (section 2.2).
@@ -122,6 +123,8 @@ def _properties(report: ReportRead, judged: Judged) -> dict[str, str]:
     for position, check in enumerate(report.checks):
         if check.looks is not None:
             named[f"looks.{position}.{check.kind}"] = looks_in_words(check.looks)
+        if check.reused is not None:
+            named[f"reused.{position}.{check.kind}"] = reused_in_words(check.reused)
     for source in report.sources:
         named |= {source.role: source.name, f"{source.role}.digest": source.digest}
     return {key: value for key, value in named.items() if value is not None}

@@ -20,6 +20,7 @@ from seatrial.reporting.outcomes import (
     policy_name,
     required,
 )
+from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.schemas import ReportCheck, ReportRead
 from seatrial.reporting.tables import open_end
 
@@ -37,7 +38,7 @@ _SPACE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 
 def render_markdown(report: ReportRead) -> str:
     """Return the report as Markdown: the verdict, its rules, flags, and all numbers in folded tables."""
-    parts = [*_head(report), *_looks(report.checks), *_flags(report.checks)]
+    parts = [*_head(report), *_reused(report.checks), *_looks(report.checks), *_flags(report.checks)]
     tail = [*_controls(report), *_signature(report)]
     room = MAX_CHARACTERS - sum(len(part) + 2 for part in [*parts, *tail])
     for check in report.checks:
@@ -149,6 +150,13 @@ def _flags(checks: Iterable[ReportCheck]) -> Iterator[str]:
     if flags:
         yield "**Doubts about the numbers**"
         yield "\n".join(flags)
+
+
+def _reused(checks: Iterable[ReportCheck]) -> Iterator[str]:
+    """Yield for each check that was not measured whose records it shows."""
+    for check in checks:
+        if check.reused is not None:
+            yield f"{code(check.kind)}: {prose(reused_in_words(check.reused))}"
 
 
 def _looks(checks: Iterable[ReportCheck]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from seatrial.contracts.policies import RuleOutcome
 from seatrial.reporting.looks import decided_after
 from seatrial.reporting.numbers import format_parts
 from seatrial.reporting.outcomes import Judged, counted, is_silent, level, policy_name
+from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.schemas import ReportRead
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -80,6 +81,7 @@ def render_sarif(report: ReportRead, judged: Judged) -> dict[str, Any]:
             "baseline": judgement.baseline,
             "specDigest": report.reproduction.spec_digest,
             **_looks(report),
+            **_reused(report),
             "controls": {one.id: one.standing for one in report.controls},
             **_signature(report),
         },
@@ -95,6 +97,16 @@ def _looks(report: ReportRead) -> dict[str, Any]:
         if check.looks is not None
     ]
     return {"looks": found} if found else {}
+
+
+def _reused(report: ReportRead) -> dict[str, Any]:
+    """Return whose records checks show that were not measured; nothing of others."""
+    found = [
+        {"kind": check.kind, **check.reused.model_dump(mode="json"), "text": reused_in_words(check.reused)}
+        for check in report.checks
+        if check.reused is not None
+    ]
+    return {"reused": found} if found else {}
 
 
 def _rules(judged: Judged) -> Iterator[dict[str, Any]]:

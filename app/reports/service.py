@@ -15,6 +15,7 @@ from app.reports.controls import state_controls
 from app.reports.signatures import find_signature
 from app.web.problems import ConflictError, InvalidRequestError
 from app.web.services import Services
+from seatrial.contracts.audits import Reused
 from seatrial.contracts.endpoints import SERVED
 from seatrial.contracts.estimates import Estimate, Result, split_name
 from seatrial.contracts.family import Measurement, Metric
@@ -212,6 +213,7 @@ def _check(
         seconds=seconds,
         meters=meters_of(repository.asked_of(session, row.id)),
         looks=result.looks if result else None,
+        reused=Reused.model_validate(row.reused) if row.reused else None,
     )
 
 

@@ -122,6 +122,12 @@ def _left_out(subject: Sequence[Descriptor], audit: AuditPredicate, *, is_regist
             "That the seed was chosen before the numbers were known: specification, policy and seed were not signed "
             "when the audit was submitted."
         )
+    for check in audit.checks:
+        if check.reused is not None:
+            yield (
+                f"A measurement of {check.kind} by this audit: its records are those of audit {check.reused.audit}, "
+                f"measured by {check.reused.measured_at:%Y-%m-%d %H:%M} UTC."
+            )
     if audit.other_seeds:
         asked = "1 audit" if audit.other_seeds == 1 else f"{audit.other_seeds:,} audits"
         yield f"The outcomes with other seeds: {asked} asked the same with another one before this verdict was made."

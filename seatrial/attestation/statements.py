@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
+from seatrial.contracts.audits import Reused
 from seatrial.contracts.base import Read
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement
@@ -113,7 +114,11 @@ class Named(_Written):
 
 
 class MeasuredCheck(_Written):
-    """One check: what was run and every number it gave."""
+    """One check: what was run and every number it gave.
+
+    Attributes:
+        reused: The earlier check whose records the numbers are of; absent where this audit measured them.
+    """
 
     position: int
     kind: str
@@ -121,6 +126,8 @@ class MeasuredCheck(_Written):
     params: dict[str, Any]
     result: Result | None
     error: StoredProblem | None
+    # Left out of what measured: statements of before, and versions that read them, know none.
+    reused: Reused | None = Field(default=None, exclude_if=lambda reused: reused is None)
 
 
 class AuditPredicate(_Written):

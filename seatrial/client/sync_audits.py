@@ -41,6 +41,7 @@ class Audits(Session):
         policy: str | Policy | Mapping[str, Any] | None = None,
         baseline: str | None = None,
         stop: Literal["decided"] | None = None,
+        reuse: bool = False,
         batch_size: int = 64,
         shards: int | None = None,
         max_error_rate: float = 0.05,
@@ -59,6 +60,7 @@ class Audits(Session):
             policy: What it is judged by when it ends: an id, a name, ``name@version``, or a policy itself.
             baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
             stop: ``decided``: looks at the examples and stops once the policy's blocking rules are decided.
+            reuse: Whether records of identical checks of the project are taken over instead of measured again.
             batch_size: Examples per forward pass.
             shards: Pieces each stage is cut into; by default sized to a minute each at most.
             max_error_rate: Share of errored examples above which a check fails.
@@ -74,9 +76,8 @@ class Audits(Session):
             further
         )
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
-        if priority:
-            # An older service knows none.
-            fields["priority"] = priority
+        # An older service knows neither.
+        fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)
@@ -93,6 +94,7 @@ class Audits(Session):
         policy: str | Policy | Mapping[str, Any] | None = None,
         baseline: str | None = None,
         stop: Literal["decided"] | None = None,
+        reuse: bool = False,
         batch_size: int = 64,
         shards: int | None = None,
         max_error_rate: float = 0.05,
@@ -104,8 +106,7 @@ class Audits(Session):
             further
         )
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
-        if priority:
-            fields["priority"] = priority
+        fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
         return self._ask(Request("POST", "/v1/audits/estimate", json=body), AuditEstimate)
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real, Request
@@ -45,6 +45,12 @@ class AuditCreate(Request):
         description="`decided`: look at 30, 60, 125, 250, 500, 1,000 and so on of the examples (whole batches), and "
         "stop a check once its policy's blocking rules are decided; its intervals are wider for having been looked at. "
         "Takes a `policy`. To pass before the end takes 125 examples, no doubt and `seed` 0. Null: measure all.",
+    )
+    reuse: bool = Field(
+        default=False,
+        description="Whether checks may take the records of identical ones over, which are then not measured again: "
+        "of the same project, model, data, parameters, seed, code and type of hardware, from an audit that succeeded. "
+        "`reused` of a check says which. Not of models behind a URL.",
     )
     batch_size: int = Field(
         default=64,
@@ -95,6 +101,16 @@ class AuditCreate(Request):
         return self
 
 
+class Reused(Read):
+    """The check that measured what another shows."""
+
+    model_config = ConfigDict(from_attributes=True, extra="forbid", frozen=True)
+
+    audit: str = Field(description="Its audit.", examples=["aud_..."])
+    check: str = Field(description="Itself.", examples=["chk_..."])
+    measured_at: datetime = Field(description="When it had ended (UTC).")
+
+
 class Progress(Read):
     """How far a check is."""
 
@@ -119,6 +135,9 @@ class CheckRead(Read):
     result: Result | None = Field(default=None, description="Numbers, once the check has succeeded.")
     figures: list[str] = Field(default_factory=list, description="Names of its figures.")
     error: StoredProblem | None = Field(default=None, description="Why it failed.")
+    reused: Reused | None = Field(
+        default=None, description="The earlier check whose records these are; null where this audit measured them."
+    )
 
 
 class AuditSummary(Read):
@@ -187,7 +206,9 @@ class AuditEstimate(Read):
     )
     checks: list[dict[str, Any]] = Field(
         description="The same per check: kind, forward_passes, backward_passes, queries, seconds. With `stop` also "
-        "`looks`, the examples at which it may end, or `whole`, why it does not end before all of them."
+        "`looks`, the examples at which it may end, or `whole`, why it does not end before all of them. With `reuse` "
+        "`reused`, the check whose records are there, at no passes and no seconds but those of computing the numbers; "
+        "null where it is to be measured. A file that turns out damaged is measured again."
     )
     query_budget: int | None = Field(
         default=None,

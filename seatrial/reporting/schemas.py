@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from seatrial.contracts.audits import Reused
 from seatrial.contracts.base import Read
 from seatrial.contracts.estimates import Estimate, Flag, Looks
 from seatrial.contracts.meters import Meters
@@ -119,6 +120,11 @@ class ReportCheck(Read):
         exclude_if=lambda looks: looks is None,
         description="Of an audit that stops when it is decided: at how many examples it did, and the error rate spent "
         "at each look; absent from others.",
+    )
+    reused: Reused | None = Field(
+        default=None,
+        exclude_if=lambda reused: reused is None,
+        description="The earlier check whose records these are; absent where the audit measured them itself.",
     )
 
 

@@ -13,6 +13,15 @@ from seatrial.store.tables import AuditRow, CheckRow, ShardRow, StageRow, Worker
 from seatrial.store.tables.base import utc_now
 from seatrial.store.transitions import lock, move
 
+ALIVE_S = 60.0
+"""Seconds within which a worker that lives has told so."""
+
+
+def living_codes(session: Session) -> list[str]:
+    """Return the codes that workers run which live."""
+    seen = WorkerRow.last_seen_at > utc_now() - timedelta(seconds=ALIVE_S)
+    return list(session.scalars(select(WorkerRow.code).where(WorkerRow.code.is_not(None), seen).distinct()))
+
 
 def restart_orphans(database: Database, code: str, *, alive_s: float) -> int:
     """Begin anew the unfinished checks of audits whose code no worker runs any more; return how many audits.
@@ -66,7 +75,7 @@ def _restart(session: Session, audit_id: str, code: str, alive_s: float) -> bool
             discard(session, digest)
         session.execute(delete(ShardRow).where(own))
         session.execute(delete(StageRow).where(StageRow.check_id == check_id))
-        anew = {"stage": None, "open_shards": 0, "attempts": 0, "deferrals": 0, "lease_until": None}
+        anew = {"reused": None, "stage": None, "open_shards": 0, "attempts": 0, "deferrals": 0, "lease_until": None}
         if move(session, CheckRow, RunState.QUEUED, CheckRow.id == check_id, sources={RunState.RUNNING}, **anew):
             record_event(session, audit_id, "check", {"check": check_id, "state": RunState.QUEUED})
     session.execute(

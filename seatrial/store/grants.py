@@ -27,7 +27,8 @@ WORKER: Grants = {
     "audits": ("SELECT", "UPDATE (state, code, error, estimated_s, event_seq, started_at, finished_at)"),
     "checks": (
         "SELECT",
-        f"UPDATE (state, stage, open_shards, result, figures, error, estimated_s, started_at, finished_at, {_LEASE})",
+        "UPDATE (state, stage, open_shards, looks, measured_with, reused, result, figures, error, estimated_s, "
+        f"started_at, finished_at, {_LEASE})",
     ),
     # A check that is begun again, by other code, drops what it had.
     "stages": ("SELECT", "INSERT", "DELETE"),

@@ -49,6 +49,7 @@ def open_stage(
     shards: list[ShardRow],
     estimated_s: float | None = None,
     code: str | None = None,
+    measured_with: str | None = None,
 ) -> bool:
     """Begin a stage, or go on with one: its row, its shards, the check running on them; False when the claim was lost.
 
@@ -56,6 +57,7 @@ def open_stage(
     has and ``shards`` those that are added.
 
     From then on the audit is measured by ``code``; False also where another code has begun to measure it since.
+    ``measured_with`` is kept of the worker that begins the check.
     """
     audit_id = audit_of_check(session, check_id)
     if audit_id is None or (audit := lock(session, AuditRow, audit_id)) is None:
@@ -92,6 +94,7 @@ def open_stage(
             attempts=0,
             deferrals=0,
             estimated_s=estimated_s,
+            **({"measured_with": measured_with} if moved else {}),
         )
         .execution_options(synchronize_session=False)
     )

@@ -6,10 +6,12 @@ from typing import Any
 
 from sqlalchemy import select
 
+from seatrial.contracts.registry import params_contract
 from seatrial.contracts.states import ModelState
 from seatrial.store.artifacts import LocalStore, digest_of_bytes
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
+from seatrial.store.reuse import asked_digest
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
 from tests import assets
@@ -65,23 +67,35 @@ class AuditBench:
         stop: str | None = None,
         params: dict[str, Any] | None = None,
         batch_size: int = 5,
+        reuse: bool = False,
+        deciding: Any = None,
         **audit: Any,
     ) -> str:
-        """Queue an audit of one check and return its id."""
+        """Queue an audit of one check and return its id; ``deciding`` is what its digest says of when it stops."""
         audit_id = new_id("aud")
+        params = {"kind": "uncertainty_span", "steps": 2, **(params or {})}
+        spec = {"batch_size": batch_size, "shards": shards, "max_error_rate": 0.05, "stop": stop, "reuse": reuse}
+        asked = asked_digest(
+            params_contract("uncertainty_span").model_validate(params),
+            {**spec, "samples": samples, "seed": audit.get("seed", 0)},
+            {"model": self.model, "dataset": self.dataset},
+            deciding,
+        )
         with self.db.write() as session:
             session.add(
                 AuditRow(
                     **{"id": audit_id, "project_id": self.project, "model_id": self.model.id},
                     dataset_id=self.dataset.id,
                     **{"seed": 0, "samples": samples, "spec_digest": digest_of_bytes(audit_id.encode()), **audit},
-                    spec={"batch_size": batch_size, "shards": shards, "max_error_rate": 0.05, "stop": stop},
+                    spec=spec,
                 )
             )
             session.flush()
-            params = {"kind": "uncertainty_span", "steps": 2, **(params or {})}
             session.add(
-                CheckRow(id=new_id("chk"), audit_id=audit_id, ordinal=0, kind="uncertainty_span", params=params)
+                CheckRow(
+                    **{"id": new_id("chk"), "audit_id": audit_id, "ordinal": 0, "kind": "uncertainty_span"},
+                    **{"params": params, "asked": asked},
+                )
             )
         return audit_id
 

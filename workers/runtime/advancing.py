@@ -28,6 +28,7 @@ from workers.runtime.executor import Executor
 from workers.runtime.interruptions import Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, read_params
 from workers.runtime.looks import planned_looks, reach
+from workers.runtime.measuring import measured_with
 from workers.runtime.running import damaged, put_off, store_patiently, unexpected
 from workers.runtime.stages import PREFLIGHT, cut, make_shards
 
@@ -56,7 +57,7 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
         else:
             advanced = executor.advance(job, claim)
         if advanced.stage is not None:
-            return _open(database, settings, claim, job, advanced.stage)
+            return _open(database, settings, claim, job, advanced.stage, executor.device())
         if advanced.open_look is not None:
             _leave_open(database, settings, claim, job, advanced.open_look)
             return 0
@@ -176,7 +177,7 @@ def _located(problem: StoredProblem, job: CheckJob) -> StoredProblem:
     return problem.model_copy(update={"field": f"{place}/{problem.field}"})
 
 
-def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage) -> int:
+def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage, device: str) -> int:
     examples = reach(job, stage, planned_looks(job))
     begun = next((one for one in job.stages if one.name == stage.name), None)
     start, number = (begun.examples, begun.shards) if begun is not None else (0, 0)
@@ -200,6 +201,7 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
             shards=shards,
             estimated_s=estimated_s,
             code=code_of_audits(settings),
+            measured_with=measured_with(job, device, settings) if not job.stages else None,
         ),
         patience_s=settings.lease_s,
     )

@@ -29,6 +29,7 @@ from workers.runtime.claims import Claim
 from workers.runtime.code import code_of_audits, code_version
 from workers.runtime.executor import Executor
 from workers.runtime.presence import Presence
+from workers.runtime.reuse import reuse
 from workers.runtime.running import run_shard
 from workers.runtime.sandboxed import SandboxedExecutor
 from workers.runtime.training import run_training
@@ -120,6 +121,8 @@ class Worker:
             log.warning("%.0f s are not charged to the project of %s: %s", seconds, row_id, error)
 
     def _advance(self, database: Database, executor: Executor, settings: Settings, claim: Claim) -> None:
+        if reuse(database, self._store, settings, self.device, claim):
+            return
         opened = advance(database, executor, settings, claim)
         if opened > 1:
             with database.read() as session:

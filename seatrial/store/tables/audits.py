@@ -74,6 +74,12 @@ class CheckRow(Deferrable, Base):
     stage: Mapped[str | None]
     open_shards: Mapped[int] = mapped_column(default=0, server_default="0")
     """Shards of the present stage that are not terminal; at 0 the check may be advanced."""
+    asked: Mapped[str | None]
+    """Digest of all its records follow from but code and machine; null where that is not known, as of an endpoint."""
+    measured_with: Mapped[str | None]
+    """Digest of the code and the machine of the worker that began it; null before."""
+    reused: Mapped[dict[str, Any] | None]
+    """The check its records were measured by, where that is an earlier one; see :mod:`seatrial.store.reuse`."""
     looks: Mapped[list[Any] | None]
     """Looks that left it open, in order, where the audit stops when it is decided: ``examples``, ``doubted``."""
     result: Mapped[dict[str, Any] | None]
@@ -88,6 +94,7 @@ class CheckRow(Deferrable, Base):
         # However many have ended: claims and sweeps read what waits and what is held.
         Index("ix_checks_advanceable", "id", **partial(ADVANCEABLE)),
         Index("ix_checks_held", "lease_until", **partial("token IS NOT NULL")),
+        Index("ix_checks_asked", "asked", **partial("asked IS NOT NULL")),
     )
 
 
