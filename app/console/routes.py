@@ -15,6 +15,7 @@ from app.console import (
     resources,
     search,
     submission,
+    webhooks,
 )
 from app.console.pages import STATIC
 
@@ -22,7 +23,7 @@ ROUTERS = [
     room.router
     for room in (
         *(entering, audits, search, comparison, leaderboards, resources, submission, policies, projects),
-        *(hardening_form, hardenings),
+        *(hardening_form, hardenings, webhooks),
     )
 ]
 

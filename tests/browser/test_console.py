@@ -10,8 +10,12 @@ import pytest
 from PIL import Image
 
 from seatrial.store.artifacts import open_store
-from seatrial.store.tables import AuditRow
+from seatrial.store.ids import new_id
+from seatrial.store.outbox import enqueue
+from seatrial.store.tables import AuditRow, DeliveryRow, ProjectRow, WebhookRow
+from seatrial.store.tables.base import utc_now
 from tests import assets
+from tests.browser.axe import violations
 from tests.browser.conftest import Server
 from tests.client.test_serve import Serving
 from tests.console import seeding
@@ -157,9 +161,9 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
         ".observe(document.querySelector('[data-events]'), {childList: true, subtree: true}); 1"
     )
     worker.resume()
-    tab.wait("window.mark && new Set(seen).size >= 2", timeout_s=60)
+    tab.wait("window.mark && new Set(seen).size >= 2", timeout_s=180)
     # Once it is judged, the page is loaded anew.
-    tab.wait("!window.mark && document.querySelector('#verdict')", timeout_s=90)
+    tab.wait("!window.mark && document.querySelector('#verdict')", timeout_s=240)
     assert "lenient" in tab.text()
     assert tab.value("document.querySelectorAll('.figures img').length") > 0
     tab.wait("[...document.images].every(one => one.complete && one.naturalWidth > 0)")
@@ -174,6 +178,22 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     tab.goto(serving.url)
     assert tab.value("location.pathname") == "/login"
     assert tab.complaints == []
+
+
+def _webhook(server: Server) -> str:
+    """Return the id of a webhook that nobody is told by, and that was told before."""
+    with server.database.write() as session:
+        project = session.query(ProjectRow).filter_by(name="default").one().id
+        row = WebhookRow(
+            id=new_id("whk"), project_id=project, url=f"https://example.com/{HOSTILE}", events=["*"], is_enabled=True
+        )
+        row.description, row.secrets = HOSTILE, []
+        session.add(row)
+        session.flush()
+        told = session.get_one(DeliveryRow, enqueue(session, row.id, "ping", {"webhook": HOSTILE}))
+        told.status, told.finished_at, row.is_enabled = "failed", utc_now(), False
+        told.log = [{"at": "2026-11-20T10:00:00Z", "status": None, "ms": 12, "error": HOSTILE}]
+        return row.id
 
 
 @pytest.fixture
@@ -192,6 +212,7 @@ def pages(server: Server) -> list[str]:
         chosen = f"model={row.model_id}&dataset={row.dataset_id}"
     paths = ["/", f"/audits/{second}", f"/audits/{running}", f"/compare?a={first}&b={second}", "/models", "/datasets"]
     paths += ["/policies", "/policies/strict", f"/submit?{chosen}", "/models/cifar-resnet20/history"]
+    paths += ["/webhooks", f"/webhooks/{_webhook(server)}", "/project"]
     return [server.url + path for path in paths]
 
 
@@ -203,6 +224,7 @@ def test_pages_fit_every_window_and_can_be_read_in_light_and_dark(tab: Tab, page
             assert tab.value("document.documentElement.scrollWidth") <= width, (url, width)
             assert tab.value(PALE) == [], (url, width, dark)
             assert width > 400 or tab.value(CROWDED) == [], url
+            assert width > 400 or violations(tab) == [], url
         assert colours(tab.picture(tmp_path / "page.png")) > 20, url
         assert tab.value(UNLABELLED) == [], url
         assert tab.value("document.querySelectorAll('h1, main, header, html[lang=en]').length") == 4, url

@@ -8,6 +8,7 @@ from PIL import Image
 
 from seatrial.store.artifacts import open_store
 from seatrial.store.tables import AuditRow, ProjectRow
+from tests.browser.axe import violations
 from tests.browser.conftest import Server, Tab
 from tests.reports import fabricated
 
@@ -67,3 +68,13 @@ def test_a_report_fits_a_narrow_window(tab: Tab, report_url: str, tmp_path: Path
     with Image.open(tab.picture(tmp_path / "narrow.png", whole=True)) as picture:
         margin = np.asarray(picture.convert("RGB"))[2:-4, 392:400]
     assert (margin == margin[0, 0]).all()
+
+
+def test_axe_finds_nothing_wrong_with_a_report(tab: Tab, report_url: str) -> None:
+    # A report lets no script act, so axe has to be let in.
+    tab.call("Page.setBypassCSP", enabled=True)
+    try:
+        tab.goto(report_url)
+        assert violations(tab) == []
+    finally:
+        tab.call("Page.setBypassCSP", enabled=False)

@@ -49,6 +49,7 @@ class Tab:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command and return its result."""
@@ -93,14 +94,21 @@ class Tab:
     def goto(self, url: str) -> None:
         """Open a page and wait until it is loaded."""
         self._events.clear()
-        self.call("Page.navigate", url=url)
-        self._loaded()
+        # The page before may still be loading, and tell so: only the load of this navigation counts.
+        self._loaded(self.call("Page.navigate", url=url)["loaderId"])
 
-    def _loaded(self) -> None:
+    def _loaded(self, loader: str | None = None) -> None:
         deadline = time.monotonic() + 30
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+        while not any(self._is_load(event, loader) for event in self._events):
             assert time.monotonic() < deadline, "the page did not load"
             self._read(deadline - time.monotonic())
+
+    def _is_load(self, event: dict[str, Any], loader: str | None) -> bool:
+        if loader is None:
+            return bool(event["method"] == "Page.loadEventFired")
+        told = event["params"]
+        is_ours = event["method"] == "Page.lifecycleEvent" and told["loaderId"] == loader
+        return bool(is_ours and told["name"] == "load")
 
     def value(self, expression: str) -> Any:
         """Return what a JavaScript expression is in the page."""

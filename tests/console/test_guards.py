@@ -27,7 +27,14 @@ FORMS = [
     "/harden/confirmed",
     "/hardenings/{hardening_id}/cancel",
     "/hardenings/{hardening_id}/retry",
+    "/webhooks",
+    "/webhooks/{webhook_id}",
+    "/webhooks/{webhook_id}/ping",
+    "/webhooks/{webhook_id}/rotate",
+    "/webhooks/{webhook_id}/delete",
+    "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
 ]
+OF_ADMINS = ("/project", "/webhooks")
 OF_AUDIT = ["cancel", "retry", "judge", "promote"]
 
 
@@ -97,6 +104,7 @@ def test_a_reader_sees_no_button_and_no_form_works(locked: Console) -> None:
         "/policies",
         "/compare",
         "/search",
+        "/webhooks",
     ):
         page = locked.get(path)
         assert page.status_code == 200
@@ -106,7 +114,7 @@ def test_a_reader_sees_no_button_and_no_form_works(locked: Console) -> None:
     for path in [*FORMS[2:], *(f"/audits/{finished}/{action}" for action in OF_AUDIT)]:
         answer = locked.post(path, policy="standard")
         assert answer.status_code == 403, path
-        wanted = "admin" if path == "/project" else "run"
+        wanted = "admin" if path.startswith(OF_ADMINS) else "run"
         assert f"needs a key with scope {wanted}" in words(answer)
     with locked.services.database.read() as session:
         assert session.query(ModelRow).count() == 2
