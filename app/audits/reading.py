@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.repository import AuditParts, RunningShard, StageWork
+from app.audits.timing import spread_stored
 from app.deletions.service import missing
 from app.policies.repository import find_own_judgement
 from app.web.problems import NotFoundError
@@ -19,6 +20,7 @@ from seatrial.contracts.meters import meters_of
 from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, TERMINAL
 from seatrial.families.shared.settling import settled_document
+from seatrial.families.timing import range_left
 from seatrial.store.database import AnyRow
 
 
@@ -72,15 +74,20 @@ def render_audit(
     """Return an audit with its checks, and what its own policy makes of it."""
     audit, checks = parts.audit, [_check(check, parts, now, lease_s) for check in parts.checks]
     left = [check["progress"]["remaining_s"] for check in checks]
+    ranges = [
+        None if seconds is None else _range_left(check, seconds, parts.work.get(check.id, StageWork()), now, lease_s)
+        for check, seconds in zip(parts.checks, left, strict=True)
+    ]
     spent = sum(_spent_s(parts.work.get(check.id, StageWork()), now, lease_s) for check in parts.checks)
     return {
         **render_summary(audit),
-        "progress": overall(spent, left),
+        "progress": {**overall(spent, left), **_ends("remaining", ranges)},
         "checks": checks,
         "judgement": judgement,
         "spec": audit.spec,
         "spec_digest": audit.spec_digest,
         "estimated_s": audit.estimated_s,
+        **_ends("estimated", [_range_estimated(check) for check in parts.checks]),
         "error": audit.error,
     }
 
@@ -127,6 +134,32 @@ def overall(spent_s: float, left: Sequence[float | None]) -> dict[str, float | N
     remaining = sum(known)
     share = 1.0 if remaining == 0 else round(spent_s / (spent_s + remaining), 4)
     return {"share": share, "remaining_s": round(remaining, 1)}
+
+
+def _range_left(
+    check: AnyRow, left_s: float, work: StageWork, now: datetime, lease_s: float | None
+) -> tuple[float, float]:
+    if left_s == 0.0 or check.stage in (None, PREFLIGHT) or not work.worked:
+        return range_left(left_s, spread_stored(check), None)
+    spent = work.seconds + sum(_worked_s(shard, now, lease_s) for shard in work.running)
+    here_s = (work.total - work.done) * spent / work.worked / max(len(work.running), 1)
+    # Later stages may be left out, or be all that the estimate still has for them.
+    least, most = min(left_s, here_s), max(left_s, here_s, (check.estimated_s or 0.0) - work.earlier_s - spent)
+    done = work.done / work.total
+    return range_left(least, spread_stored(check), done)[0], range_left(most, spread_stored(check), done)[1]
+
+
+def _range_estimated(check: AnyRow) -> tuple[float, float] | None:
+    return None if check.estimated_s is None else range_left(check.estimated_s, spread_stored(check), None)
+
+
+def _ends(name: str, ranges: Sequence[tuple[float, float] | None]) -> dict[str, float | None]:
+    """Return the ends of the sum of ranges; of none where one is not known."""
+    known = [one for one in ranges if one is not None]
+    low, high = (round(sum(ends), 1) for ends in zip(*known, strict=True)) if known else (None, None)
+    if len(known) < len(ranges):
+        low = high = None
+    return {f"{name}_low_s": low, f"{name}_high_s": high}
 
 
 def _spent_s(work: StageWork, now: datetime, lease_s: float | None) -> float:

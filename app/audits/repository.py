@@ -41,6 +41,8 @@ _CHECK = (
     CheckRow.error,
     CheckRow.estimated_s,
     CheckRow.reused,
+    CheckRow.spread_low,
+    CheckRow.spread_high,
 )
 
 

@@ -104,7 +104,10 @@ def list_audits(
     summary="Estimate an audit",
 )
 def estimate_audit(principal: Reader, body: Submitted, services: Service) -> AuditEstimate:
-    """Tell what an audit would cost, at most, without queueing it. Seconds are null until the model is checked."""
+    """Tell what an audit would cost, without queueing it: passes and queries at most, and a range of seconds.
+
+    Seconds are null until the model is checked.
+    """
     with services.database.read() as session:
         return estimate(plan(session, principal.project_id, body, services.settings))
 

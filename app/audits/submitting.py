@@ -21,6 +21,7 @@ from app.audits.compatibility import (
     check_training_memory,
     query_budget,
 )
+from app.audits.timing import range_of, spreads
 from app.datasets import repository as datasets
 from app.models import repository as models
 from app.policies.baselines import check_baseline
@@ -33,6 +34,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
+from seatrial.families.timing import Spread
 from seatrial.statistics.looks import look_sizes
 from seatrial.store.claiming import join_queue
 from seatrial.store.code_pins import living_codes
@@ -64,6 +66,7 @@ class Plan:
         least: What each check costs where its first look ends it; that of all examples where it is not looked at.
         asked: What the records of each check follow from; see :mod:`seatrial.store.reuse`.
         reused: The check whose records each may take over; None where it is to be measured.
+        spreads: Between which multiples of its estimate a check of each family should end.
     """
 
     request: AuditCreate
@@ -75,6 +78,7 @@ class Plan:
     least: list[Cost]
     asked: list[str | None]
     reused: list[Reused | None]
+    spreads: dict[str, Spread]
 
     @property
     def examples(self) -> int:
@@ -138,7 +142,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         codes = living_codes(session)
         found = [offered(session, project_id, one, codes=codes) for one in asked]
         reused = [one[0] if one else None for one in found]
-    return Plan(request, model, dataset, further, costs, policy, least, asked, reused)
+    of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
+    return Plan(request, model, dataset, further, costs, policy, least, asked, reused, of_kinds)
 
 
 def _asked(
@@ -203,12 +208,16 @@ def _policy(session: Session, project_id: str, request: AuditCreate, task: str) 
 def estimate(planned: Plan) -> AuditEstimate:
     """Return what an audit would cost."""
     costs, least = _unmeasured(planned.costs, planned), _unmeasured(planned.least, planned)
+    # Where it stops when it is decided, it may do so at its first look.
+    low, high = (range_of(of, planned.spreads) for of in (costs if planned.request.stop is None else least, costs))
     return AuditEstimate(
         examples=planned.examples,
         forward_passes=sum(cost.forward for cost in costs),
         backward_passes=sum(cost.backward for cost in costs),
         queries=sum(cost.queries for cost in costs),
         seconds=total_seconds(costs),
+        seconds_low=None if low is None else round(low[0], 1),
+        seconds_high=None if high is None else round(high[1], 1),
         least_seconds=None if planned.request.stop is None else total_seconds(least),
         checks=[
             {
@@ -291,6 +300,8 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
                 params=check.model_dump(mode="json"),
                 estimated_s=cost.seconds,
                 asked=asked,
+                spread_low=planned.spreads[check.kind].low,
+                spread_high=planned.spreads[check.kind].high,
             )
         )
     session.flush()

@@ -48,7 +48,9 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
 
 def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
     """Print what an audit would cost."""
-    time = "unknown until a worker has checked the model" if estimate.seconds is None else duration(estimate.seconds)
+    time = "unknown until a worker has checked the model"
+    if estimate.seconds is not None:
+        time = f"about {duration(estimate.seconds)}"
     costs = [f"{estimate.examples:,} examples", f"{estimate.forward_passes:,} forward passes"]
     if estimate.backward_passes:
         costs.append(f"{estimate.backward_passes:,} backward passes")
@@ -56,7 +58,11 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
         costs.append(f"{estimate.queries:,} queries")
     if estimate.least_seconds is not None:
         time += f", {duration(estimate.least_seconds)} if decided at the first look"
-    echo_line(f"At most: {', '.join(costs)}; time on one worker: {time}", err=err)
+    if estimate.seconds_low is not None and estimate.seconds_high is not None:
+        time += f"; expected between {duration(estimate.seconds_low)} and {duration(estimate.seconds_high)}"
+    echo_line(f"At most: {', '.join(costs)}. Time on one worker, no bound: {time}", err=err)
+    for kind, audit in ((one["kind"], one["reused"]["audit"]) for one in estimate.checks if one.get("reused")):
+        echo_line(f"{kind} is taken from audit {audit}, and not measured again", err=err)
     if over := estimate.over_budget:
         echo_line(
             f"{' and '.join(over)} may ask the model more than its query_budget of {estimate.query_budget:,}: texts "

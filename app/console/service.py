@@ -157,7 +157,9 @@ def _stage(check: CheckRead) -> str:
 def _remaining(audit: AuditRead) -> str:
     if audit.state in TERMINAL:
         return "none"
-    return duration(audit.progress.remaining_s)
+    low, high = audit.progress.remaining_low_s, audit.progress.remaining_high_s
+    told = duration(audit.progress.remaining_s)
+    return told if low is None or high is None else f"{told} ({duration(low)} to {duration(high)})"
 
 
 def policy_names(session: Session, project_id: str) -> list[str]:

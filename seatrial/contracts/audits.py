@@ -169,6 +169,12 @@ class AuditProgress(Read):
     remaining_s: float | None = Field(
         default=None, description="Estimated seconds until its last check ends; 0 when ended, null when unknown."
     )
+    remaining_low_s: float | None = Field(
+        default=None,
+        description="Between this and `remaining_high_s` it should end: by what earlier checks took until the first "
+        "batches of each check are done, by their speed from then on. Null when unknown.",
+    )
+    remaining_high_s: float | None = Field(default=None, description="See `remaining_low_s`.")
 
 
 class AuditRead(AuditSummary):
@@ -186,6 +192,10 @@ class AuditRead(AuditSummary):
         description="Seconds for the most passes it may make, at the speed at which the model was checked: attacks "
         "that succeed early take less, a busier machine takes longer. Null until the model has been measured.",
     )
+    estimated_low_s: float | None = Field(
+        default=None, description="Between this and `estimated_high_s` it was to end, by what earlier checks had taken."
+    )
+    estimated_high_s: float | None = Field(default=None, description="See `estimated_low_s`.")
     error: StoredProblem | None = Field(default=None, description="Why it could not start.")
 
 
@@ -197,8 +207,15 @@ class AuditEstimate(Read):
     backward_passes: int = Field(description="Single-example forward-backward passes, at most.")
     queries: int = Field(description="Scores black-box attacks ask for, at most; many are answered from a cache.")
     seconds: float | None = Field(
-        description="Seconds on one worker like the one that checked the model; null until it has."
+        description="Seconds the most passes take on one worker at the speed of the one that checked the model; null "
+        "until it has. An estimate, no bound: see `seconds_low` and `seconds_high`."
     )
+    seconds_low: float | None = Field(
+        default=None,
+        description="Between this and `seconds_high` it should end, by what the project's last checks of each family "
+        "took of their estimates (four in five ended inside, once nine have); null where `seconds` is.",
+    )
+    seconds_high: float | None = Field(default=None, description="See `seconds_low`.")
     least_seconds: float | None = Field(
         default=None,
         description="With `stop`: seconds where every check is decided at its first look; null without, and until the "

@@ -16,11 +16,14 @@ from seatrial.store import claiming, lifecycle
 from seatrial.store.tables import CheckRow, ShardRow
 from seatrial.store.tables.base import utc_now
 from tests.audits.acting import (
+    end_check,
     first_check,
     make_ready,
     open_stage,
+    run_shard,
     submit,
 )
+from tests.uploads import submission
 
 
 def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
@@ -147,12 +150,47 @@ def test_the_whole_audit_is_as_far_as_its_checks_together(
         lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=10, seconds=10.0)
     told = client.get(f"/v1/audits/{audit}").json()
     left = told["checks"][0]["progress"]["remaining_s"]
-    assert told["progress"] == {"share": round(10 / (10 + left), 4), "remaining_s": left}
+    progress = told["progress"]
+    assert (progress["share"], progress["remaining_s"]) == (round(10 / (10 + left), 4), left)
     assert 0.3 < told["progress"]["share"] < 0.6
     client.post(f"/v1/audits/{audit}/cancel")
-    assert client.get(f"/v1/audits/{audit}").json()["progress"] == {"share": 1.0, "remaining_s": 0.0}
+    over = dict.fromkeys(("remaining_s", "remaining_low_s", "remaining_high_s"), 0.0)
+    assert client.get(f"/v1/audits/{audit}").json()["progress"] == {"share": 1.0, **over}
 
 
 def test_one_check_of_which_nothing_is_known_leaves_the_whole_unknown() -> None:
     assert overall(10.0, [5.0, None]) == {"share": None, "remaining_s": None}
     assert overall(10.0, [5.0, 0.0, 25.0]) == {"share": 0.25, "remaining_s": 30.0}
+
+
+def test_a_range_follows_earlier_checks_and_then_the_first_batches(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    make_ready(services)
+    asked = client.post("/v1/audits/estimate", json=submission(*pair)).json()
+    seconds = asked["seconds"]
+    assert (asked["seconds_low"], asked["seconds_high"]) == pytest.approx((seconds / 8, seconds * 8), abs=0.1)
+    # Nine earlier checks took between a tenth and nine tenths of what was estimated.
+    for tenth in range(1, 10):
+        audit = submit(client, pair)
+        open_stage(services, first_check(services, audit), "attack", [(0, 20)])
+        run_shard(services)
+        end_check(services)
+        with services.database.write() as session:
+            session.execute(update(CheckRow).where(CheckRow.audit_id == audit).values(estimated_s=10.0 / tenth))
+    asked = client.post("/v1/audits/estimate", json=submission(*pair)).json()
+    assert (asked["seconds_low"], asked["seconds_high"]) == pytest.approx((seconds * 0.1, seconds * 0.9), abs=0.1)
+    audit = submit(client, pair)
+    told = client.get(f"/v1/audits/{audit}").json()
+    assert told["estimated_high_s"] == told["progress"]["remaining_high_s"] == pytest.approx(seconds * 0.9, abs=0.1)
+    open_stage(services, first_check(services, audit), "attack", [(0, 20)])
+    with services.database.write() as session:
+        claimed = claiming.claim_shard(session, lease_s=60, worker="w")
+        assert claimed is not None
+        assert lifecycle.report_progress(session, *claimed, 10, lease_s=60)
+        # Half of it took a hundred times the estimate.
+        long_ago = utc_now() - timedelta(seconds=100 * seconds)
+        session.execute(update(ShardRow).where(ShardRow.id == claimed[0]).values(started_at=long_ago))
+    progress = client.get(f"/v1/audits/{audit}").json()["progress"]
+    assert progress["remaining_low_s"] < progress["remaining_s"] < progress["remaining_high_s"]
+    assert progress["remaining_high_s"] > 100 * seconds

@@ -51,7 +51,7 @@ def test_the_cost_is_shown_and_one_button_pressed_twice_is_one_hardening(
 ) -> None:
     page = console.post("/harden", **ready)
     assert page.status_code == 200, words(page)
-    assert "Estimated cost, at most" in words(page)
+    assert "Estimated cost About" in words(page)
     assert stored(console) == []
     hidden = {str(one["name"]): str(one["value"]) for one in elements(page, "input") if one.get("type") == "hidden"}
     confirmed = {name: hidden[name] for name in ("request", "key")}

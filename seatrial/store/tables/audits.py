@@ -87,6 +87,9 @@ class CheckRow(Deferrable, Base):
     """Artifact digest by figure name."""
     error: Mapped[dict[str, Any] | None]
     estimated_s: Mapped[float | None] = mapped_column(Float)
+    spread_low: Mapped[float | None] = mapped_column(Float)
+    spread_high: Mapped[float | None] = mapped_column(Float)
+    """Between which multiples of the estimate it was to end; see :mod:`seatrial.families.timing`."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
