@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import JSONResponse, RedirectResponse
 
 from app.access.principal import author_of
-from app.attestations.routes import read_attestation
+from app.attestations.routes import JudgementId, read_attestation
 from app.audits import service as audits
 from app.audits.records import RecordsFormat, find_records, records_response
 from app.audits.routes import read_figure
@@ -172,9 +172,11 @@ async def download_bundle(request: Request, audit_id: AuditId, viewer: Reader, s
 
 
 @router.get("/audits/{audit_id}/attestation")
-async def download_attestation(request: Request, audit_id: AuditId, viewer: Reader, services: Service) -> Response:
-    """Download the signed verdict."""
-    return await read_attestation(request, audit_id, viewer.principal, services)
+async def download_attestation(
+    request: Request, audit_id: AuditId, viewer: Reader, services: Service, judgement: JudgementId = None
+) -> Response:
+    """Download the signed verdict: its own, or that of a later judgement."""
+    return await read_attestation(request, audit_id, viewer.principal, services, judgement)
 
 
 @router.get("/audits/{audit_id}/records/{check}")

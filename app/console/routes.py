@@ -10,6 +10,7 @@ from app.console import (
     hardening_form,
     hardenings,
     leaderboards,
+    plans,
     policies,
     projects,
     resources,
@@ -23,7 +24,7 @@ ROUTERS = [
     room.router
     for room in (
         *(entering, audits, search, comparison, leaderboards, resources, submission, policies, projects),
-        *(hardening_form, hardenings, webhooks),
+        *(hardening_form, hardenings, plans, webhooks),
     )
 ]
 

@@ -33,6 +33,15 @@ def list_steps(session: Session, plan_id: str) -> Sequence[PlanStepRow]:
     return session.scalars(query, execution_options={"populate_existing": True}).all()
 
 
+def steps_of(session: Session, plans: Sequence[str]) -> dict[str, list[PlanStepRow]]:
+    """Return the steps of several plans, in order, by plan."""
+    found: dict[str, list[PlanStepRow]] = {plan_id: [] for plan_id in plans}
+    query = select(PlanStepRow).where(PlanStepRow.plan_id.in_(plans)).order_by(PlanStepRow.ordinal)
+    for step in session.scalars(query) if plans else ():
+        found[step.plan_id].append(step)
+    return found
+
+
 def is_any_due(session: Session) -> bool:
     """Return whether a claim would find something."""
     return session.scalar(_due().limit(1)) is not None

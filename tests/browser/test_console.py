@@ -207,12 +207,14 @@ def pages(server: Server) -> list[str]:
     second = seeding.finished(server.database, store, model={**named, "version": "4"}, under=1.1, **more)
     running = seeding.running(server.database, store, model={**named, "version": "5"}, dataset_of=first)
     fabricated.change(server.database, first, dataset={"name": HOSTILE})
+    plans = [seeding.planned(server.database, first, fails=kind) for kind in (None, "audit")]
     with server.database.read() as session:
         row = session.get_one(AuditRow, first)
         chosen = f"model={row.model_id}&dataset={row.dataset_id}"
     paths = ["/", f"/audits/{second}", f"/audits/{running}", f"/compare?a={first}&b={second}", "/models", "/datasets"]
     paths += ["/policies", "/policies/strict", f"/submit?{chosen}", "/models/cifar-resnet20/history"]
     paths += ["/webhooks", f"/webhooks/{_webhook(server)}", "/project"]
+    paths += ["/plans", *(f"/plans/{plan}" for plan in plans)]
     return [server.url + path for path in paths]
 
 

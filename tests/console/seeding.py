@@ -6,7 +6,9 @@ from app.access.schemas import DEFAULT_PROJECT
 from app.access.service import ensure_project
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.database import Database
-from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
+from seatrial.store.ids import new_id
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, PlanRow, PlanStepRow
+from seatrial.store.tables.base import utc_now
 from tests.reports import fabricated
 
 HOSTILE = fabricated.HOSTILE + "<img src=x onerror=alert(2)>"
@@ -66,3 +68,44 @@ def running(database: Database, store: ArtifactStore, **more: Any) -> str:
         check.result, check.figures, check.finished_at = None, None, None
     fabricated.change(database, audit_id, state="running")
     return audit_id
+
+
+def planned(database: Database, audit_id: str, *, fails: str | None = None) -> str:
+    """Store a plan around an audit with everything a step can tell, hostile where a stranger says it; return its id.
+
+    Args:
+        database: Where.
+        audit_id: The audit of its second step.
+        fails: Kind of the step that failed, where one did: the steps after it wait.
+    """
+    error = {"code": "job-failed", "title": HOSTILE, "detail": HOSTILE}
+    with database.write() as session:
+        audit = session.get_one(AuditRow, audit_id)
+        results: dict[str, dict[str, Any]] = {
+            "harden": {
+                "hardening": new_id("hrd"),
+                "model": audit.model_id,
+                "verdict": None,
+                "accuracy_holds": "passed",
+            },
+            "audit": {"audit": audit_id, "verdict": None},
+            "judge": {"judgement": new_id("jdg"), "verdict": "inconclusive"},
+            "attest": {"attestation": new_id("att"), "digest": "sha256:" + "5" * 64},
+            "notify": {"delivery": new_id("dlv")},
+        }
+        jobs = {"harden": results["harden"]["hardening"], "audit": audit_id, "notify": results["notify"]["delivery"]}
+        ended = {"state": "failed", "verdict": "inconclusive", "error": error, "finished_at": utc_now()}
+        plan = PlanRow(id=new_id("pln"), project_id=audit.project_id, name=HOSTILE, started_at=utc_now(), **ended)
+        session.add(plan)
+        session.flush()
+        is_reached = True
+        for ordinal, (kind, result) in enumerate(results.items()):
+            told: dict[str, Any] = {"state": "queued"}
+            if is_reached:
+                told = {"job": jobs.get(kind), "started_at": utc_now(), "finished_at": utc_now()}
+                told |= (
+                    {"state": "failed", "error": error} if kind == fails else {"state": "succeeded", "result": result}
+                )
+            is_reached = is_reached and kind != fails
+            session.add(PlanStepRow(id=new_id("stp"), plan_id=plan.id, ordinal=ordinal, kind=kind, params={}, **told))
+        return plan.id

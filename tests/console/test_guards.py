@@ -33,6 +33,8 @@ FORMS = [
     "/webhooks/{webhook_id}/rotate",
     "/webhooks/{webhook_id}/delete",
     "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
+    "/plans/{plan_id}/cancel",
+    "/plans/{plan_id}/retry",
 ]
 OF_ADMINS = ("/project", "/webhooks")
 OF_AUDIT = ["cancel", "retry", "judge", "promote"]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from seatrial.store.tables import AuditRow, ProjectRow
+from tests.console import seeding
 from tests.console.conftest import Console, elements, words
 from tests.console.seeding import HOSTILE
 from tests.console.test_uploads import DATASET, MODEL
@@ -43,6 +44,7 @@ def test_every_page_shows_it_as_text(console: Console, audits: tuple[str, str]) 
     }
     assert console.post("/policies", document=json.dumps(policy)).status_code == 303
     first, second = audits
+    plan = seeding.planned(console.services.database, first, fails="audit")
     assert console.post(f"/audits/{second}/judge", policy="hostile").status_code == 303
     with console.services.database.write() as session:
         session.query(ProjectRow).filter_by(name="default").update({"name": HOSTILE})
@@ -57,6 +59,9 @@ def test_every_page_shows_it_as_text(console: Console, audits: tuple[str, str]) 
             f"/compare?a={first}&b={second}": True,
             "/models": True,
             "/datasets": True,
+            "/plans": True,
+            f"/plans/{plan}": True,
+            f"/plans/{plan}/progress": True,
             "/policies": True,
             "/policies/hostile": True,
             f"/submit?model={model}&dataset={dataset}": True,

@@ -1,9 +1,9 @@
 "use strict";
 // Everything works without this file: it spares people from loading a page again, and from pressing a button twice.
 
-(function followAudit() {
-  const live = document.querySelector("[data-events]");
-  if (!live || !window.EventSource) return;
+(function followJob() {
+  const live = document.querySelector("[data-fragment]");
+  if (!live) return;
   const LEAST_MS = 700;
   const status = document.getElementById("live-status");
   let isAsking = false, isWanted = false;
@@ -21,7 +21,7 @@
         live.replaceChildren(...document.importNode(part, true).childNodes);
         // A screen reader hears of a new stage or state, not of every example.
         if (status.textContent !== part.dataset.said) status.textContent = part.dataset.said;
-        if (part.dataset.over === "yes") { stream.close(); location.reload(); return; }
+        if (part.dataset.over === "yes") { if (stream) stream.close(); location.reload(); return; }
       }
     } catch {
       // The next event tries again.
@@ -29,10 +29,13 @@
     setTimeout(() => { isAsking = false; if (isWanted) refresh(); }, LEAST_MS);
   }
 
-  const stream = new EventSource(live.dataset.events);
-  for (const kind of ["audit", "check", "hardening", "progress", "verdict"]) stream.addEventListener(kind, refresh);
-  // The stream ends when the audit has: look once more, and a lost connection is tried again by the browser itself.
-  stream.addEventListener("error", refresh);
+  // A plan has no events of its own: it is looked at every few seconds.
+  const stream = live.dataset.events && window.EventSource ? new EventSource(live.dataset.events) : null;
+  if (stream) {
+    for (const kind of ["audit", "check", "hardening", "progress", "verdict"]) stream.addEventListener(kind, refresh);
+    // The stream ends when the audit has: look once more, and a lost connection is tried again by the browser itself.
+    stream.addEventListener("error", refresh);
+  }
   // Time left shrinks between events too.
   setInterval(() => { if (!document.hidden) refresh(); }, 5000);
 })();
