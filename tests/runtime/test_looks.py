@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from app.gates.stored import read_measured
-from seatrial.contracts.estimates import Result
+from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement, Policy, PolicySource
 from seatrial.judging.verdict import judge
 from seatrial.statistics.exact import clopper_pearson
@@ -15,6 +15,7 @@ from seatrial.store.database import Database
 from seatrial.store.records import read_records
 from seatrial.store.settings import Settings
 from tests.runtime.bench import AuditBench
+from workers.runtime.inline import InlineExecutor
 
 SAMPLES = 200
 SIZES = [30, 60, 125, SAMPLES]
@@ -95,7 +96,8 @@ def test_a_clear_pass_is_the_prefix_of_a_whole_audit(bench: AuditBench) -> None:
     bench.worker().drain()
     assert ended(bench, early) == 125
     assert judged(bench, early).verdict == "passed"
-    assert bench.check(early).looks == [{"examples": 30, "doubted": False}, {"examples": 60, "doubted": False}]
+    # Nothing passes before 125 examples: that these looks decide nothing is known before their numbers are.
+    assert bench.check(early).looks == [{"examples": 30, "doubted": None}, {"examples": 60, "doubted": None}]
     long, short = records_of(bench, whole), records_of(bench, early)
     assert short["attack"].num_rows == 125
     # Which images are kept is chosen among those that were attacked: the worst of 125 need not be the worst of all.
@@ -103,3 +105,20 @@ def test_a_clear_pass_is_the_prefix_of_a_whole_audit(bench: AuditBench) -> None:
     assert all(table.equals(long[stage].slice(0, table.num_rows)) for stage, table in numbers.items())
     assert result_of(bench, whole).looks is None
     assert "looks" not in (bench.check(whole).result or {})
+
+
+def test_a_doubt_at_a_look_that_was_passed_over_keeps_a_later_one_from_passing(
+    bench: AuditBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = InlineExecutor._reduce
+
+    def doubting(self: InlineExecutor, *asked: Any) -> Result:
+        found = whole(self, *asked)
+        doubt = Flag(code="masked_gradients", severity="error", message="made up")
+        return found.model_copy(update={"flags": [doubt]}) if found.counts["n"] == 30 else found
+
+    monkeypatch.setattr(InlineExecutor, "_reduce", doubting)
+    audit_id = looked_at(bench, policy(EASY))
+    bench.worker().drain()
+    assert ended(bench, audit_id) == SAMPLES
+    assert [look["doubted"] for look in bench.check(audit_id).looks or []] == [None, None, True]

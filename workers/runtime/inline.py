@@ -14,7 +14,7 @@ from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.registry import require_registered
 from seatrial.families.shared.means import with_declared_means
 from seatrial.families.shared.settling import settled
-from seatrial.judging.stopping import measured_so_far, take_look
+from seatrial.judging.stopping import Look, measured_so_far, take_look
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -42,6 +42,7 @@ from workers.runtime.jobs import (
     parse_manifest,
 )
 from workers.runtime.looks import at_look, planned_looks, reach
+from workers.runtime.open_looks import is_doubt_unknown, is_surely_open
 from workers.runtime.preflight import run_preflight
 from workers.runtime.resources import Resources
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
@@ -113,34 +114,75 @@ class InlineExecutor:
 
     def _look(self, family: AnyFamily, job: CheckJob, looks: Looks, holder: Holder) -> Advanced:
         """Return the stage a look still lacks; else what it says: the next look, or the end."""
-        digests, begun = job.records(), {stage.name: stage for stage in job.stages}
-        reached = {PREFLIGHT: digests[PREFLIGHT]}
-        closing: Stage | None = None
-        while (stage := family.next_stage(job.params, StoredRecords(reached, self._store))) is not None:
-            if stage.name not in begun or begun[stage.name].examples < reach(job, stage, looks):
-                if not (stage.is_closing and looks.is_early):
-                    return Advanced(stage=stage)
-                # Only once it is known that this look ends the audit.
-                closing = stage
-                break
-            reached[stage.name] = digests[stage.name]
-        done = StoredRecords(reached, self._store)
-        kind, stored = job.check.kind, job.params.model_dump(mode="json")
-        result = at_look(self._reduce(family, job, done, holder), kind, stored, looks)
-        look = take_look(
-            Policy.model_validate_json(json.dumps((job.audit.policy or {})["document"])),
-            job.kinds,
-            measured_so_far(job.check.ordinal, kind, stored, result),
-            seed=job.audit.seed,
-            was_doubted=any(one["doubted"] for one in job.check.looks or []),
-            has_baseline=job.has_baseline,
-        )
+        done, lacking = self._reached(family, job, looks)
+        if lacking is not None and not (lacking.is_closing and looks.is_early):
+            return Advanced(stage=lacking)
+        # Only once it is known that this look ends the audit.
+        closing = lacking
+        policy = Policy.model_validate_json(json.dumps((job.audit.policy or {})["document"]))
+        stored, seed = job.params.model_dump(mode="json"), job.audit.seed
+        if looks.is_early and is_surely_open(policy, family_spec(job.check.kind), stored, done.get, looks, seed=seed):
+            return Advanced(open_look={"examples": looks.examples, "doubted": None})
+        result, look = self._taken(family, job, policy, looks, done, holder, was_doubted=_was_doubted(job))
+        if (
+            not look.is_open
+            and looks.is_early
+            and look.may_pass
+            and self._was_doubted_unseen(family, job, policy, looks, holder)
+        ):
+            result, look = self._taken(family, job, policy, looks, done, holder, was_doubted=True)
         if look.is_open or (looks.is_early and _errs_often(job, done)):
             return Advanced(open_look={"examples": looks.examples, "doubted": look.is_doubted})
         if closing is not None:
             return Advanced(stage=closing)
         told = looks.model_copy(update={"may_pass": look.may_pass})
         return Advanced(values=self._drawn(family, job, result.model_copy(update={"looks": told})))
+
+    def _reached(self, family: AnyFamily, job: CheckJob, looks: Looks) -> tuple[StoredRecords, Stage | None]:
+        """Return the records as far as a look takes them, and the stage that it lacks."""
+        begun = {stage.name: stage for stage in job.stages}
+        reached = {PREFLIGHT: job.records()[PREFLIGHT]}
+        while (stage := family.next_stage(job.params, StoredRecords(reached, self._store))) is not None:
+            most = reach(job, stage, looks)
+            if stage.name not in begun or begun[stage.name].examples < most:
+                return StoredRecords(reached, self._store), stage
+            reached[stage.name] = job.records(most)[stage.name]
+        return StoredRecords(reached, self._store), None
+
+    def _taken(
+        self,
+        family: AnyFamily,
+        job: CheckJob,
+        policy: Policy,
+        looks: Looks,
+        done: StoredRecords,
+        holder: Holder,
+        *,
+        was_doubted: bool,
+    ) -> tuple[Result, Look]:
+        """Return the numbers of a look, and what it says."""
+        kind, stored = job.check.kind, job.params.model_dump(mode="json")
+        result = at_look(self._reduce(family, job, done, holder), kind, stored, looks)
+        check = measured_so_far(job.check.ordinal, kind, stored, result)
+        return result, take_look(
+            *(policy, job.kinds, check),
+            seed=job.audit.seed,
+            was_doubted=was_doubted,
+            has_baseline=job.has_baseline,
+        )
+
+    def _was_doubted_unseen(
+        self, family: AnyFamily, job: CheckJob, policy: Policy, looks: Looks, holder: Holder
+    ) -> bool:
+        """Tell whether a doubt shows at a look that was passed over before its numbers were worked out."""
+        for number, earlier in enumerate(job.check.looks or [], 1):
+            if not is_doubt_unknown(earlier):
+                continue
+            then = looks.model_copy(update={"ended": number})
+            done, _ = self._reached(family, job, then)
+            if self._taken(family, job, policy, then, done, holder, was_doubted=False)[1].is_doubted:
+                return True
+        return False
 
     def run(self, job: ShardJob, holder: Holder) -> Measured:
         """Run a shard and store its records."""
@@ -196,6 +238,10 @@ def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Reco
     if records.num_rows != expected:
         raise RuntimeError(f"{job.kind} returned {records.num_rows} records for {expected} examples")
     return records, []
+
+
+def _was_doubted(job: CheckJob) -> bool:
+    return any(one["doubted"] for one in job.check.looks or [])
 
 
 def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None:

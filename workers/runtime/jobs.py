@@ -169,10 +169,11 @@ class CheckJob:
         limit = stage.limit if stage.limit is not None else self.audit.samples
         return min(limit, available, *([self.audit.samples] if stage.source == SAMPLE else []))
 
-    def records(self) -> dict[str, list[str]]:
-        """Return the artifacts of each stage's shards, in order."""
+    def records(self, most: int | None = None) -> dict[str, list[str]]:
+        """Return the artifacts of each stage's shards, in order; with ``most`` of those that end there or before."""
+        kept = [one for one in self.shards if most is None or one.stop <= most]
         return {
-            stage.name: [one.records_digest for one in self.shards if one.stage == stage.name and one.records_digest]
+            stage.name: [one.records_digest for one in kept if one.stage == stage.name and one.records_digest]
             for stage in self.stages
         }
 

@@ -2,11 +2,14 @@
 
 import logging
 
+from sqlalchemy import select
+
 from seatrial.contracts.audits import Reused
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
 from seatrial.store.database import Database
 from seatrial.store.reuse import offered, records_of, take_over
 from seatrial.store.settings import Settings
+from seatrial.store.tables import AuditRow, CheckRow
 from workers.runtime.advancing import read_check
 from workers.runtime.claims import Claim
 from workers.runtime.code import code_of_audits, code_version, hardware
@@ -22,9 +25,12 @@ def reuse(database: Database, store: ArtifactStore, settings: Settings, device: 
     A check whose records cannot be read, or are not what they were, is passed over; where none is left, False comes,
     and the check is measured.
     """
-    job = read_check(database, claim.row_id)
-    if not job.audit.spec.get("reuse") or job.stages:
+    asks = select(AuditRow.spec).join(CheckRow, CheckRow.audit_id == AuditRow.id)
+    with database.read() as session:
+        spec = session.scalar(asks.where(CheckRow.id == claim.row_id, CheckRow.stage.is_(None)))
+    if spec is None or not spec.get("reuse"):
         return False
+    job = read_check(database, claim.row_id)
     code = code_version()
     with database.read() as session:
         earlier = offered(

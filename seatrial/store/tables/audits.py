@@ -81,7 +81,8 @@ class CheckRow(Deferrable, Base):
     reused: Mapped[dict[str, Any] | None]
     """The check its records were measured by, where that is an earlier one; see :mod:`seatrial.store.reuse`."""
     looks: Mapped[list[Any] | None]
-    """Looks that left it open, in order, where the audit stops when it is decided: ``examples``, ``doubted``."""
+    """Looks that left it open, in order, where the audit stops when it is decided: ``examples``, ``doubted`` (null: not
+    worked out yet)."""
     result: Mapped[dict[str, Any] | None]
     figures: Mapped[dict[str, Any] | None]
     """Artifact digest by figure name."""
