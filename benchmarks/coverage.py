@@ -47,7 +47,8 @@ SIMULATED: dict[str, dict[str, str]] = {
         "shares": "clean_accuracy accuracy[arm] accuracy[attack] robust_accuracy robust_accuracy[attack] "
         "conformal_coverage[score,arm]",
         "means": "mus mus[attack] mus_worst mus_calibrated mus_scaled msus nud nud[arm] entropy[arm] confidence[arm] "
-        "confidence[attack] outlier_entropy[epsilon] conformal_set_size[score,arm]",
+        "confidence[attack] outlier_entropy[epsilon] conformal_set_size[score,arm] part_span[part] part_lowest[part] "
+        "part_highest[part] entropy_part[part,arm]",
         "unbounded": "nud[arm]",
         "signed": "span_growth",
         "deviation": "mus_std msus_std",

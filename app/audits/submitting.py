@@ -30,6 +30,7 @@ from app.web.problems import ConflictError, InvalidRequestError, StoredProblemEr
 from app.web.quotas import check_submission
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
 from seatrial.contracts.family import FamilyParams, Situation
+from seatrial.contracts.passes import passes_in
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
@@ -129,6 +130,7 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
             *(model.id, model.task, dataset.facts.get("shape"), samples, sizes),
             most_bytes=limits.max_batch_bytes,
             has_gradients=model.format != ENDPOINT,
+            passes=passes_in(model.manifest.get("architecture") or {}),
         )
         check_misfits(check, situation, f"/checks/{position}")
         lengths = {name: dataset.facts.get(name) for name in ("mean_words", "word_means")}

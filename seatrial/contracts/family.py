@@ -279,6 +279,7 @@ class Situation:
         sizes: Examples of each further dataset, by the parameter that names it.
         most_bytes: Bytes of images that a worker holds at once.
         has_gradients: Whether the model can be differentiated: an endpoint cannot.
+        passes: Forward passes whose mean is a prediction, of an ensemble or with Monte-Carlo dropout.
     """
 
     model: str
@@ -288,6 +289,7 @@ class Situation:
     sizes: Mapping[str, int]
     most_bytes: int
     has_gradients: bool = True
+    passes: int = 1
 
 
 class Misfit(NamedTuple):

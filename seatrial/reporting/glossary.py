@@ -30,6 +30,8 @@ GLOSSARY: dict[str, str] = {
     "over-confidence attack": "Perturbs an input so that the model becomes more confident in what it already "
     "predicts, right or wrong.",
     "under-confidence attack": "Perturbs an input so that the model becomes uncertain; the prediction may change.",
+    "aleatoric and epistemic uncertainty": "The entropy of a mean of several predictions is their mean entropy "
+    "(aleatoric: each is unsure) and the mutual information of class and prediction (epistemic: they disagree).",
     "label-preserving attack": "Changes the confidence but not the predicted class, so accuracy is unaffected.",
     "masked gradients": "The gradients give an attack no useful direction. Such a model looks robust without being "
     "so: a different attack succeeds.",

@@ -60,6 +60,7 @@ def test_the_digest_follows_the_bytes_and_the_request_alone(client: httpx.Client
         ({"dataset": "dat_nowhere"}, "/dataset"),
         ({"checks": [{"kind": "uncertainty_span", "outliers": {"dataset": "dat_no"}}]}, "/checks/0/outliers/dataset"),
         ({"checks": [{"kind": "uncertainty_span", "transfer_model": "mdl_no"}]}, "/checks/0/transfer_model"),
+        ({"checks": [{"kind": "uncertainty_span", "parts": ["epistemic"]}]}, "/checks/0/parts"),
         ({"checks": []}, "/checks"),
         ({"samples": 1}, "/samples"),
         ({"seed": -1}, "/seed"),
@@ -75,6 +76,13 @@ def test_what_is_not_there_is_pointed_at(
         assert problem.errors[0].pointer == pointer
     with services.database.read() as session:
         assert session.scalar(select(func.count()).select_from(AuditRow)) == 0
+
+
+def test_parts_are_asked_of_models_of_several_passes(client: httpx.Client, pair: tuple[str, str]) -> None:
+    architecture = model_manifest()["architecture"] | {"dropout": 3}
+    model = upload(client, "models", model_manifest(name="thinned", architecture=architecture), weights()).json()["id"]
+    checks = [{"kind": "uncertainty_span", "parts": ["aleatoric", "epistemic"]}]
+    assert client.post("/v1/audits", json=submission(model, pair[1], checks=checks)).status_code == 202
 
 
 def test_model_and_data_must_fit_together(client: httpx.Client, services: Services, pair: tuple[str, str]) -> None:

@@ -1,6 +1,6 @@
 """How far attacks have moved the entropy of each example, over every image they asked about."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 
 import torch
@@ -41,6 +41,7 @@ class EntropyRange:
     Args:
         logits: (n, classes) of the clean images.
         temperatures: What logits are divided by, each by itself; 1 is the unmodified model.
+        measure: What else than the entropy is watched: logits (n, ...) to (n,).
 
     Attributes:
         lowest: (temperatures, n) float64, nats.
@@ -48,11 +49,17 @@ class EntropyRange:
         non_finite: (n,) bool, some output was not finite.
     """
 
-    def __init__(self, logits: Tensor, temperatures: Sequence[float] = (1.0,)) -> None:
-        self._temperatures = torch.tensor(temperatures, dtype=torch.float64, device=logits.device).view(-1, 1, 1)
+    def __init__(
+        self,
+        logits: Tensor,
+        temperatures: Sequence[float] = (1.0,),
+        measure: Callable[[Tensor], Tensor] = entropy,
+    ) -> None:
+        self._measure = measure
+        self._temperatures = torch.tensor(temperatures, dtype=torch.float64, device=logits.device)
         self.lowest = self._entropies(logits)
         self.highest = self.lowest.clone()
-        self.non_finite = ~logits.isfinite().all(1)
+        self.non_finite = ~_is_finite(logits)
 
     def see(self, logits: Tensor, indices: Tensor) -> Tensor:
         """Take in logits (k, classes) of the examples at ``indices`` (k,); return their entropies (temperatures, k)."""
@@ -60,7 +67,7 @@ class EntropyRange:
         # fmin and fmax pass over what is NaN.
         self.lowest[:, indices] = torch.fmin(self.lowest[:, indices], found)
         self.highest[:, indices] = torch.fmax(self.highest[:, indices], found)
-        self.non_finite[indices] |= ~logits.isfinite().all(1)
+        self.non_finite[indices] |= ~_is_finite(logits)
         return found
 
     def raising(self, temperature: int = 0) -> Loss:
@@ -85,9 +92,14 @@ class EntropyRange:
         return found
 
     def _entropies(self, logits: Tensor) -> Tensor:
-        scaled = logits.detach().double().unsqueeze(0) / self._temperatures
-        found = entropy(scaled.flatten(0, 1)).view(len(scaled), -1)
-        return found.where(logits.isfinite().all(1), torch.nan)
+        temperatures = self._temperatures.view(-1, *[1] * logits.dim())
+        scaled = logits.detach().double().unsqueeze(0) / temperatures
+        found = self._measure(scaled.flatten(0, 1)).view(len(scaled), -1)
+        return found.where(_is_finite(logits), torch.nan)
+
+
+def _is_finite(logits: Tensor) -> Tensor:
+    return logits.isfinite().flatten(1).all(1)
 
 
 def annealed_entropy(begin: Tensor, end: float) -> ChangingLoss:

@@ -39,6 +39,15 @@ def levels_of(model: object) -> int | None:
     return levels
 
 
+def passes_of(model: object) -> int:
+    """Return the forward passes whose mean probabilities are a model's prediction: 1 unless several are known apart.
+
+    >>> passes_of(None)
+    1
+    """
+    return int(getattr(model, "passes", 1))
+
+
 class Classifier(Protocol):
     """A frozen model in eval mode that turns inputs into logits.
 

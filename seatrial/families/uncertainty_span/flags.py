@@ -6,7 +6,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="masked_gradients",
         severities=("error",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "robust_accuracy"),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
         meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, "
         "by scores alone, made on a surrogate or on the transfer model) widen the span by over 5 % of log C more than "
         "those that follow its gradients, by a paired interval above 0: its gradients are masked.",
@@ -46,7 +46,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="quick_effort",
         severities=("warning",),
-        speaks_of=("mus_worst",),
+        speaks_of=("mus_worst", "part_*"),
         meaning="With effort quick, mus_worst rests on the paper's two attacks, which stop short of what entropy "
         "ascent reaches and which masked gradients mislead.",
         remedy="Audit with effort standard, the default, before relying on it.",
@@ -54,7 +54,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="zero_gradients",
         severities=("error", "warning", "info"),
-        speaks_of=("mus*", "msus*", "conformal*", "robust_accuracy"),
+        speaks_of=("mus*", "msus*", "conformal*", "part_*", "robust_accuracy"),
         meaning="Gradients were exactly zero although the loss could still fall: the model hides its gradients "
         "(quantisation, thresholds, detached computation), and the span is a loose lower bound. A note where they are "
         "few and attacks that need none reach no further.",
@@ -85,6 +85,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         meaning="The float32 softmax of many clean images is exactly one-hot, so its entropy hardly moves under the "
         "paper's attacks. An error where the attack on temperature-scaled logits reaches what no other does.",
         remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
+    ),
+    FlagSpec(
+        code="passes_agree",
+        severities=("error", "warning"),
+        speaks_of=("part_*", "entropy_part"),
+        meaning="The epistemic part is next to nothing on every image looked at, attacked ones too, or is the same on "
+        "all of them: the members are equal or nearly, or dropout changes next to nothing. Its span is small for that, "
+        "and not because the model withstood an attack. An error where it is no more than rounding.",
+        remedy="Train the members apart (other seeds, data or architectures), or with a dropout that matters; look at "
+        "the epistemic part on data of another kind before relying on it.",
     ),
     FlagSpec(
         code="whole_sets",

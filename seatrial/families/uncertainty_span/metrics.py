@@ -21,6 +21,7 @@ from seatrial.contracts.family import (
 )
 from seatrial.families.shared import robust_accuracy
 from seatrial.families.uncertainty_span.effort import STAGES
+from seatrial.families.uncertainty_span.parts import part_metrics
 from seatrial.families.uncertainty_span.prediction_sets import set_metrics
 
 RECORDS = "seatrial.families.uncertainty_span.records:"
@@ -57,7 +58,12 @@ def smaller_sample(result: Result) -> int:
 
 
 def _depends(
-    *, is_binned: bool = False, has_outliers: bool = False, has_all: bool = False, has_sets: bool = False
+    *,
+    is_binned: bool = False,
+    has_outliers: bool = False,
+    has_all: bool = False,
+    has_sets: bool = False,
+    has_effort: bool = False,
 ) -> Callable[[Qualifiers], Dependence]:
     """Return what a number depends on: unattacked on the bins at most, else on what attacked it."""
 
@@ -66,8 +72,9 @@ def _depends(
             return only(*(name for name, counts in (("bins", is_binned), ("conformal", has_sets)) if counts))
         attack = qualifiers.get("attack")
         idle = {"attacks": True, "robust_accuracy": True, "bins": not is_binned, "outliers": not has_outliers}
-        idle |= {"conformal": not has_sets}
-        idle |= {"transfer_model": not has_all and attack != "transfer", "effort": not has_all and attack not in STAGES}
+        idle |= {"conformal": not has_sets, "parts": True}
+        idle |= {"transfer_model": not has_all and attack != "transfer"}
+        idle |= {"effort": not has_all and not has_effort and attack not in STAGES}
         return all_but(*(name for name, is_idle in idle.items() if is_idle))
 
     return of
@@ -361,5 +368,6 @@ METRICS = (
         example_range=entropies,
     ),
     *set_metrics(_depends(has_sets=True)),
+    *part_metrics(_depends(has_effort=True)),
     *robust_accuracy.METRICS,
 )

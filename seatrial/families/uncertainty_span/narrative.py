@@ -11,6 +11,7 @@ from typing import Any
 from seatrial.contracts.estimates import Estimate, Flag, Result
 from seatrial.families.shared.figures import describe
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
+from seatrial.families.uncertainty_span.part_narrative import OF_PARTS, part_findings
 from seatrial.reporting.numbers import format_radius
 from seatrial.reporting.schemas import Answer, Scale
 from seatrial.statistics.prediction_sets import SET_SCORES
@@ -37,6 +38,8 @@ _FIGURES = {
     "span_by_epsilon": "Mean uncertainty span against the attack radius. It grows unless gradients are masked.",
     "outlier": "How well entropy separates outliers from in-distribution data (AUROC, and FPR at 95% TPR) as the "
     "attack on the outliers grows.",
+    "parts": "The aleatoric and the epistemic part of the predictive entropy: means unattacked, under the two attacks "
+    "on the whole entropy, and between what attacks on the part itself move it.",
     "attack": "Calibration error under each label-preserving attack.",
 }
 
@@ -68,6 +71,7 @@ def terms(params: Mapping[str, Any]) -> list[str]:
         *("ECE", "s-ECE", "MCE", "Brier score", "MUS", "MSUS", "NUD", "over-confidence attack"),
         *("under-confidence attack", "label-preserving attack", "masked gradients", "saturated softmax"),
         *("AUROC", "AUPR-in, AUPR-out", "FPR95", "flag"),
+        *(("aleatoric and epistemic uncertainty",) if params.get("parts") else ()),
         *robust_terms(params),
     ]
 
@@ -87,7 +91,7 @@ def _range(result: Result, classes: int | None) -> Scale | None:
 def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> Answer:
     """Return whether the confidence is real, and why."""
     span = _worst_span(result)
-    doubts = [flag for flag in result.flags if flag.severity != "info"]
+    doubts = [flag for flag in result.flags if flag.severity != "info" and flag.code not in OF_PARTS]
     findings = [*_findings(result, params, classes)]
     if span is None or span.value is None or not classes:
         return Answer(
@@ -174,6 +178,7 @@ def _findings(result: Result, params: Mapping[str, Any], classes: int | None) ->
         )
     yield from _calibration(result)
     yield from _outliers(result)
+    yield from part_findings(result)
     yield from _sets(result, params)
     yield from _label_preserving(result)
     yield from robust_findings(result, params)

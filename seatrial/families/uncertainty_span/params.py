@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.passes import Part
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST, fits_its_norm
@@ -18,6 +19,7 @@ from seatrial.families.uncertainty_span.effort import (
     budget,
     questions,
 )
+from seatrial.families.uncertainty_span.parts import part_passes
 from seatrial.families.uncertainty_span.prediction_sets import ConformalParams
 
 SpecificAttack = Literal[
@@ -121,6 +123,14 @@ class UncertaintySpanParams(FamilyParams):
         description="Also make conformal prediction sets (split conformal, APS, RAPS) and see what the paper's two "
         "attacks do to their coverage and size.",
     )
+    parts: list[Part] = Field(
+        default_factory=list,
+        max_length=2,
+        description="Of an ensemble or a model with Monte-Carlo dropout: also attack these parts of the predictive "
+        "entropy, each by itself. `aleatoric`: the mean entropy of the passes; `epistemic`: the mutual information of "
+        "class and pass, what they disagree on.",
+        examples=[["aleatoric", "epistemic"]],
+    )
     transfer_model: str | None = Field(
         default=None,
         pattern=r"^mdl_",
@@ -134,7 +144,7 @@ class UncertaintySpanParams(FamilyParams):
     # Rules between fields stand at the later one, so that a refusal points at a field. `info.data` lacks a field that
     # was refused itself.
     _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
-    _attacks_differ = field_validator("attacks")(all_different)
+    _named_once = field_validator("attacks", "parts")(all_different)
 
     @field_validator("restarts")
     @classmethod
@@ -203,6 +213,10 @@ class UncertaintySpanParams(FamilyParams):
         for name in self.attacks:
             backward += samples if name == "ace" else attack * samples
             forward += 15 * samples if name == "ace" else samples
+        if self.parts:
+            part = part_passes(attack, further)
+            forward += (3 + len(self.parts) * part.forward) * samples
+            backward += len(self.parts) * part.backward * samples
         if self.outliers is not None:
             outliers = self.outliers.limit(samples)
             outliers = min(outliers, sizes.get("outliers/dataset", outliers))

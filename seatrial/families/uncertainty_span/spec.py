@@ -6,6 +6,7 @@ from typing import Any
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import ARRAYS
+from seatrial.contracts.passes import only_one
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
@@ -32,6 +33,8 @@ def misfits(params: UncertaintySpanParams, situation: Situation) -> Iterator[Mis
             "class.",
             "conformal/coverage",
         )
+    if params.parts:
+        yield from only_one(situation.passes, "parts")
     if situation.has_gradients:
         return
     told = "needs gradients, and so the model's weights; an endpoint is attacked by scores and decisions: leave it out"

@@ -1,8 +1,10 @@
 """Whole uncertainty-span checks in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from seatrial.contracts.estimates import Result
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -11,6 +13,25 @@ from tests.families.in_memory import Data, run_check
 from tests.families.in_memory import Model as Model
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.family import FAMILY
+from workers.models.passes import mixed
+
+
+@dataclass(frozen=True)
+class Ensemble(Model):
+    """A classifier of several functions."""
+
+    members: Sequence[Callable[[Tensor], Tensor]] = ()
+
+    @property
+    def passes(self) -> int:
+        return len(self.members)
+
+    def logits_of_passes(self, images: Tensor) -> Tensor:
+        return torch.stack([member(images) for member in self.members], 1)
+
+
+def ensemble(*members: Callable[[Tensor], Tensor], classes: int = 4) -> Ensemble:
+    return Ensemble(lambda images: mixed(torch.stack([one(images) for one in members], 1)), classes, members=members)
 
 
 def audit(

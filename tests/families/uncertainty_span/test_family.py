@@ -7,7 +7,17 @@ import torch
 
 from seatrial.families.uncertainty_span.metrics import METRICS
 from tests.attacks.test_pgd import naive_best_entropy
-from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, network, parameters
+from tests.families.uncertainty_span.audits import (
+    DATA,
+    IMAGES,
+    LABELS,
+    NETWORK,
+    Model,
+    audit,
+    ensemble,
+    network,
+    parameters,
+)
 from workers.errors import PreflightError
 from workers.families.protocol import DataInfo, TargetInfo
 from workers.families.uncertainty_span.family import FAMILY
@@ -47,8 +57,9 @@ def saturated(images: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.slow
 def test_every_published_estimate_is_documented_and_every_documented_one_published() -> None:
-    params, models = everything(effort="standard"), {"transfer_model": network(1)}
-    result, _ = audit(params, Model(saturated, 4), DATA, outliers=OUTLIERS, models=models)
+    params = everything(effort="standard", parts=["aleatoric", "epistemic"])
+    models = {"transfer_model": network(1)}
+    result, _ = audit(params, ensemble(saturated, saturated), DATA, outliers=OUTLIERS, models=models)
     published = set()
     for name in result.estimates:
         base, _, inside = name.rstrip("]").partition("[")

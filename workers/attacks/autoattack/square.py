@@ -218,7 +218,7 @@ class _Question:
         """Return scores in the images' dtype (n,), which are broken (n,) and whose output is not finite (n,)."""
         self.check_cancelled()
         logits = self.model(images)
-        non_finite = ~logits.isfinite().all(1)
+        non_finite = ~logits.isfinite().flatten(1).all(1)
         broken = torch.zeros_like(non_finite) if self.until is None else self.until(logits, indices) & ~non_finite
         return self.score(logits, indices).to(images), broken, non_finite
 

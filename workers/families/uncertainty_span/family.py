@@ -6,6 +6,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
+from seatrial.contracts.passes import SINGLE, Part
 from seatrial.families.uncertainty_span.effort import CROSSING, PICTURES, STAGES, SURROGATE_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
@@ -21,6 +22,8 @@ from workers.families.uncertainty_span.distilled import attack_distilled, fit_su
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.outliers import attack_outliers
+from workers.families.uncertainty_span.part_estimates import doubt_parts, part_estimates, stages_of
+from workers.families.uncertainty_span.parts import attack_part
 from workers.families.uncertainty_span.pictured import attack_to_show
 from workers.families.uncertainty_span.prediction_sets import set_estimates, whole_sets
 from workers.families.uncertainty_span.queried import QUERIES, attack_by_queries
@@ -32,7 +35,7 @@ from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered
 from workers.families.uncertainty_span.transfer import attack_transferred
-from workers.models import gives_gradients
+from workers.models import gives_gradients, passes_of
 
 OUTLIERS = "outliers/dataset"
 
@@ -47,7 +50,7 @@ class UncertaintySpan:
         """Refuse a target that has no entropy.
 
         Raises:
-            PreflightError: Fewer than two classes.
+            PreflightError: Fewer than two classes; or parts are asked of a model with one pass.
         """
         if target.classes < 2:
             raise PreflightError(
@@ -55,6 +58,13 @@ class UncertaintySpan:
                 "The model has too few classes",
                 f"entropy needs at least 2 classes, the model has {target.classes}",
                 field="model",
+            )
+        if params.parts and passes_of(target.classifier) < 2:
+            raise PreflightError(
+                "one-pass",
+                "The model has no parts of uncertainty",
+                SINGLE,
+                field="parts",
             )
 
     def next_stage(self, params: UncertaintySpanParams, done: Mapping[str, Records]) -> Stage | None:
@@ -75,7 +85,7 @@ class UncertaintySpan:
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
             planned.append(Stage("transfer"))
-        planned += [Stage(name) for name in params.attacks]
+        planned += [Stage(name) for name in (*params.attacks, *params.parts)]
         if params.outliers is not None:
             planned.append(Stage("outliers", source=OUTLIERS, limit=params.outliers.limit(done["attack"].num_rows)))
         if params.robust_accuracy is not None:
@@ -119,14 +129,18 @@ class UncertaintySpan:
         found |= estimates.further_spans(attack, others) | set_estimates(params, attack, seed)
         specific: dict[str, Sample] = {name: samples[name] for name in params.attacks if name in samples}
         found |= estimates.attack_estimates(specific, params.bins, seed)
+        parts = stages_of(params, samples)
+        found |= part_estimates(attack, parts)
         series = estimates.make_series(attack, params.bins)
         if "growth" in samples:
             found["span_growth"] = estimates.span_growth(attack, samples["growth"])
             series["span_by_epsilon"] = estimates.growth_points(params, attack, samples["growth"])
         if "outliers" in samples:
             found |= estimates.outlier_estimates(params, attack, samples["outliers"], seed)
-        result = Result(estimates=found, series=series, counts=_count(samples, specific))
-        result.flags = [*_doubt(params, samples, seed), *whole_sets(params, attack, seed)] if attack.valid else []
+        result = Result(estimates=found, series=series, counts=_count(samples, specific, parts))
+        if attack.valid:
+            result.flags = [*_doubt(params, samples, seed), *doubt_parts(parts, seed)]
+            result.flags += whole_sets(params, attack, seed)
         if params.robust_accuracy is not None:
             robust_accuracy.add_to(result, params.robust_accuracy, done)
         return result
@@ -144,7 +158,7 @@ class UncertaintySpan:
             case "attack":
                 return attack_spans(params, make_search(params, context), context, batch)
             case "growth":
-                bare = params.model_copy(update={"conformal": None})
+                bare = params.model_copy(update={"conformal": None, "parts": []})
                 return attack_spans(bare, make_search(params, context, 2 * params.epsilon), context, batch)
             case "tempered":
                 return attack_tempered(make_search(params, context), context, batch)
@@ -167,6 +181,9 @@ class UncertaintySpan:
         for name in params.attacks:
             if name == stage:
                 return attack_specific(name, params, context, batch)
+        for part in params.parts:
+            if part == stage:
+                return attack_part(part, params, context, batch)
         raise ValueError(f"no such stage: {stage}")
 
 
@@ -189,7 +206,9 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     return found
 
 
-def _count(samples: Mapping[str, Sample], specific: Mapping[str, Sample]) -> dict[str, int]:
+def _count(
+    samples: Mapping[str, Sample], specific: Mapping[str, Sample], parts: Mapping[Part, Sample]
+) -> dict[str, int]:
     attack = samples["attack"]
     clean = attack["prediction_clean"]
     counts = {
@@ -201,9 +220,12 @@ def _count(samples: Mapping[str, Sample], specific: Mapping[str, Sample]) -> dic
         "flipped_over": int((attack["prediction_over"] != clean).sum()),
         "saturated": int(attack.floats("is_saturated").sum()),
     }
-    for name in [name for name in (*FURTHER, "outliers", *specific) if name in samples]:
+    for name in [name for name in (*FURTHER, "outliers", *specific, *parts) if name in samples]:
         counts[f"{name}_n"] = samples[name].size
         counts[f"{name}_errored"] = samples[name].size - samples[name].valid
+    for sample in parts.values():
+        if sample.valid:
+            counts["passes"] = int(sample.floats("passes")[0])
     if "tempered" in samples:
         counts["tempered_crossed"] = int(samples["tempered"].floats("crossed").sum())
     return counts

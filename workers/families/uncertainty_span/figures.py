@@ -1,10 +1,12 @@
 """Result to SVG figures: text that is the same for the same result, on any machine with the same matplotlib."""
 
+import math
 from collections.abc import Callable, Mapping
 
 from matplotlib.axes import Axes
 
-from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.contracts.passes import PARTS
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from workers.figures.drawing import draw_figure
 
@@ -25,6 +27,8 @@ def draw(params: UncertaintySpanParams, result: Result) -> dict[str, str]:
         )
     if len(result.series.get("span_by_epsilon", [])) > 1:
         drawn["span_by_epsilon"] = _figure("span_by_epsilon", "Mean uncertainty span against epsilon", _growth, result)
+    if any(metric_name("part_span", part=part) in result.estimates for part in params.parts):
+        drawn["parts"] = _figure("parts", "Parts of the predictive entropy, clean and attacked", _parts, result)
     if params.attacks:
         drawn["attacks"] = _figure("attacks", "ECE under label-preserving attacks", _attacks, result)
     if _by_qualifier(result.estimates, "auroc", "epsilon"):
@@ -88,6 +92,26 @@ def _growth(axes: list[Axes], result: Result) -> None:
     epsilons, means = [point["epsilon"] for point in points], [point["mus"] for point in points]
     axes[0].plot(epsilons, means, color=COLOURS["under"], marker="o", clip_on=False)
     axes[0].set(xlabel="epsilon", ylabel=f"mean span (nat), {points[-1]['n']} examples", xlim=(0, None), ylim=(0, None))
+
+
+def _parts(axes: list[Axes], result: Result) -> None:
+    def value_of(name: str) -> float:
+        value = result.estimates[name].value
+        return math.nan if value is None else value
+
+    named = [part for part in PARTS if metric_name("part_span", part=part) in result.estimates]
+    for row, part in enumerate(named):
+        ends = [value_of(metric_name(f"part_{end}", part=part)) for end in ("lowest", "highest")]
+        label = "attacks on the part itself" if row == 0 else None
+        axes[0].plot(ends, [row, row], color="#222222", lw=7, alpha=0.2, solid_capstyle="butt", label=label)
+        for arm, marker in zip(ARMS, "o<>", strict=True):
+            value = value_of(metric_name("entropy_part", part=part, arm=arm))
+            axes[0].plot(
+                [value], [row], marker, color=COLOURS[arm], ms=6, ls="none", label=LABELS[arm] if row == 0 else None
+            )
+    axes[0].set_yticks(range(len(named)), named)
+    axes[0].set(xlabel="mean part (nat)", xlim=(0, None), ylim=(len(named) - 0.4, -0.9))
+    axes[0].legend(fontsize=7, loc="upper right", ncols=2)
 
 
 def _attacks(axes: list[Axes], result: Result) -> None:

@@ -250,11 +250,7 @@ class FurtherAttack:
         """Return the radius within which rounding to 8 bits leaves an image in its ball; None where there is little."""
         if not self.context.records(SURROGATE)["on_grid"][0].as_py():
             return None
-        if self.params.norm == "linf":
-            found = math.floor(self.params.epsilon * LEVELS + ON_GRID) / LEVELS
-            return found if found > 0 else None
-        found = self.params.epsilon - 0.5 / LEVELS * math.sqrt(self.batch.images[0].numel())
-        return found if found >= self.params.epsilon / 2 else None
+        return level_radius(self.params, self.batch.images)
 
     def columns(self, alone: EntropyRange | None = None) -> tuple[Columns, Tensor]:
         """Return what is recorded: the entropies reached, and which examples had an output that is not finite (batch,).
@@ -274,6 +270,15 @@ def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
         return False
     scaled = images * LEVELS
     return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
+
+
+def level_radius(params: UncertaintySpanParams, images: Tensor) -> float | None:
+    """Return the radius within which rounding 8-bit images (n, ...) leaves them in their balls; None: too little."""
+    if params.norm == "linf":
+        found = math.floor(params.epsilon * LEVELS + ON_GRID) / LEVELS
+        return found if found > 0 else None
+    found = params.epsilon - 0.5 / LEVELS * math.sqrt(images[0].numel())
+    return found if found >= params.epsilon / 2 else None
 
 
 def to_levels(images: Tensor) -> Tensor:

@@ -48,6 +48,6 @@ def attack_outliers(params: UncertaintySpanParams, context: ImageContext, batch:
     for epsilon in epsilons_of(params.outliers)[1:]:
         search = make_search(params, context, epsilon)
         outcome = attack_with(search, context, batch, f"outliers_{epsilon:g}")(over_confidence(clean.argmax(1)))
-        columns[column_of(epsilon)] = entropy(select(params, outcome, lowers=True))
+        columns[column_of(epsilon)] = entropy(select(params, batch.images, outcome, lowers=True)[1])
         non_finite |= outcome.non_finite
     return columns, non_finite

@@ -10,7 +10,9 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.objectives import Objective, Outcome
 from workers.attacks.pgd import PGD
+from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.passes import arm_columns
 from workers.families.uncertainty_span.prediction_sets import set_columns
 from workers.families.uncertainty_span.records import measure
 from workers.models import box_of
@@ -82,15 +84,14 @@ def attack_spans(
     predictions = clean.argmax(1)
     over = attack_with(search, context, batch, "over")(over_confidence(predictions))
     under = attack_with(search, context, batch, "under")(under_confidence(context.classifier.classes))
-    columns = (
-        _measure(params, clean, "clean")
-        | _measure(params, select(params, over, lowers=True), "over")
-        | _measure(params, select(params, under, lowers=False), "under")
-        | {
-            "is_saturated": clean.float().softmax(1).amax(1) == 1,
-            "classes": torch.full_like(batch.labels, context.classifier.classes),
-        }
-    )
+    columns = _measure(params, clean, "clean") | arm_columns(params, context, batch.images, "clean")
+    for arm, outcome in (("over", over), ("under", under)):
+        images, logits = select(params, batch.images, outcome, lowers=arm == "over")
+        columns |= _measure(params, logits, arm) | arm_columns(params, context, images, arm)
+    columns |= {
+        "is_saturated": clean.float().softmax(1).amax(1) == 1,
+        "classes": torch.full_like(batch.labels, context.classifier.classes),
+    }
     for arm, outcome, sign in (("over", over, 1), ("under", under, -1)):
         reached = [margin(logits[:, 0].double(), predictions) for logits in (outcome.final_logits, outcome.best_logits)]
         columns[f"advance_{arm}"] = (sign * (torch.stack(reached) - margin(clean.double(), predictions))).amax(0)
@@ -104,14 +105,16 @@ def _measure(params: UncertaintySpanParams, logits: Tensor, arm: str) -> Columns
     return measure(logits, arm) | set_columns(params, logits, arm)
 
 
-def select(params: UncertaintySpanParams, outcome: Outcome, *, lowers: bool) -> Tensor:
-    """Return the logits (batch, classes) an attack is judged by.
+def select(params: UncertaintySpanParams, clean: Tensor, outcome: Outcome, *, lowers: bool) -> tuple[Tensor, Tensor]:
+    """Return the images (batch, ...) and their logits (batch, classes) that an attack is judged by.
 
     ``best_entropy``: those of the best iterate. ``final_or_clean``: of the last iterate, or of the clean image where
     the attack did not move the entropy its way (the authors' ``fix_values``, in their code and not in their text).
     """
     if params.selection == "best_entropy":
-        return outcome.best_logits[:, 0]
+        return outcome.best, outcome.best_logits[:, 0]
     start, final = outcome.start_logits[:, 0], outcome.final_logits[:, 0]
     moved = entropy(final) - entropy(start)
-    return torch.where((moved < 0 if lowers else moved > 0).unsqueeze(1), final, start)
+    has_moved = moved < 0 if lowers else moved > 0
+    images = torch.where(per_example(has_moved, clean), outcome.final, clean)
+    return images, torch.where(has_moved.unsqueeze(1), final, start)
