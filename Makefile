@@ -1,5 +1,5 @@
 # The scripts do the work and can be read and run by themselves.
-.PHONY: demo demo-text test test-fast test-all check serve setup bench release clean
+.PHONY: demo demo-text test test-fast test-all check serve setup bench bench-gpu release clean
 
 demo:
 	scripts/demo
@@ -29,6 +29,13 @@ setup:
 bench:
 	scripts/setup bench
 	@for name in pgd api upload_memory sandbox text_attack certify adaptive cce autoattack transductive judging low_level; do echo "== $$name"; .venv/bin/python -m benchmarks.$$name || exit 1; done
+
+bench-gpu:
+	scripts/setup bench
+	@.venv/bin/python -m benchmarks.gpu
+	@echo "== pgd" && .venv/bin/python -m benchmarks.pgd
+	@echo "== certify" && .venv/bin/python -m benchmarks.certify --device cuda --precisions float32 bfloat16
+	@echo "== text_attack" && .venv/bin/python -m benchmarks.text_attack --device cuda --parts batches
 
 release:
 	scripts/release
