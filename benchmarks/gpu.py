@@ -6,10 +6,11 @@
 First the peak: the fastest of square products of matrices in float32 (without TF32) and in bfloat16, in FLOP/s. Then,
 on the networks of :mod:`benchmarks.cases`: forward passes, forward passes with their way back, and robust accuracy
 under PGD, each in float32, and forward passes under bfloat16. A line says seconds, FLOP/s as torch counts those of a
-forward pass (``torch.utils.flop_counter``) as a share of the peak of that precision, and how far the answers are from the CPU's:
-logits by their largest relative difference, decisions by how many differ. Ends with status 1 where more than
-``--apart`` of the decisions do, and with status 2 where there is no GPU. ``make bench-gpu`` then runs what pgd, certify
-and text_attack measure on a GPU. It was written where there was none; ``--device cpu`` holds the CPU against itself.
+forward pass (``torch.utils.flop_counter``) as a share of the peak of that precision, and how far the answers are from
+the CPU's: logits by their largest relative difference, decisions by how many differ. Ends with status 1 where more
+than ``--apart`` of the decisions do, and with status 2 where there is no GPU. ``make bench-gpu`` then runs what pgd,
+certify and text_attack measure on a GPU. It was written where there was none; ``--device cpu`` holds the CPU against
+itself.
 """
 
 import argparse
