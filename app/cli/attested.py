@@ -10,6 +10,7 @@ from app.cli.exits import BadRequestError
 from app.cli.uploads import MANIFEST, read_object
 from seatrial.attestation.subjects import (
     ENDPOINT_MANIFEST,
+    RECALIBRATION,
     deciding_part,
     digest_file,
     is_document,
@@ -52,23 +53,31 @@ def digest_model(path: Path) -> dict[str, str]:
 def compare_manifest(path: Path, audited: dict[str, Any]) -> None:
     """Refuse a manifest beside the weights that makes another model of them than was audited.
 
-    Where there is none, nothing is compared: what loads the weights there must know what they are.
+    Where there is none, what loads the weights there must know what they are; but a version that is its map of logits
+    has the weights of the version before, and only its manifest tells one from the other.
 
     Raises:
-        VerificationError: It says something else.
+        VerificationError: It says something else, or is not there and would have to be.
     """
     folder = path if path.is_dir() else path.parent
     candidates = [path.with_name(f"{path.name}.{MANIFEST}"), folder / MANIFEST]
     found = next((one for one in candidates if one.is_file() and "architecture" in read_object(one)), None)
-    if found is None or (folder / CONFIG).is_file():
-        return
-    manifest = _manifest(found, is_any_kind=True)
+    manifest = None if found is None else _manifest(found, is_any_kind=True)
+    # Both with the defaults of this version: what a later one adds is said by neither.
+    there = deciding_part(_parsed(audited, "the audit").model_dump(mode="json"))
+    here = {} if manifest is None else deciding_part(manifest.model_dump(mode="json"))
+    if RECALIBRATION in there and RECALIBRATION not in here:
+        raise VerificationError(
+            "the audited version applies a map of logits (recalibration) that "
+            + ("no manifest beside the model has" if found is None else f"{found} does not have")
+            + ": the same weights without it are another version"
+        )
     if manifest is None:
         return
-    # Both with the defaults of this version: what a later one adds is said by neither.
-    here, there = (deciding_part(one.model_dump(mode="json")) for one in (manifest, _parsed(audited, "the audit")))
-    for name, value in here.items():
-        if value != there[name]:
+    # What a folder of Hugging Face computes, its config says, which is signed.
+    names = [RECALIBRATION] if (folder / CONFIG).is_file() else [*here]
+    for name in names:
+        if here.get(name) != there.get(name):
             raise VerificationError(f"{found} says another {name} than the manifest that was audited")
 
 

@@ -18,6 +18,7 @@ _CHUNK_BYTES = 2**20
 _DOCUMENTS = frozenset({".md", ".rst", ".pdf", ".png", ".jpg", ".jpeg", ".svg"})
 _DOCUMENT_STEMS = ("LICENSE", "LICENCE", "NOTICE", "README")
 # What a manifest says of a model that decides what it computes.
+RECALIBRATION = "recalibration"
 _DECIDING = ("task", "architecture", "input", "features", "labels")
 
 
@@ -37,7 +38,11 @@ def weights_name(suffix: str) -> str:
 
 def deciding_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a manifest says that decides what the model computes: not its name, version or accuracy."""
-    return {name: manifest.get(name) for name in _DECIDING}
+    deciding = {name: manifest.get(name) for name in _DECIDING}
+    # Of the same weights it makes another version. Left out where there is none: digests of before say nothing of it.
+    if manifest.get(RECALIBRATION) is not None:
+        deciding[RECALIBRATION] = manifest[RECALIBRATION]
+    return deciding
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:

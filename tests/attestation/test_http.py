@@ -122,6 +122,31 @@ def test_what_is_not_as_it_was_signed_is_a_1_with_the_reason(at_hand: Path, chan
     assert reason in found.output
 
 
+def test_a_version_that_is_a_map_of_logits_is_not_the_weights_it_has_in_common(
+    one_audit: OneAudit, at_hand: Path
+) -> None:
+    """Who recalibrates, attests that and ships the weights as they were gets no green light for these."""
+    mapped = MANIFEST | {"recalibration": {"map": "temperature", "temperature": 4.0}}
+    manifest = at_hand / "model" / "manifest.json"
+    one_audit.change(model={"manifest": mapped})
+    judgement = judge(one_audit, "passed", is_own=False)
+    signed = taken(one_audit, judgement=judgement).content
+    one_audit.change(model={"manifest": MANIFEST})
+    unmapped = (at_hand / "verdict.jsonl").read_bytes()
+    (at_hand / "verdict.jsonl").write_bytes(signed)
+    manifest.write_text(json.dumps(mapped))
+    assert verify(at_hand).exit_code == 0
+    for said in (MANIFEST, mapped | {"recalibration": {"map": "temperature", "temperature": 1.0}}, None):
+        manifest.unlink() if said is None else manifest.write_text(json.dumps(said))
+        found = verify(at_hand)
+        assert found.exit_code == 1, found.output
+        assert "recalibration" in found.output
+    # Nor the other way round.
+    (at_hand / "verdict.jsonl").write_bytes(unmapped)
+    manifest.write_text(json.dumps(mapped))
+    assert "says another recalibration" in verify(at_hand).output
+
+
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [

@@ -1,14 +1,18 @@
 """``seatrial replay`` on real services: what runs again is the same, and what was changed is told."""
 
+import base64
 import hashlib
 import io
 import json
 import re
+import shutil
+import socket
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +29,7 @@ from tests.nursery import forking
 pytestmark = pytest.mark.slow
 
 CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "random_start": True, "effort": "quick"}
+POLICY = {"name": "release", "rules": [{"metric": "uncertainty_span.clean_accuracy", "min": 0.3}]}
 RECORDS = "records/0-uncertainty_span/attack.parquet"
 
 
@@ -60,11 +65,21 @@ class Recorded:
         return path
 
 
+def sign_in(home: Path, public: Path) -> Path:
+    """Make an installation's signing key as its operator does, and return the private half."""
+    words = ["keys", "signing", "create", "--public-key", str(public)]
+    made = CliRunner().invoke(main, words, env={"SEATRIAL_HOME": str(home), "SEATRIAL_SIGNING_KEYS": None})
+    assert made.exit_code == 0, made.output
+    [private] = (home / "signing").glob("*.pem")
+    return private
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "m.safetensors").write_bytes(assets.weights())
     (folder / "d.npz").write_bytes(assets.npz(40))
+    sign_in(folder / "home", folder / "ours.pub")
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         for name, value in forking().items():
             patch.setenv(name, value)
@@ -72,11 +87,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         client = stack.enter_context(Client(url))
         model = client.add_model(folder / "m.safetensors", assets.model_manifest())
         dataset = client.add_dataset(folder / "d.npz", assets.dataset_manifest())
-        audit = client.submit(model.id, dataset.id, [CHECK], seed=7, samples=20, batch_size=10, policy="lenient")
+        audit = client.submit(model.id, dataset.id, [CHECK], seed=7, samples=20, batch_size=10, policy=POLICY)
         ended = client.wait(audit.id, timeout_s=120)
         assert ended.state == "succeeded", ended
         client.bundle(audit.id, folder / "whole.zip", inputs=True)
         client.bundle(audit.id, folder / "bare.zip")
+        (folder / "verdict.jsonl").write_bytes(client.attestation(audit.id))
         yield Recorded(url, folder)
 
 
@@ -176,3 +192,97 @@ def test_a_bundle_without_numbers_has_nothing_to_compare(recorded: Recorded) -> 
     ended = replay(recorded.changed(forget), url=recorded.url)
     assert ended.exit_code == 2
     assert "holds no numbers" in ended.stderr
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """Somebody with a verdict, the weights, two public keys, and nothing else: no service, no network."""
+
+    folder: Path
+
+    def verify(self, *keys: str) -> Result:
+        """Check the verdict with some keys, and ask for a reproduction."""
+        words = ["verify", "verdict.jsonl", "--model", "m.safetensors", "--reproduced"]
+        given = [word for key in keys for word in ("--public-key", str(self.folder / key))]
+        named = [str(self.folder / word) if word.endswith(("jsonl", "safetensors")) else word for word in words]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(socket, "socket", _unplugged)
+            return CliRunner().invoke(main, [*named, *given])
+
+    def with_second(self, change: Callable[[dict[str, Any]], None]) -> "Auditor":
+        """Change the envelope of the second signer."""
+        *others, last = (self.folder / "verdict.jsonl").read_bytes().splitlines()
+        envelope = json.loads(last)
+        change(envelope)
+        (self.folder / "verdict.jsonl").write_bytes(
+            b"\n".join([*others, json.dumps(envelope, sort_keys=True, separators=(",", ":")).encode()]) + b"\n"
+        )
+        return self
+
+
+def _unplugged(*_: object, **__: object) -> None:
+    raise AssertionError("a verdict is checked offline")
+
+
+def test_a_second_installation_makes_a_verdict_reproduced(recorded: Recorded, tmp_path: Path) -> None:
+    theirs = sign_in(tmp_path / "second", tmp_path / "theirs.pub")
+    [ours] = (recorded.folder / "home" / "signing").glob("*.pem")
+    verdict = tmp_path / "verdict.jsonl"
+    shutil.copy(recorded.folder / "verdict.jsonl", verdict)
+    signed_once = verdict.read_bytes()
+    signing = ("--attestation", verdict, "--signing-key")
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        for name, value in forking().items():
+            patch.setenv(name, value)
+        second = stack.enter_context(embedded(tmp_path / "second", say=print))
+        # The key that signed the audit shows nothing more; and what differs, however little, is not signed.
+        refused = replay(recorded.bundle, *signing, ours, url=second)
+        assert (refused.exit_code, "is signed by this key already" in refused.stderr) == (2, True)
+        differs = replay(recorded.changed(nudged(0.25)), *signing, theirs, url=second)
+        assert (differs.exit_code, "nothing that is run again could confirm it" in differs.stderr) == (2, True)
+        assert verdict.read_bytes() == signed_once
+        ended = replay(recorded.bundle, *signing, theirs, url=second)
+        assert ended.exit_code == 0, ended.output
+        assert f"Signed in {verdict}: reproduced." in ended.stdout
+    assert verdict.read_bytes().startswith(signed_once)
+
+    (tmp_path / "auditor").mkdir()
+    auditor = Auditor(tmp_path / "auditor")
+    for source in (verdict, recorded.folder / "m.safetensors", recorded.folder / "ours.pub", tmp_path / "theirs.pub"):
+        shutil.copy(source, auditor.folder)
+    found = auditor.verify("ours.pub", "theirs.pub")
+    assert found.exit_code == 0, found.output
+    assert "reproduced (by " in found.stdout
+    whole = (auditor.folder / "verdict.jsonl").read_bytes()
+
+    def fails(why: str, *keys: str) -> None:
+        told = auditor.verify(*(keys or ("ours.pub", "theirs.pub")))
+        assert (told.exit_code, why in told.output) == (1, True), told.output
+        (auditor.folder / "verdict.jsonl").write_bytes(whole)
+
+    # Either signer alone is not enough, and a second one that is not trusted counts for nothing.
+    fails("no given key has signed it", "ours.pub")
+    fails("no given key has signed it", "theirs.pub")
+    auditor.with_second(
+        lambda envelope: envelope["signatures"][0].update(sig=tampered(envelope["signatures"][0]["sig"]))
+    )
+    fails("no given key has signed it")
+    # More tolerance, or another number of records, under the signature there was.
+    auditor.with_second(lambda envelope: envelope.update(payload=restated(envelope["payload"], tolerance=1.0)))
+    fails("no given key has signed it")
+    (auditor.folder / "verdict.jsonl").write_bytes(signed_once)
+    fails("nobody has run the audit again")
+
+
+def tampered(signature: str) -> str:
+    """Return a signature with one bit of its first byte turned."""
+    raw = bytearray(base64.b64decode(signature))
+    raw[0] ^= 1
+    return base64.b64encode(raw).decode()
+
+
+def restated(payload: str, **changes: object) -> str:
+    """Return a statement that says something else."""
+    statement = json.loads(base64.b64decode(payload))
+    statement["predicate"] |= changes
+    return base64.b64encode(json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()).decode()
