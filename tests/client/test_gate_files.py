@@ -275,7 +275,7 @@ def test_a_seed_of_0_in_the_policy_s_file_goes_before_the_specification_s(tmp_pa
     spec, policy = tmp_path / "spec.json", tmp_path / "policy.json"
     spec.write_text(json.dumps({"seed": 7, "checks": [{"kind": "uncertainty_span"}]}))
     policy.write_text(json.dumps({"name": "release", "rules": RULES, "seed": 0}))
-    given = dict.fromkeys(("checks", "samples", "seed", "baseline", "model", "data"))
+    given = dict.fromkeys(("checks", "samples", "seed", "baseline", "model", "data", "reuse"))
     found = described({**given, "spec": spec, "policy": str(policy)})
     assert (found["seed"], found["checks"]) == (0, [{"kind": "uncertainty_span"}])
 
