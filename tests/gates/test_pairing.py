@@ -53,6 +53,13 @@ def _spans() -> Run:
     return params.model_dump(mode="json"), result.estimates, done
 
 
+def _spans_of_parts() -> Run:
+    params = spans.parameters(parts=["aleatoric", "epistemic"], steps=4)
+    model = spans.ensemble(*(spans.network(seed).logits for seed in range(3)))
+    result, done = spans.audit(params, model, spans.DATA)
+    return params.model_dump(mode="json"), result.estimates, done
+
+
 def _texts() -> Run:
     params = fabricated_texts.parameters(
         recipes=["deepwordbug", "pwws", "input_reduction"], arms=["calibrated", "optimized"]
@@ -140,6 +147,7 @@ def _table() -> Run:
 
 
 RUNS = {
+    "spans of parts": ("uncertainty_span", cache(_spans_of_parts)),
     "spans": ("uncertainty_span", cache(_spans)),
     "texts": ("temperature_attack", cache(_texts)),
     "texts, errored apart": ("temperature_attack", cache(_texts_that_errored_here_and_there)),
