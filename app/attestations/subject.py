@@ -1,9 +1,10 @@
 """The files of an audited model, as an attestation names them."""
 
-from app.models.inspection import ENDPOINT, EXPORTED, ONNX
+from app.models.inspection import EXPORTED, ONNX
 from app.web.inspecting import zygote
 from app.web.services import Services
 from seatrial.attestation.subjects import ENDPOINT_MANIFEST, digest_archive, is_folder, manifest_digest, weights_name
+from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.sandbox.calls import Call
 from seatrial.store.tables import ModelRow
 

@@ -6,6 +6,7 @@ from math import prod
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.checks import CheckParams
+from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilySpec, HeldOut, Situation
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.models import ARRAYS, IMAGES, MULTI_LABEL, TABLES, TAGGING
@@ -14,9 +15,6 @@ from seatrial.families.cost import Cost
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
 from seatrial.installed import how_to_install, missing_packages
 from seatrial.store.tables import DatasetRow, ModelRow
-
-ENDPOINT = "endpoint"
-"""Format of a model that is asked over HTTP."""
 
 
 class TaskMismatchError(InvalidRequestError):

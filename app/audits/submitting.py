@@ -9,7 +9,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.audits.compatibility import (
-    ENDPOINT,
     check_budget,
     check_data,
     check_family,
@@ -29,6 +28,7 @@ from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
+from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilyParams, Situation
 from seatrial.contracts.passes import passes_in
 from seatrial.contracts.problems import StoredProblem

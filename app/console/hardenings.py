@@ -11,13 +11,14 @@ from app.console import curves, repository
 from app.console.comparing import trend_of
 from app.console.following import follow
 from app.console.pages import duration, fragment, page
+from app.console.paging import paged
 from app.console.viewer import ConsoleRoute, Reader, Runner
 from app.hardenings import repository as stored
 from app.hardenings import service as hardenings
 from app.hardenings.report import ReportFormat, flags_of, judgement_of
 from app.hardenings.routes import HardeningId, read_hardening_report
 from app.models.routes import read_model_weights
-from app.web.pagination import decode_cursor, encode_cursor
+from app.web.pagination import decode_cursor
 from app.web.services import Service
 from seatrial.contracts.hardenings import HardeningRead
 from seatrial.contracts.states import TERMINAL
@@ -80,17 +81,14 @@ def list_hardenings(request: Request, viewer: Reader, services: Service, cursor:
                 session, viewer.project_id, state=None, model=None, before=before, limit=PER_PAGE + 1
             )
         )
-        shown = rows[:PER_PAGE]
-        ids = {each for row in shown for each in (row.model_id, row.hardened_id, row.dataset_id) if each is not None}
+        ids = {each for row in rows for each in (row.model_id, row.hardened_id, row.dataset_id) if each is not None}
         names = repository.names_of(session, viewer.project_id, ids)
     return page(
         request,
         "hardenings.html",
         title="Hardenings",
-        rows=shown,
         names=names,
-        newest="/hardenings" if cursor else None,
-        following=f"/hardenings?cursor={encode_cursor(shown[-1].id)}" if len(rows) > PER_PAGE else None,
+        **paged(rows, "/hardenings", per_page=PER_PAGE, is_first=not cursor),
     )
 
 

@@ -9,11 +9,12 @@ from starlette.responses import RedirectResponse
 
 from app.console import repository
 from app.console.pages import fragment, page
+from app.console.paging import paged
 from app.console.viewer import ConsoleRoute, Reader, Runner
 from app.plans import repository as stored
 from app.plans import service as plans
 from app.plans.routes import PlanId
-from app.web.pagination import decode_cursor, encode_cursor
+from app.web.pagination import decode_cursor
 from app.web.services import Service
 from seatrial.contracts.plans import PlanRead
 from seatrial.contracts.states import TERMINAL, RunState
@@ -72,17 +73,14 @@ def list_plans(request: Request, viewer: Reader, services: Service, cursor: str 
     before = decode_cursor(cursor, "pln") if cursor else None
     with services.database.read() as session:
         rows = list(stored.list_plans(session, viewer.project_id, before=before, limit=PER_PAGE + 1))
-        shown = rows[:PER_PAGE]
-        steps = stored.steps_of(session, [row.id for row in shown])
+        steps = stored.steps_of(session, [row.id for row in rows])
     return page(
         request,
         "plans.html",
         title="Plans",
-        rows=shown,
         steps=steps,
-        where={row.id: _where(steps[row.id]) for row in shown},
-        newest="/plans" if cursor else None,
-        following=f"/plans?cursor={encode_cursor(shown[-1].id)}" if len(rows) > PER_PAGE else None,
+        where={row.id: _where(steps[row.id]) for row in rows},
+        **paged(rows, "/plans", per_page=PER_PAGE, is_first=not cursor),
     )
 
 

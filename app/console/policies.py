@@ -10,13 +10,14 @@ from starlette.responses import RedirectResponse
 from app.access.principal import author_of
 from app.console.forms import Form, flat
 from app.console.pages import page
+from app.console.paging import paged
 from app.console.viewer import ConsoleRoute, Posted, Reader, Runner, Viewer
 from app.policies import repository
 from app.policies.documents import YamlError, yaml_to_json
 from app.policies.schemas import POLICY_EXAMPLES
 from app.policies.service import find_policy, parse_policy, shipped_policies, store_policy
 from app.web.identifiers import PolicyReference
-from app.web.pagination import decode_cursor, encode_cursor
+from app.web.pagination import decode_cursor
 from app.web.problems import MalformedBodyError, NotFoundError, ProblemError
 from app.web.services import Service, Services
 from seatrial.contracts.policies import Policy, PolicyRead, Rule
@@ -104,7 +105,6 @@ def _policies(
     before = decode_cursor(cursor, "pol") if cursor else None
     with services.database.read() as session:
         rows = list(repository.list_policies(session, viewer.project_id, name=None, before=before, limit=PER_PAGE + 1))
-    shown = rows[:PER_PAGE]
     return page(
         request,
         "policies.html",
@@ -112,7 +112,5 @@ def _policies(
         status=status,
         form=form,
         shipped=shipped_policies(),
-        rows=shown,
-        newest="/policies" if cursor else None,
-        following=f"/policies?cursor={encode_cursor(shown[-1].id)}" if len(rows) > PER_PAGE else None,
+        **paged(rows, "/policies", per_page=PER_PAGE, is_first=not cursor),
     )

@@ -12,12 +12,12 @@ from app.console.parameters import field_id, override, read_params, starting_val
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.registry import families, params_contract
 from seatrial.families.narratives import narrative_of
 
 _NUMBERS = ("samples", "seed")
 _TEXTS = ("policy", "baseline")
-ENDPOINT = "endpoint"
 
 
 def families_for(task: str, model_format: str) -> list[str]:

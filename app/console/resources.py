@@ -12,12 +12,13 @@ from app.console import architectures
 from app.console.forms import Form
 from app.console.manifests import dataset_manifest, field_of, model_manifest
 from app.console.pages import page
+from app.console.paging import paged
 from app.console.viewer import ConsoleRoute, Reader, Runner, Viewer
 from app.datasets import repository as datasets
 from app.datasets.service import store_dataset
 from app.models import repository as models
 from app.models.service import store_model
-from app.web.pagination import decode_cursor, encode_cursor
+from app.web.pagination import decode_cursor
 from app.web.problems import InvalidRequestError, ProblemError
 from app.web.services import Service, Services
 from app.web.uploads import receive
@@ -130,7 +131,12 @@ def _models(
         "is_stored": bool(done),
     }
     return page(
-        request, "models.html", title="Models", status=status, **context, **_paged(rows, "/models", is_first=not cursor)
+        request,
+        "models.html",
+        title="Models",
+        status=status,
+        **context,
+        **paged(rows, "/models", per_page=PER_PAGE, is_first=not cursor),
     )
 
 
@@ -198,7 +204,7 @@ def _datasets(
         title="Datasets",
         status=status,
         **context,
-        **_paged(rows, "/datasets", is_first=not cursor),
+        **paged(rows, "/datasets", per_page=PER_PAGE, is_first=not cursor),
     )
 
 
@@ -228,9 +234,3 @@ def _dataset_line(row: DatasetRow) -> Line:
     labels = row.facts.get("labels") or row.manifest.get("labels")
     examples, shape = row.facts.get("examples"), row.facts.get("shape")
     return _line(row, labels, split=row.split, format=row.format, examples=examples, shape=shape)
-
-
-def _paged(rows: Any, path: str, *, is_first: bool) -> dict[str, Any]:
-    shown = rows[:PER_PAGE]
-    following = f"{path}?cursor={encode_cursor(shown[-1].id)}" if len(rows) > PER_PAGE else None
-    return {"rows": shown, "newest": None if is_first else path, "following": following}

@@ -9,10 +9,11 @@ from starlette.responses import RedirectResponse
 
 from app.console.forms import Form, flat
 from app.console.pages import page
+from app.console.paging import paged
 from app.console.viewer import Admin, ConsoleRoute, Posted, Reader, Viewer
 from app.web.bodies import parse_json
 from app.web.identifiers import DeliveryId, WebhookId
-from app.web.pagination import decode_cursor, encode_cursor
+from app.web.pagination import decode_cursor
 from app.web.problems import ProblemError
 from app.web.services import Service, Services
 from app.webhooks import repository, service
@@ -46,7 +47,7 @@ STARTING = {"events": "audit.not_passed\naudit.failed"}
 @router.get("/webhooks")
 def list_webhooks(request: Request, viewer: Reader, services: Service, done: str = "") -> Response:
     """List the project's webhooks over a form that makes one."""
-    return _webhooks(request, viewer, services, Form(), done=done)
+    return _webhooks(request, viewer, services, Form(STARTING), done=done)
 
 
 @router.post("/webhooks")
@@ -148,7 +149,7 @@ def _webhooks(
         "webhooks.html",
         title="Webhooks",
         status=status,
-        form=form if form.values else Form(STARTING),
+        form=form,
         rows=rows,
         events=EVENTS,
         done=DONE.get(done),
@@ -175,7 +176,6 @@ def _webhook(
             service.read_delivery(one)
             for one in repository.list_deliveries(session, row.id, status=None, before=before, limit=PER_PAGE + 1)
         ]
-    shown, base = deliveries[:PER_PAGE], f"/webhooks/{row.id}"
     return page(
         request,
         "webhook.html",
@@ -183,11 +183,9 @@ def _webhook(
         status=status,
         form=form or Form(_values(row)),
         webhook=row,
-        deliveries=shown,
         events=EVENTS,
         secret=secret,
         done=DONE.get(done),
         is_admin=viewer.principal.may("admin"),
-        newest=base if cursor else None,
-        following=f"{base}?cursor={encode_cursor(shown[-1].id)}" if len(deliveries) > PER_PAGE else None,
+        **paged(deliveries, f"/webhooks/{row.id}", per_page=PER_PAGE, is_first=not cursor),
     )

@@ -85,7 +85,7 @@ def submit_hardening(
     summary="Estimate a hardening",
 )
 def estimate_hardening(principal: Reader, body: Submitted, services: Service) -> HardeningEstimate:
-    """Tell what a hardening would cost, at most, without queueing it: passes, seconds, memory."""
+    """Estimate what a hardening costs, without queueing it: passes at most, seconds, memory."""
     with services.database.read() as session:
         return estimate(look_up(session, principal.project_id, body, services.settings))
 

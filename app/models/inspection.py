@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
 from seatrial.contracts.architectures import OnnxArchitecture, PredictionsArchitecture
-from seatrial.contracts.endpoints import ServedArchitecture, parse_network
+from seatrial.contracts.endpoints import ENDPOINT, ServedArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
 from seatrial.ingest.conversion import CONVERT, is_torch_archive
@@ -31,8 +31,6 @@ from seatrial.ingest.predictions.tables import table_layout
 from seatrial.net.endpoint_rules import check_endpoint, filled_headers
 from seatrial.store.settings import Settings
 
-ENDPOINT = "endpoint"
-"""Format of a model whose bytes are its manifest."""
 EXPORTED, ONNX = "exported", "onnx"
 WANTED_ONNX = "one `.onnx` file that holds all its tensors"
 WANTED = (

@@ -7,7 +7,6 @@ from starlette.responses import JSONResponse
 
 from app.access.principal import Reader, Runner
 from app.models import repository
-from app.models.inspection import ENDPOINT
 from app.models.schemas import (
     ENDPOINT_REFERENCE,
     IMAGES_REFERENCE,
@@ -31,6 +30,7 @@ from app.web.preferences import WaitSeconds
 from app.web.problems import NotFoundError, raises
 from app.web.services import Service
 from app.web.uploads import receive
+from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.models import ModelManifest, ModelRead, ModelReference, ModelSummary, Task
 from seatrial.contracts.states import ModelState
 

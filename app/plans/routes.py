@@ -83,7 +83,7 @@ def submit_plan(
 def estimate_plan(
     principal: Reader, body: Annotated[PlanCreate, Depends(json_body(PlanCreate))], services: Service
 ) -> PlanEstimate:
-    """Tell what a plan would cost, at most, without queueing it; what it is refused for, it is refused for here too."""
+    """Estimate what a plan costs, without queueing it; what it is refused for, it is refused for here too."""
     with services.database.read() as session:
         return estimate(look_up(session, services, principal.project_id, body))
 

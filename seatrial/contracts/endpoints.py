@@ -11,6 +11,9 @@ from pydantic import ConfigDict, Field, JsonValue, SecretStr, ValidationInfo, fi
 
 from seatrial.contracts.base import Real, Request
 
+ENDPOINT = "endpoint"
+"""Format of a model behind a URL: its bytes are its manifest."""
+
 IMAGE = "{{image}}"
 
 EACH = "$each"

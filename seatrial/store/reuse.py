@@ -17,6 +17,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.audits import Reused
+from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.states import RunState
 from seatrial.store.events import record_event
@@ -24,9 +25,6 @@ from seatrial.store.ids import new_id
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow, StageRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.transitions import holds, lock, move
-
-ENDPOINT = "endpoint"
-"""Format of models behind a URL: what they answer tomorrow follows from nothing that is stored."""
 
 MOST_OFFERED = 5
 """Earlier checks looked at: the next where the records of one are gone or damaged."""
@@ -45,6 +43,7 @@ def asked_digest(
         rows: The model (``model``), the dataset (``dataset``), and what the check names besides, by parameter.
         deciding: What decides how many examples are measured, as JSON; None where all are.
     """
+    # What a model behind a URL answers tomorrow follows from nothing that is stored.
     if any(isinstance(row, ModelRow) and row.format == ENDPOINT for row in rows.values()):
         return None
     named = {
