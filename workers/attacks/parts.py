@@ -8,7 +8,6 @@ and pass (epistemic; Houlsby et al. 2011, BALD; Gal et al. 2017). Both are in na
 import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from seatrial.contracts.passes import Part
@@ -17,6 +16,7 @@ from seatrial.contracts.passes import Part
 def aleatoric(logits: Tensor) -> Tensor:
     """Return the mean entropy of the passes (n,).
 
+    >>> import torch
     >>> round(aleatoric(torch.tensor([[[0.0, 0.0], [1e4, 0.0]]])).item(), 4)
     0.3466
     """
@@ -29,6 +29,7 @@ def epistemic(logits: Tensor) -> Tensor:
 
     Summed as a divergence, what passes agree on cancels before it is added up, and not after.
 
+    >>> import torch
     >>> round(epistemic(torch.tensor([[[1e4, 0.0], [0.0, 1e4]]])).item(), 4)
     0.6931
     >>> epistemic(torch.tensor([[[3.0, 0.0], [3.0, 0.0]]])).item()
@@ -51,8 +52,3 @@ def largest_part(part: Part, passes: int, classes: int) -> float:
     (0.6931, 2.3026)
     """
     return math.log(min(passes, classes) if part == "epistemic" else classes)
-
-
-def parts_of(logits: Tensor, parts: tuple[Part, ...]) -> Tensor:
-    """Return some parts (n, parts) of logits (n, passes, classes), float64."""
-    return torch.stack([PARTS[part](logits) for part in parts], -1)

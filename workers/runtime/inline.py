@@ -42,7 +42,7 @@ from workers.runtime.jobs import (
     parse_manifest,
 )
 from workers.runtime.looks import at_look, planned_looks, reach
-from workers.runtime.open_looks import is_doubt_unknown, is_surely_open
+from workers.runtime.open_looks import is_surely_open
 from workers.runtime.preflight import run_preflight
 from workers.runtime.resources import Resources
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
@@ -176,7 +176,8 @@ class InlineExecutor:
     ) -> bool:
         """Tell whether a doubt shows at a look that was passed over before its numbers were worked out."""
         for number, earlier in enumerate(job.check.looks or [], 1):
-            if not is_doubt_unknown(earlier):
+            # None: its numbers were not worked out.
+            if earlier["doubted"] is not None:
                 continue
             then = looks.model_copy(update={"ended": number})
             done, _ = self._reached(family, job, then)

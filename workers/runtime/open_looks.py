@@ -81,8 +81,3 @@ def _leaves_open(rule: Rule, values: np.ndarray[Any, Any], times: float, *, may_
     if beyond <= 0 and not may_pass:
         return True
     return abs(beyond) < times * float(values.std()) / math.sqrt(len(values))
-
-
-def is_doubt_unknown(look: Mapping[str, Any]) -> bool:
-    """Tell whether it is still to be worked out if a doubt showed at a look that was passed over."""
-    return look["doubted"] is None
