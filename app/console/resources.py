@@ -104,7 +104,7 @@ async def upload_model(request: Request, viewer: Runner, services: Service) -> R
         kind = form.said("architecture")
         form.refuse_all(error, lambda pointer: field_of(pointer, kind))
         return await run_in_threadpool(_models, request, viewer, services, form, status=error.status)
-    return RedirectResponse("/models?done=stored", status_code=303)
+    return RedirectResponse("/models?done=stored#main", status_code=303)
 
 
 def _models(
@@ -141,9 +141,9 @@ def _models(
 
 
 @router.get("/datasets")
-def list_datasets(request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "") -> Response:
+def list_datasets(request: Request, viewer: Reader, services: Service, cursor: str = "") -> Response:
     """List datasets, newest first, over a form to upload one."""
-    return _datasets(request, viewer, services, Form(), cursor=cursor, done=done)
+    return _datasets(request, viewer, services, Form(), cursor=cursor)
 
 
 @router.post("/datasets")
@@ -167,11 +167,11 @@ async def upload_dataset(request: Request, viewer: Runner, services: Service) ->
         ) as upload:
             if upload.is_manifest:
                 raise InvalidRequestError("Choose the file with the examples.", pointer="/file")
-            await store_dataset(request, services, viewer.project_id, upload)
+            row = await store_dataset(request, services, viewer.project_id, upload)
     except (ProblemError, InspectionError) as error:
         form.refuse_all(error, field_of)
         return await run_in_threadpool(_datasets, request, viewer, services, form, status=error.status)
-    return RedirectResponse("/datasets?done=stored", status_code=303)
+    return RedirectResponse(f"/datasets/{row.id}?done=stored#main", status_code=303)
 
 
 def _datasets(
@@ -181,7 +181,6 @@ def _datasets(
     form: Form,
     *,
     cursor: str = "",
-    done: str = "",
     status: int = 200,
 ) -> Response:
     before = decode_cursor(cursor, "dat") if cursor else None
@@ -196,7 +195,6 @@ def _datasets(
         "tasks": TASKS,
         "splits": SPLITS,
         "columns": columns,
-        "is_stored": bool(done),
     }
     return page(
         request,

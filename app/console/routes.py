@@ -6,6 +6,7 @@ from starlette.staticfiles import StaticFiles
 from app.console import (
     audits,
     comparison,
+    dataset_page,
     entering,
     hardening_form,
     hardenings,
@@ -23,7 +24,7 @@ from app.console.pages import STATIC
 ROUTERS = [
     room.router
     for room in (
-        *(entering, audits, search, comparison, leaderboards, resources, submission, policies, projects),
+        *(entering, audits, search, comparison, leaderboards, resources, dataset_page, submission, policies, projects),
         *(hardening_form, hardenings, plans, webhooks),
     )
 ]

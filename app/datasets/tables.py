@@ -26,7 +26,7 @@ def inspect_table(path: Path, where: str, manifest: DatasetManifest, limits: Set
     Raises:
         InspectionError: With the row, the column and what would be right.
     """
-    layout = _format(path, where)
+    layout = table_format(path, where)
     facts = [_facts(table, layout, where, manifest) for table in read_table(path, layout, manifest, limits)]
     return facts[0]
 
@@ -59,7 +59,12 @@ def _facts(table: Table, layout: TableFormat, where: str, manifest: DatasetManif
     )
 
 
-def _format(path: Path, where: str) -> TableFormat:
+def table_format(path: Path, where: str) -> TableFormat:
+    """Return the format of a table of numbers, judged by its first bytes.
+
+    Raises:
+        InspectionError: It is none.
+    """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     kind = sniff(head, path.stat().st_size)

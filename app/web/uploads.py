@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
@@ -24,7 +24,13 @@ from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 
 from app.web.bodies import parse_json, read_json
-from app.web.problems import InvalidRequestError, MalformedBodyError, PayloadTooLargeError, UnsupportedMediaError
+from app.web.problems import (
+    InvalidRequestError,
+    MalformedBodyError,
+    PayloadTooLargeError,
+    ProblemError,
+    UnsupportedMediaError,
+)
 from app.web.quotas import Quotas
 from app.web.references import copy_reference
 from app.web.services import Services
@@ -85,7 +91,8 @@ async def receive(
         manifest: Type of the manifest.
         reference: Type of the JSON body: a manifest and a path, or None for a manifest that needs no file.
         max_bytes: Largest file.
-        compose: Makes the manifest, as JSON text, from the fields of a form that has some in its place.
+        compose: Makes the manifest, as JSON text, from the fields of a form that has some in its place; also called,
+            for its caller to have them, with those that stood before what was refused.
 
     Raises:
         ProblemError: Nothing usable came.
@@ -98,8 +105,15 @@ async def receive(
     with quotas.upload(project_id), temporary_file(folder) as path:
         if media_type == b"multipart/form-data":
             form = _Form(path, services.settings, max_bytes, has_fields=compose is not None)
-            with path.open("wb") as file:
-                await form.read(request, options.get(b"boundary", b""), file)
+            try:
+                with path.open("wb") as file:
+                    await form.read(request, options.get(b"boundary", b""), file)
+            except ProblemError:
+                # What was typed before the file is not lost with it.
+                if compose is not None:
+                    with suppress(ProblemError):
+                        compose(form.texts())
+                raise
             text = bytes(form.manifest) if compose is None else compose(form.texts())
             said = parse_json(text, manifest, root="/manifest")
             if compose is not None and not form.filename and not form.size:

@@ -116,12 +116,14 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
         tab.fill(f"#{field}", text)
     assert tab.value("document.querySelector('#depth').checkVisibility()") is False
     tab.attach("#file", weights)
-    tab.press("main form[method=post] button")
-    assert "version" in tab.text("#wrong")
-    assert tab.value("document.activeElement.id") == "wrong"
+    tab.value("window.mark = true; document.querySelector('main form[method=post] button').click()")
+    tab.wait("document.activeElement.id === 'wrong'")
+    assert "version: Use letters" in tab.text("#wrong")
+    assert tab.value("window.mark && document.querySelector('#version').getAttribute('aria-invalid')") == "true"
+    assert tab.value("document.querySelector('#depth').checkVisibility()") is False
     tab.complaints.clear()
     tab.fill("#version", "1")
-    tab.attach("#file", weights)
+    # The file is still chosen.
     tab.press("main form[method=post] button")
     assert "The model is stored" in tab.text()
 
@@ -130,7 +132,8 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     tab.fill("#version", "1")
     tab.attach("#file", examples)
     tab.press("main form[method=post] button")
-    assert "digits 1" in tab.text("table")
+    assert tab.value("location.pathname").startswith("/datasets/dat_")
+    assert "digits 1" in tab.text()
 
     tab.goto(f"{serving.url}/models")
     eventually(
@@ -210,8 +213,9 @@ def pages(server: Server) -> list[str]:
     plans = [seeding.planned(server.database, first, fails=kind) for kind in (None, "audit")]
     with server.database.read() as session:
         row = session.get_one(AuditRow, first)
-        chosen = f"model={row.model_id}&dataset={row.dataset_id}"
+        dataset, chosen = row.dataset_id, f"model={row.model_id}&dataset={row.dataset_id}"
     paths = ["/", f"/audits/{second}", f"/audits/{running}", f"/compare?a={first}&b={second}", "/models", "/datasets"]
+    paths += [f"/datasets/{dataset}"]
     paths += ["/policies", "/policies/strict", f"/submit?{chosen}", "/models/cifar-resnet20/history"]
     paths += ["/webhooks", f"/webhooks/{_webhook(server)}", "/project"]
     paths += ["/plans", *(f"/plans/{plan}" for plan in plans)]

@@ -17,6 +17,7 @@ FORMS = [
     "/logout",
     "/models",
     "/datasets",
+    "/datasets/preview",
     "/submit",
     "/submit/about",
     "/submit/confirmed",

@@ -1,9 +1,12 @@
 """Models and datasets: lists, and forms that say beside each field what is wrong."""
 
+import io
 import json
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.console.manifests import dataset_manifest, model_manifest
@@ -68,7 +71,7 @@ def wrong(page: httpx.Response) -> dict[str, str]:
 
 
 def test_a_form_s_model_is_the_one_the_api_would_have_stored(console: Console) -> None:
-    assert send_model(console).headers["location"] == "/models?done=stored"
+    assert send_model(console).headers["location"] == "/models?done=stored#main"
     with console.services.database.read() as session:
         row = session.query(ModelRow).one()
     again = uploads.upload(console.client, "models", uploads.model_manifest(), weights())
@@ -79,12 +82,63 @@ def test_a_form_s_model_is_the_one_the_api_would_have_stored(console: Console) -
 
 
 def test_a_form_s_dataset_is_the_one_the_api_would_have_stored(console: Console) -> None:
-    assert send_dataset(console).headers["location"] == "/datasets?done=stored"
+    stored = send_dataset(console)
     with console.services.database.read() as session:
         row = session.query(DatasetRow).one()
+    assert stored.headers["location"] == f"/datasets/{row.id}?done=stored#main"
     again = uploads.upload(console.client, "datasets", uploads.dataset_manifest(), npz())
     assert again.json()["id"] == row.id
     assert "20 of shape 1, 4, 4" in words(console.get("/datasets"))
+
+
+def preview(console: Console, data: bytes, name: str = "reviews.csv", **said: str) -> httpx.Response:
+    fields = {"name": "", "version": "", "task": "text-classification", "split": "test", "columns": "", **said}
+    return console.post("/datasets/preview", files={"file": (name, data)}, **fields)
+
+
+def chosen(page: httpx.Response) -> int:
+    return sum(one.get("class") == "chosen" for one in elements(page, "th"))
+
+
+def test_the_columns_of_a_table_are_shown_before_it_is_uploaded(console: Console) -> None:
+    table = b"review;stars;day\n" + b"".join(b'"a; b<c>";%d;2026\n' % n for n in range(7)) + b'"cut off'
+    page = preview(console, table)
+    assert "No column is named text or label" in words(page)
+    assert "text = review and label = stars" in words(page)
+    page = preview(console, table, columns="text = review\nlabel = stars")
+    assert "The text is read from review, the label from stars." in words(page)
+    assert (chosen(page), page.text.count("a; b&lt;c&gt;"), "stars label" in words(page)) == (2, 5, True)
+    lines = b'{"premise": "a", "hypothesis": "b", "label": 0, "id": 7}\n'
+    page = preview(console, lines, "pairs.jsonl", task="text-pair-classification")
+    assert "from premise, the hypothesis from hypothesis, the label from label." in words(page)
+    assert chosen(page) == 3
+    numbers = b"age,income,label\n40,1.5,0\n"
+    assert "numbers from the other marked columns" in words(preview(console, numbers, task="tabular-classification"))
+    for data, said, reason in (
+        (numbers, {"task": "image-classification"}, "choose the task"),
+        (b"PK\x03\x04[Content_Types].xml", {}, "save it as CSV"),
+        (table, {"columns": "text"}, "role = column"),
+        (table, {"columns": "image = review"}, "is no column of text-classification"),
+    ):
+        page = preview(console, data, **said)
+        assert (page.status_code, reason in words(page)) == (200, True), (words(page), reason)
+    assert_nothing_stored(console.services)
+
+
+def test_the_page_of_a_dataset_shows_the_columns_that_are_read(console: Console) -> None:
+    written = io.BytesIO()
+    texts = {"body": [f"text {n}" for n in range(9)], "sentiment": [n % 2 for n in range(9)], "raw": [b"abc"] * 9}
+    pq.write_table(pa.table(texts), written)
+    told = {"task": "text-classification", "columns": "text = body\nlabel = sentiment", "labels": "bad\ngood"}
+    page = console.get(send_dataset(console, written.getvalue(), **told).headers["location"].partition("#")[0])
+    for said in ("is stored and checked", "from body, the label from sentiment.", "text 4", "3 bytes", "good4"):
+        assert said in words(page), said
+    assert "text 5" not in words(page)
+    assert chosen(page) == 2
+    page = console.get(send_dataset(console, version="2").headers["location"].partition("#")[0])
+    assert "First rows" not in words(page)
+    assert "10" in words(page)
+    assert console.get("/datasets/dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c11").status_code == 404
 
 
 def test_every_architecture_and_column_reaches_the_manifest() -> None:
@@ -210,6 +264,8 @@ def test_a_refused_file_is_told_beside_the_file(console: Console) -> None:
         (send_model(console, b"x" * 250_000), "more than the 200,000 bytes"),
     ):
         assert reason in wrong(page)["file"], reason
+        # What was typed comes back whatever is wrong with the file.
+        assert 'value="parity"' in page.text
     assert_nothing_stored(console.services)
 
 

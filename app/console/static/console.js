@@ -73,19 +73,97 @@
   }
 })();
 
-(function showWhatFits() {
+function showWhatFits(root) {
   // Fields that only some choices need: `data-for` lists the values of the select named by `data-of`.
-  for (const select of document.querySelectorAll("select[data-chooses]")) {
-    const parts = document.querySelectorAll(`[data-of="${select.dataset.chooses}"]`);
+  for (const select of root.querySelectorAll("select[data-chooses]")) {
+    const parts = root.querySelectorAll(`[data-of="${select.dataset.chooses}"]`);
     const show = () => {
       for (const part of parts) part.hidden = !part.dataset.for.split(" ").includes(select.value);
     };
     select.addEventListener("change", show);
     show();
   }
-})();
+}
 
-(function showWhatIsWrong() {
+function showWhatIsWrong() {
   const summary = document.getElementById("wrong");
   if (summary) summary.focus();
+}
+
+showWhatFits(document);
+showWhatIsWrong();
+
+(function keepChosenFiles() {
+  // A page cannot fill a file field again. So the form is sent from here, and when it is refused the page that says why
+  // takes the place of this one around the field, which keeps its file.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || !form.matches("[data-keeps-file]")) return;
+    event.preventDefault();
+    const button = event.submitter, words = button.dataset.busy, sending = new XMLHttpRequest();
+    sending.upload.onprogress = ({ loaded, total }) => {
+      button.textContent = loaded < total ? `${words} ${Math.floor(100 * loaded / total)} %` : "Checking…";
+    };
+    sending.onload = () => {
+      const said = new DOMParser().parseFromString(sending.responseText, "text/html");
+      const target = new URL(sending.responseURL);
+      if (sending.status < 400) location.assign(target.pathname + target.search);
+      else if (said.querySelector("[data-keeps-file]")) take(said);
+      else refuse(form, button, said.querySelector("main")?.textContent || `The service answered ${sending.status}.`);
+    };
+    sending.onerror = () => refuse(form, button, "The connection ended before there was an answer: the service is " +
+      "away, or accepts no file of this size. Nothing is stored.");
+    sending.open("POST", form.getAttribute("action"));
+    sending.send(new FormData(form));
+  });
+
+  function take(said) {
+    const main = document.getElementById("main"), field = main.querySelector("[data-keeps-file] input[type=file]");
+    main.replaceChildren(...document.importNode(said.getElementById("main"), true).childNodes);
+    const empty = main.querySelector("[data-keeps-file] input[type=file]");
+    for (const name of ["aria-invalid", "aria-describedby"]) {
+      if (empty.hasAttribute(name)) field.setAttribute(name, empty.getAttribute(name));
+      else field.removeAttribute(name);
+    }
+    empty.replaceWith(field);
+    showWhatFits(main);
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+    showWhatIsWrong();
+  }
+
+  function refuse(form, button, why) {
+    delete form.dataset.sent;
+    button.textContent = "Upload";
+    document.getElementById("wrong")?.remove();
+    const note = Object.assign(document.createElement("div"), { id: "wrong", className: "note bad", tabIndex: -1 });
+    note.setAttribute("role", "alert");
+    note.textContent = why;
+    form.before(note);
+    note.focus();
+  }
+})();
+
+(function previewTables() {
+  // The first rows of the chosen table with the columns that will be read, before any of it is uploaded.
+  const HEAD_BYTES = 2 ** 18, WHOLE_BYTES = 2 ** 25;
+  let latest = 0;
+  document.addEventListener("change", async ({ target }) => {
+    const form = target.closest("form"), place = form?.querySelector("[data-preview]");
+    if (!place || !["file", "task", "columns", "features"].includes(target.name)) return;
+    const turn = ++latest;
+    const file = form.elements.file.files[0];
+    // The rows of a Parquet file are found from its end.
+    const isWhole = file && (await file.slice(0, 4).text()) === "PAR1";
+    if (!file || (isWhole && file.size > WHOLE_BYTES)) { place.replaceChildren(); return; }
+    const body = new FormData(form);
+    if (!isWhole) body.set("file", file.slice(0, HEAD_BYTES), file.name);
+    try {
+      const answer = await fetch(place.dataset.preview, { method: "POST", body, credentials: "same-origin" });
+      if (!answer.ok || turn !== latest) return;
+      const said = new DOMParser().parseFromString(await answer.text(), "text/html");
+      place.replaceChildren(...document.importNode(said.body, true).childNodes);
+    } catch {
+      // The upload says what is wrong.
+    }
+  });
 })();
