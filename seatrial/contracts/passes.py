@@ -10,6 +10,9 @@ Part = Literal["aleatoric", "epistemic"]
 
 PARTS: tuple[Part, ...] = ("aleatoric", "epistemic")
 
+MEANT: dict[Part, str] = {"aleatoric": "what each pass is unsure of", "epistemic": "what the passes disagree on"}
+"""What the parts are, in words."""
+
 SINGLE = (
     "uncertainty has an aleatoric and an epistemic part only where several passes can disagree, and this model has "
     'one: upload its members as an ensemble ({"kind": "ensemble", "members": [...]}), or a network with dropout '

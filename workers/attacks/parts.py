@@ -6,8 +6,9 @@ and pass (epistemic; Houlsby et al. 2011, BALD; Gal et al. 2017). Both are in na
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from seatrial.contracts.passes import Part
@@ -42,6 +43,9 @@ def epistemic(logits: Tensor) -> Tensor:
     return (log_p.exp() * ratio).sum(-1).mean(-1).clamp_min(0.0)
 
 
+NOTHING = 0.01
+"""Share of the largest epistemic part there could be below which it counts as nothing, or as the same everywhere."""
+
 PARTS: dict[Part, Callable[[Tensor], Tensor]] = {"aleatoric": aleatoric, "epistemic": epistemic}
 
 
@@ -52,3 +56,8 @@ def largest_part(part: Part, passes: int, classes: int) -> float:
     (0.6931, 2.3026)
     """
     return math.log(min(passes, classes) if part == "epistemic" else classes)
+
+
+def parts_of(logits: Tensor, parts: Sequence[Part]) -> Tensor:
+    """Return some parts (n, parts) of logits (n, passes, classes), float64."""
+    return torch.stack([PARTS[part](logits) for part in parts], -1)

@@ -88,8 +88,8 @@ def gather_evidence(
     """
     selected = smoother.select(images, selection, n0, example_ids, keep=probes)
     on_device = selected.counts.argmax(1)
-    statistics = smoother.start(images)
     scores = None if count_classes is None else count_classes(selected.counts)
+    statistics = smoother.start(images, scores)
     sequence = ConfidenceSequence(schedule, len(images), probabilities, distance=estimation.distance)
     active = np.arange(len(images))
     done = 0
@@ -110,7 +110,7 @@ def gather_evidence(
         draws=draws_taken,
         counts=statistics.counts.cpu().numpy(),
         mean=statistics.total.cpu().numpy() / draws_taken,
-        histogram=statistics.histogram.cpu().numpy(),
+        histogram=(statistics.histogram if scores is None else scores.of(on_device)).cpu().numpy(),
         p_lower=np.where(dependent, 0.0, sequence.lower),
         p_upper=np.where(dependent, 1.0, sequence.upper),
         score_alpha=np.array([schedule.score_alphas[look] for look in sequence.stopped_at]),

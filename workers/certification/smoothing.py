@@ -59,7 +59,8 @@ class DrawStatistics:
         draws: (batch,) int64, draws so far.
         counts: (batch, classes) int64, how often each class had the largest logit, the first on ties.
         total: (batch,) float64, the sum of the candidate's scores.
-        histogram: (batch, LEVELS) int32, the candidate's scores by cell min(floor(score LEVELS), LEVELS - 1).
+        histogram: (batch, LEVELS) int32, the candidate's scores by cell min(floor(score LEVELS), LEVELS - 1). Where all
+            classes' are counted elsewhere, (batch, 0).
         non_finite: (batch,) bool, some logit was not finite; the example's other numbers mean nothing then.
     """
 
@@ -86,6 +87,7 @@ class Smoother:
         logits: Images (rows, channels, height, width) to logits (rows, classes). It leaves its input as it is,
             and keeps no view of it: the next copies are written there.
         classes: Number of logits.
+        scalars: Further numbers of an image that stand behind its logits (rows, classes + scalars).
         check_cancelled: Called before every forward pass; may raise to stop. Statistics that were being extended are
             then spoilt.
         autocast: What the model may compute in. Scores are always computed in float32.
@@ -96,11 +98,12 @@ class Smoother:
         logits: Callable[[Tensor], Tensor],
         *,
         classes: int,
+        scalars: int = 0,
         check_cancelled: Callable[[], None] = lambda: None,
         autocast: torch.dtype | None = None,
     ) -> None:
         self._logits = logits
-        self._classes = classes
+        self._classes, self._width = classes, classes + scalars
         self._check_cancelled = check_cancelled
         self._autocast = autocast
         self._fitting_batch: int | None = None
@@ -126,7 +129,7 @@ class Smoother:
         counts = torch.zeros(len(images), self._classes, dtype=torch.int64, device=images.device)
         answers = torch.full((len(images), kept), -1, dtype=torch.int64, device=images.device)
         for first, examples, logits in self._outputs(images, range(len(images)), noise, 0, draws, example_ids):
-            found = logits.argmax(2)
+            found = logits[:, :, : self._classes].argmax(2)
             _count(counts, examples, found)
             if first < kept:
                 answers[examples, first : first + found.shape[1]] = found[:, : kept - first]
@@ -155,14 +158,14 @@ class Smoother:
                 drawn = torch.stack([noise.draws(low, high, one) for one in example_ids[first:last]])
                 row = torch.arange(last - first, device=images.device)
                 noisy = torch.empty((last - first, *noise.shape), device=images.device, memory_format=layout)
-                logits = torch.empty(last - first, self._classes, device=images.device)
+                logits = torch.empty(last - first, self._width, device=images.device)
                 for number in range(high - low):
                     self._check_cancelled()
                     # Each row another draw.
                     which = (number + row) % (high - low)
                     self._add(steps[first:last], drawn[row, which], noisy)
                     self._forward(noisy, logits)
-                    found[first + row, low + which] = logits.argmax(1)
+                    found[first + row, low + which] = logits[:, : self._classes].argmax(1)
         return found
 
     @property
@@ -170,14 +173,14 @@ class Smoother:
         """Answers of a few dozen that may differ between two ways to ask for them."""
         return TIES_OF_HALF if self._autocast is not None else TIES
 
-    def start(self, images: Tensor) -> DrawStatistics:
-        """Return the statistics of a batch of images before any draw."""
+    def start(self, images: Tensor, scores: ClassScores | None = None) -> DrawStatistics:
+        """Return the statistics of a batch of images before any draw; ``scores`` counts all classes beside them."""
         batch, device = len(images), images.device
         return DrawStatistics(
             draws=torch.zeros(batch, dtype=torch.int64, device=device),
             counts=torch.zeros(batch, self._classes, dtype=torch.int64, device=device),
             total=torch.zeros(batch, dtype=torch.float64, device=device),
-            histogram=torch.zeros(batch, LEVELS, dtype=torch.int32, device=device),
+            histogram=torch.zeros(batch, LEVELS if scores is None else 0, dtype=torch.int32, device=device),
             non_finite=torch.zeros(batch, dtype=torch.bool, device=device),
         )
 
@@ -204,7 +207,7 @@ class Smoother:
             start: First draw: as many as each of ``indices`` has.
             stop: One past the last draw.
             example_ids: (batch,) of the images.
-            scores: What is to count all classes, of the same batch; changed in place.
+            scores: What is to count all classes, of the same batch, as given to :meth:`start`; changed in place.
 
         Raises:
             ValueError: Images, ids and noise do not fit each other, or a draw would be left out or counted twice.
@@ -213,16 +216,17 @@ class Smoother:
         chosen = torch.as_tensor(np.asarray(indices, dtype=np.int64), device=images.device)
         if len(np.unique(indices)) != len(indices) or bool((statistics.draws[chosen] != start).any()):
             raise ValueError(f"draws from {start} on do not continue these examples, each once")
-        for _, examples, logits in self._outputs(images, indices, noise, start, stop, example_ids):
+        for _, examples, outputs in self._outputs(images, indices, noise, start, stop, example_ids):
+            logits = outputs[:, :, : self._classes]
             _add(statistics, examples, logits, candidates)
             if scores is not None:
-                scores.add(examples, logits)
+                scores.add(examples, logits, outputs[:, :, self._classes :])
         statistics.draws[chosen] += stop - start
 
     def _outputs(
         self, images: Tensor, indices: Indices, noise: Noise, start: int, stop: int, example_ids: Sequence[int]
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield the first draw, positions of examples (n,) and their logits (n, draws, classes).
+        """Yield the first draw, positions of examples (n,), and their logits and scalars (n, draws, classes + scalars).
 
         These are overwritten by the next.
         Block by block on the outside, so that shared noise is made once; pass by pass on the inside.
@@ -237,13 +241,13 @@ class Smoother:
             return
         kind = "cpu" if images.device.type == "cpu" else "cuda"
         length = min(noise.block, stop - start)
-        together = min(max(1, COUNTED_VALUES // (length * self._classes)), len(positions))
+        together = min(max(1, COUNTED_VALUES // (length * self._width)), len(positions))
         steps, pass_size = to_grid(images), min(BATCH_SIZE[kind], length)
         if kind == "cpu":
             _keep_freed_memory()
         layout = self._memory_format(images)
         noisy = torch.empty((pass_size, *noise.shape), device=images.device, memory_format=layout)
-        held = torch.empty(together, length, self._classes, device=images.device)
+        held = torch.empty(together, length, self._width, device=images.device)
         on_device = torch.tensor(positions, device=images.device)
         for first, last in _cut(start, stop, noise.block):
             for group in range(0, len(positions), together):
@@ -261,7 +265,7 @@ class Smoother:
         torch.add(steps, drawn, out=out).mul_(1 / GRID)
 
     def _forward(self, noisy: Tensor, out: Tensor) -> None:
-        """Write logits (rows, classes) to ``out``, in pieces where memory runs out."""
+        """Write logits and scalars (rows, classes + scalars) to ``out``, in pieces where memory runs out."""
 
         def piece(start: int, stop: int) -> int:
             with torch.inference_mode(), self._precision(noisy.device):
@@ -294,7 +298,7 @@ class Smoother:
         # Some models flatten by view(), which refuses any other layout than they were written for.
         probe = images[:1].clone(memory_format=torch.channels_last)
         try:
-            self._forward(probe, torch.empty(1, self._classes, device=images.device))
+            self._forward(probe, torch.empty(1, self._width, device=images.device))
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
@@ -333,6 +337,7 @@ def _add(statistics: DrawStatistics, examples: Tensor, logits: Tensor, candidate
     scores = logits.softmax(2).gather(2, classes).squeeze(2)
     units = scores.nan_to_num_(nan=0.0).mul_(UNITS).round_().long()
     statistics.total.index_add_(0, examples, units.sum(1).double() / UNITS)
-    _count(statistics.histogram, examples, (units // (UNITS // LEVELS)).clamp_(max=LEVELS - 1))
+    if statistics.histogram.shape[1]:
+        _count(statistics.histogram, examples, (units // (UNITS // LEVELS)).clamp_(max=LEVELS - 1))
     # 0 times what is not finite is NaN. isfinite() takes ten times as long on a CPU.
     statistics.non_finite[examples] |= logits.mul(0).sum((1, 2)).isnan()

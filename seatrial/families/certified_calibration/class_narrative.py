@@ -3,16 +3,18 @@
 from collections.abc import Iterator
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.contracts.passes import MEANT
+from seatrial.families.certified_calibration.uncertainty import SMOOTHED
 from seatrial.families.shared.estimates_in_words import defined, in_digits, number_of
 from seatrial.reporting.numbers import format_percentage_estimate, format_radius
 
 FIGURES = {
-    "span": "Mean span of uncertainty against the l_2 radius, of the entropy of the mean scores and of the mean "
-    "entropy of one draw's scores: above, what is certified and no attack exceeds; below, what an attack reached, "
-    "where one was run. The true span lies between them."
+    "span": "Mean span of uncertainty against the l_2 radius: of the entropy of the mean scores, of the mean entropy "
+    "of one draw's scores, and of the parts of that entropy where they were asked for. Above, what is certified and no "
+    "attack exceeds; below, what an attack reached, where one was run. The true span lies between them."
 }
 
-OF_SPANS = frozenset({"span_says_little"})
+OF_SPANS = frozenset({"span_says_little", "passes_agree"})
 """Flags on spans of uncertainty, which the confidence of the predicted class has no part in."""
 
 
@@ -35,6 +37,19 @@ def class_findings(result: Result, radius: float) -> Iterator[str]:
         times = number_of(span) / number_of(attacked) if number_of(attacked) > 0 else None
         more = "" if times is None else f": the bound is {times:.1f} times as large"
         yield f"An attack moved entropy by {in_digits(attacked)} on average{more}."
+    for part, name in SMOOTHED.items():
+        told = [known(f"uncertainty_{side}", uncertainty=name) for side in ("low", "high")]
+        least, most = (None if one is None else one.value for one in told)
+        bound = known("certified_span", uncertainty=name)
+        if least is None or most is None or bound is None:
+            continue
+        moved = known("attacked_span", uncertainty=name)
+        more = "" if moved is None else f"; an attack on it moved it by {in_digits(moved)}"
+        yield (
+            f"Under noise, its {part} part ({MEANT[part]}, over {result.counts.get('passes', 0)} passes) stays between "
+            f"{least:.3f} and {most:.3f} nats on average whatever is done within {place}: a certified span of "
+            f"{in_digits(bound)}{more}."
+        )
     classwise, brier = known("cce_classwise"), known("certified_brier")
     if classwise is not None and brier is not None:
         yield (

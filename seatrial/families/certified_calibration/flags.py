@@ -155,6 +155,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         "cce_classwise beside a span.",
     ),
     FlagSpec(
+        code="passes_agree",
+        severities=("warning",),
+        speaks_of=("certified_span", "attacked_span", "uncertainty*"),
+        meaning="The epistemic part of the entropy is next to nothing on noisy copies of the images, or the same on "
+        "all of them: the members are equal or nearly, or dropout changes next to nothing. A small certified span of "
+        "smoothed_epistemic is no sign of robustness then.",
+        remedy="Train the members apart (other seeds, data or architectures), or with a dropout that matters; demand "
+        "something of uncertainty[uncertainty=smoothed_epistemic] on data of another kind.",
+    ),
+    FlagSpec(
         code="span_not_shown",
         severities=("info",),
         speaks_of=("certified_span", "attacked_span"),

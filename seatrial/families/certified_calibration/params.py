@@ -187,8 +187,9 @@ class CertifiedCalibrationParams(FamilyParams):
         # Where the last step leads is looked at without one.
         forward += gradients + len(self.ace_attacks) * samples * (self.attack_draws + min(self.n, ATTACKED_DRAWS))
         if self.uncertainty is not None and self.uncertainty.attack:
-            # Twice at every radius above 0, each beginning where the one before ended and looking at the clean image.
-            runs = 2 * sum(radius > 0 for radius in self.radii) * samples
+            # Twice at every radius above 0, each beginning where the one before ended and looking at the clean image,
+            # of the entropy and of every part.
+            runs = 2 * (1 + len(self.uncertainty.parts)) * sum(radius > 0 for radius in self.radii) * samples
             gradients += runs * self.attack_steps * self.attack_draws
             forward += runs * ((self.attack_steps + 2) * self.attack_draws + min(self.n, ATTACKED_DRAWS))
         robust = Passes(0, 0) if self.robust_accuracy is None else self.robust_accuracy.passes(samples)

@@ -6,6 +6,7 @@ from typing import Any
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import ARRAYS
+from seatrial.contracts.passes import only_one
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.certified_calibration.flags import FLAGS
 from seatrial.families.certified_calibration.metrics import METRICS
@@ -22,7 +23,9 @@ def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> M
 
 
 def misfits(params: CertifiedCalibrationParams, situation: Situation) -> Iterator[Misfit]:
-    """Find what needs gradients, of a model that gives none; a certificate itself needs none."""
+    """Find parts asked of one pass, and what needs gradients of a model that gives none; a certificate needs none."""
+    if params.uncertainty is not None and params.uncertainty.parts:
+        yield from only_one(situation.passes, "uncertainty/parts")
     if situation.has_gradients:
         return
     if params.ace_attacks:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from seatrial.contracts.base import Real, Request
 from seatrial.contracts.family import (
@@ -19,10 +19,17 @@ from seatrial.contracts.family import (
     difference,
     value,
 )
+from seatrial.contracts.passes import Part
+from seatrial.contracts.rules import all_different
 
-Uncertainty = Literal["entropy", "gini", "least_confidence", "smoothed_entropy"]
-UNCERTAINTIES: tuple[Uncertainty, ...] = ("entropy", "gini", "least_confidence", "smoothed_entropy")
-"""Entropy, 1 - sum p^2 and 1 - max p of the smoothed model's scores, and the mean entropy of the scores of a draw."""
+Uncertainty = Literal[
+    "entropy", "gini", "least_confidence", "smoothed_entropy", "smoothed_aleatoric", "smoothed_epistemic"
+]
+OF_MEANS: tuple[Uncertainty, ...] = ("entropy", "gini", "least_confidence")
+"""Entropy, 1 - sum p^2 and 1 - max p of the smoothed model's scores; beside them, the mean entropy of a draw's."""
+
+SMOOTHED: dict[Part, Uncertainty] = {"aleatoric": "smoothed_aleatoric", "epistemic": "smoothed_epistemic"}
+"""Of models of several passes: the mean, over draws, of a part of the entropy of a draw."""
 
 LOG_LOSS = -math.log(1e-6)
 """Largest negative log likelihood: a score below 1e-6 counts as that."""
@@ -36,7 +43,7 @@ class UncertaintyParams(Request):
         ge=1,
         le=100,
         description="Of models with more than 100 classes, how many have a histogram of their own, the label and the "
-        "most frequent; the others count as a sum. Up to 100 classes each has one.",
+        "most frequent (2 at least); the others count as a sum. Up to 100 classes each has one.",
     )
     coverage: Real = Field(
         default=0.9,
@@ -45,10 +52,19 @@ class UncertaintyParams(Request):
         description="Probability with which conformal prediction sets are to hold the label. Half of the examples "
         "calibrate them, the others are judged.",
     )
+    parts: list[Part] = Field(
+        default_factory=list,
+        max_length=2,
+        description="Of an ensemble or a model with Monte-Carlo dropout: certify the mean of these parts of the "
+        "entropy of a draw too, as `smoothed_aleatoric` (the mean entropy of the passes) and `smoothed_epistemic` (the "
+        "mutual information of class and pass).",
+        examples=[["aleatoric", "epistemic"]],
+    )
     attack: bool = Field(
         default=False,
-        description="Attack the entropy of the smoothed scores too, raising and lowering it at every radius above 0 "
-        "with attack_steps and attack_draws: what is reached is no more than what is certified.",
+        description="Attack the entropy of the smoothed scores too, and each of `parts` by itself: raise and lower it "
+        "at every radius above 0 with attack_steps and attack_draws: what is reached is no more than what is "
+        "certified.",
     )
     price_failures: bool = Field(
         default=False,
@@ -56,6 +72,18 @@ class UncertaintyParams(Request):
         "they hold as they stand with probability 0.99: 2 f / n for at most f failures. An alternative to `joint`, "
         "which widens every interval; it needs independent noise.",
     )
+
+    _parts_differ = field_validator("parts")(all_different)
+
+    @property
+    def asked(self) -> tuple[Uncertainty, ...]:
+        """Uncertainties that are certified."""
+        return (*OF_MEANS, *self.smoothed)
+
+    @property
+    def smoothed(self) -> tuple[Uncertainty, ...]:
+        """Those that are means over draws, in the order they are counted in."""
+        return ("smoothed_entropy", *(SMOOTHED[part] for part in self.parts))
 
     def seconds(self, samples: int, radii: int) -> float:
         """Return the seconds of one core it takes beside the model, as measured with ten classes.
@@ -67,19 +95,27 @@ class UncertaintyParams(Request):
         return radii * (0.3 + 0.0025 * samples)
 
 
-def largest(uncertainty: str, classes: int) -> float:
+def largest(uncertainty: str, classes: int, passes: int = 0) -> float:
     """Return the uncertainty of uniform scores, which no other exceeds.
 
-    >>> largest("gini", 4), round(largest("entropy", 10), 3)
-    (0.75, 2.303)
+    Args:
+        uncertainty: Which.
+        classes: Of the model.
+        passes: Of the model, where they are known apart: no more than their logarithm is known of which one it was.
+
+    >>> largest("gini", 4), round(largest("entropy", 10), 3), round(largest("smoothed_epistemic", 10, 3), 3)
+    (0.75, 2.303, 1.099)
     """
-    return math.log(classes) if uncertainty.endswith("entropy") else 1 - 1 / classes
+    if uncertainty in ("gini", "least_confidence"):
+        return 1 - 1 / classes
+    return math.log(min(classes, passes) if uncertainty == "smoothed_epistemic" and passes else classes)
 
 
 def uncertainties(measured: Measurement) -> Range | None:
     """Return from where to where an uncertainty and its span lie, given how many classes the model has."""
-    classes = 0 if measured.result is None else measured.result.counts.get("classes", 0)
-    return (0.0, largest(measured.qualifiers["uncertainty"], classes)) if classes else None
+    counts = {} if measured.result is None else measured.result.counts
+    classes, passes = counts.get("classes", 0), counts.get("passes", 0)
+    return (0.0, largest(measured.qualifiers["uncertainty"], classes, passes)) if classes else None
 
 
 PRICED = ("certified_ks", "certified_kuiper", "certified_log_loss", "certified_brier")
@@ -194,7 +230,8 @@ METRICS = (
         unit="nat, or 1",
         better="lower",
         description="Mean span between where an attack within the radius raised the entropy of the smoothed scores and "
-        "where it lowered it: the true span is between it and certified_span.",
+        "where it lowered it, or, of the parts of an entropy, raised and lowered the part itself: the true span is "
+        "between it and certified_span.",
         range=FROM_ZERO,
         example_range=uncertainties,
         # The attack at a radius begins where that at the one before ended.
@@ -281,6 +318,7 @@ def concerned(name: str, block: Mapping[str, Any]) -> dict[str, Any]:
     is_priced = name.startswith("cce_") or name in PRICED
     kept = {
         "classes": True,
+        "parts": False,
         "coverage": is_of_sets,
         "attack": name == "attacked_span",
         "price_failures": is_priced,

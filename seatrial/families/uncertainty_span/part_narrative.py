@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 from seatrial.contracts.estimates import Result, metric_name
-from seatrial.contracts.passes import PARTS, Part
+from seatrial.contracts.passes import MEANT, PARTS
 from seatrial.families.shared.estimates_in_words import defined, in_digits
-
-MEANT: dict[Part, str] = {"aleatoric": "what each pass is unsure of", "epistemic": "what the passes disagree on"}
 
 OF_PARTS = frozenset({"passes_agree"})
 """Flags on parts, which the predictive entropy as a whole has no part in."""

@@ -15,6 +15,7 @@ from tests.families.in_memory import Model
 from workers.certification.class_scores import ALL, ClassScores, class_bounds, classes_kept, entropy_bounds
 from workers.certification.confidence import LEVELS
 from workers.certification.failures import failing, price
+from workers.certification.smoothing import Smoother
 from workers.certification.uncertainty import UNCERTAINTIES, uncertainty_of
 from workers.families.certified_calibration import all_classes
 from workers.families.certified_calibration.class_estimates import classwise_estimate, clean_quantiles
@@ -134,13 +135,24 @@ def test_records_do_not_depend_on_shards_or_on_what_is_held(sampling, monkeypatc
     assert parts["certify"].equals(whole["certify"])
 
 
-def test_histograms_take_64_kib_a_class() -> None:
-    votes, labels = torch.zeros(3, 1000, dtype=torch.int64), torch.tensor([1, 2, 3])
-    for classes, kept, columns in [(10, None, 10), (1000, classes_kept(votes, labels, 10), 11)]:
-        scores = ClassScores(3, classes, torch.device("cpu"), kept)
-        assert scores.columns == columns
-        assert scores.histogram.numel() * 4 == 3 * columns * 2**16
-    assert all_classes.together(1000, 10) * 12 * 2**16 <= all_classes.HELD
+@pytest.mark.parametrize(("classes", "kept", "parts"), [(10, 10, 0), (10, 10, 2), (1000, 10, 0), (1000, 1, 0)])
+def test_64_kib_a_class_and_a_mean_are_held_of_an_example(classes, kept, parts) -> None:
+    """The candidate's histogram is one of them; its class has one also where it is not the label."""
+    votes, labels = torch.zeros(3, classes, dtype=torch.int64), torch.tensor([1, 2, 3])
+    votes[:, 7] = 5
+    counted = ClassScores(3, classes, torch.device("cpu"), classes_kept(votes, labels, kept), [1.0] * parts)
+    smoother = Smoother(lambda images: images.flatten(1)[:, :1].expand(-1, classes), classes=classes)
+    statistics = smoother.start(torch.zeros(3, 1, 40, 40), counted)
+    held = [counted.histogram, counted.entropies, statistics.histogram]
+    columns = classes if classes <= ALL else max(kept, 2) + 1
+    assert sum(one.numel() * one.element_size() for one in held) == 3 * (columns + 1 + parts) * 2**16
+    assert counted.bytes_per_example == (columns + 1 + parts) * 2**16
+    assert all_classes.together(classes, kept, parts) * counted.bytes_per_example <= all_classes.HELD
+    counted.add(torch.tensor([1]), torch.eye(classes)[None, :1] + 3 * torch.eye(classes)[7], torch.zeros(1, 1, parts))
+    assert counted.of(torch.tensor([7, 7, 7])).argmax(1)[1] / LEVELS > 2 / classes
+    # All that is held beside histograms is a few numbers a class.
+    others = [one for one in (*vars(counted).values(), *vars(statistics).values()) if isinstance(one, torch.Tensor)]
+    assert sum(one.numel() for one in others) - sum(one.numel() for one in held) <= 3 * (3 * classes + 20)
 
 
 @pytest.mark.slow
@@ -173,7 +185,7 @@ def test_scores_are_counted_where_they_are() -> None:
     expected = logits.double().softmax(2).numpy()
     np.testing.assert_allclose(scores.total.numpy(), expected.sum(1), atol=1e-4)
     np.testing.assert_allclose(
-        scores.entropy.numpy() * np.log(3), uncertainty_of("entropy", expected).sum(1), atol=1e-4
+        scores.entropy[:, 0].numpy() * np.log(3), uncertainty_of("entropy", expected).sum(1), atol=1e-4
     )
     cells = scores.histogram.numpy()
     assert cells.sum() == 2 * 50 * 3

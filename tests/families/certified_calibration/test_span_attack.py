@@ -17,14 +17,14 @@ from tests.families.in_memory import Context, Model
 from workers.certification.uncertainty import UNCERTAINTIES
 from workers.families.certified_calibration.class_flags import SHOWN, attack_beyond_span, span_not_shown
 from workers.families.certified_calibration.family import FAMILY
-from workers.families.certified_calibration.records import class_column, uncertainty_column
-from workers.families.certified_calibration.span_attack import DIRECTIONS
+from workers.families.certified_calibration.records import class_column, stages_of, uncertainty_column
 from workers.families.protocol import Shard
 
 PARAMS = parameters(n=300, radii=[0.0, 0.1, 0.25], attack_steps=6, attack_draws=4, uncertainty={"attack": True})
 
 
 DATA = IMAGES[:12], LABELS[:12]
+DIRECTIONS = stages_of("entropy")
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ import numpy as np
 import torch
 
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.certified_calibration.uncertainty import Uncertainty
 from seatrial.statistics.arrays import Floats, Ints
-from workers.certification.class_scores import ClassScores, class_bounds, entropy_bounds
+from workers.certification.class_scores import ALL, ClassScores, class_bounds, entropy_bounds
 from workers.certification.confidence import Bounds
 from workers.certification.procedure import Evidence
 from workers.certification.scoring import worst_brier, worst_log_loss
@@ -18,14 +19,14 @@ HELD = 2**28
 """Bytes of histograms held at once, about: a batch is certified in parts where its own would be more."""
 
 
-def together(classes: int, kept: int) -> int:
+def together(classes: int, kept: int, parts: int = 0) -> int:
     """Return how many examples' histograms are held at once.
 
-    >>> together(10, 10), together(100, 10), together(1000, 10)
-    (372, 40, 341)
+    >>> together(10, 10), together(100, 10), together(1000, 10), together(10, 10, 2)
+    (372, 40, 341, 315)
     """
-    columns = classes if classes <= 100 else kept + 1
-    return max(1, HELD // ((columns + 1) * 2**16))
+    columns = classes if classes <= ALL else max(kept, 2) + 1
+    return max(1, HELD // ((columns + 1 + parts) * 2**16))
 
 
 def columns_of(params: CertifiedCalibrationParams, evidence: Evidence, labels: Ints) -> Columns:
@@ -41,21 +42,23 @@ def columns_of(params: CertifiedCalibrationParams, evidence: Evidence, labels: I
         evidence: With scores.
         labels: (batch,).
     """
-    scores = evidence.scores
-    if scores is None:
+    scores, asked = evidence.scores, params.uncertainty
+    if scores is None or asked is None:
         raise AssertionError("unreachable: the block asks for scores")
     shifts = np.array(params.radii) / params.sigma
     draws = evidence.draws
     means = scores.total.cpu().numpy() / draws[:, None]
     lower, upper = intervals(scores, evidence, shifts)
-    smoothed = entropy_bounds(scores, evidence.score_alpha, shifts, evidence.distance)
     # With the classes' intervals it holds at once: the entropy of a mean is at least the mean entropy (Jensen).
     shared, _ = entropy_bounds(scores, evidence.score_alpha / (scores.columns + 1), shifts, evidence.distance)
     ids, own = kept_columns(scores, means)
     label = (ids == labels[:, None]).argmax(1)
     arrays = {"class_ids": ids, "class_mean": own}
-    largest = np.log(scores.classes)
-    arrays["uncertainty[uncertainty=smoothed_entropy]"] = scores.entropy.cpu().numpy() / draws * largest
+    means_of_draws = scores.entropy.cpu().numpy() / draws[:, None] * scores.most
+    scalars: list[tuple[Uncertainty, Bounds]] = []
+    for at, name in enumerate(asked.smoothed):
+        arrays[f"uncertainty[uncertainty={name}]"] = means_of_draws[:, at]
+        scalars.append((name, entropy_bounds(scores, evidence.score_alpha, shifts, evidence.distance, at)))
     for uncertainty in UNCERTAINTIES:
         arrays[f"uncertainty[uncertainty={uncertainty}]"] = uncertainty_of(uncertainty, means)
     for number, radius in enumerate(params.radii):
@@ -70,11 +73,10 @@ def columns_of(params: CertifiedCalibrationParams, evidence: Evidence, labels: I
                 least = np.minimum(np.maximum(least, jensen), reach.high)
             arrays[uncertainty_column("low", uncertainty, radius)] = least
             arrays[uncertainty_column("high", uncertainty, radius)] = reach.high
-        for column, ends, nothing in (
-            (uncertainty_column("low", "smoothed_entropy", radius), smoothed[0], 0.0),
-            (uncertainty_column("high", "smoothed_entropy", radius), smoothed[1], largest),
-        ):
-            arrays[column] = np.where(evidence.batch_dependent, nothing, ends[:, number])
+        for (name, (lowest, highest)), most in zip(scalars, scores.most, strict=True):
+            dependent = evidence.batch_dependent
+            arrays[uncertainty_column("low", name, radius)] = np.where(dependent, 0.0, lowest[:, number])
+            arrays[uncertainty_column("high", name, radius)] = np.where(dependent, most, highest[:, number])
         arrays[worst_column("log_loss", radius)] = worst_log_loss(low[np.arange(len(label)), label])
         arrays[worst_column("brier", radius)] = worst_brier(box, label)
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

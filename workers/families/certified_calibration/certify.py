@@ -7,7 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seatrial.contracts.passes import Part
 from seatrial.families.certified_calibration.params import BOUNDS, PROBES, CertifiedCalibrationParams, ConfidenceBound
+from workers.attacks.parts import largest_part
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
 from workers.certification.class_scores import ClassScores, classes_kept
@@ -17,9 +19,10 @@ from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
 from workers.certification.smoothing import BATCH_SIZE, Smoother
 from workers.families.certified_calibration.all_classes import columns_of, together
-from workers.families.certified_calibration.records import column_of
+from workers.families.certified_calibration.parts import outputs_of
+from workers.families.certified_calibration.records import PASSES, column_of
 from workers.families.contexts import Batch, Columns, ImageContext
-from workers.models import gives_gradients
+from workers.models import gives_gradients, passes_of
 from workers.models.memory import forward
 
 SERVED = "served"
@@ -46,7 +49,7 @@ class Certifier:
             The columns of ``certify`` records, and which examples had an output that is not finite (batch,).
         """
         asked, size = self.params.uncertainty, len(batch.example_ids)
-        held = size if asked is None else together(self.context.classifier.classes, asked.classes)
+        held = size if asked is None else together(self.context.classifier.classes, asked.classes, len(asked.parts))
         parts = [
             self._certify_part(
                 Batch(
@@ -79,6 +82,8 @@ class Certifier:
         columns = self._columns(evidence)
         if self.params.uncertainty is not None:
             columns |= columns_of(self.params, evidence, batch.labels.cpu().numpy())
+        if self._parts:
+            columns[PASSES] = torch.full((self._size,), passes_of(self.context.classifier))
         columns["clean_prediction"] = clean.argmax(1).cpu()
         columns["rounding"] = rounding(batch.images)
         if not gives_gradients(self.context.classifier):
@@ -89,15 +94,27 @@ class Certifier:
         """Return what counts all classes, from votes of the selection draws (batch, classes)."""
         most = 1 if self.params.uncertainty is None else self.params.uncertainty.classes
         size, classes = votes.shape
-        return ClassScores(size, classes, votes.device, classes_kept(votes, labels.to(votes.device), most))
+        kept = classes_kept(votes, labels.to(votes.device), most)
+        return ClassScores(size, classes, votes.device, kept, self.largest_parts)
+
+    @property
+    def largest_parts(self) -> list[float]:
+        """The largest each part can be that was asked for, in nats."""
+        classifier = self.context.classifier
+        return [largest_part(part, passes_of(classifier), classifier.classes) for part in self._parts]
+
+    @property
+    def _parts(self) -> list[Part]:
+        return [] if self.params.uncertainty is None else self.params.uncertainty.parts
 
     @cached_property
     def smoother(self) -> Smoother:
         """What passes noisy images through the model under audit; it remembers how many fit into memory."""
         classifier = self.context.classifier
         return Smoother(
-            classifier.logits,
+            outputs_of(classifier, self._parts),
             classes=classifier.classes,
+            scalars=len(self._parts),
             check_cancelled=self._check_cancelled,
             autocast=self.context.autocast,
         )

@@ -7,7 +7,7 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.families.certified_calibration.uncertainty import LOG_LOSS, UNCERTAINTIES, Uncertainty, largest
+from seatrial.families.certified_calibration.uncertainty import LOG_LOSS, Uncertainty
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.calibration import norm_interval
 from seatrial.statistics.estimating import estimate, mean, seed_of
@@ -20,8 +20,8 @@ from workers.certification.scoring import resampled_classwise, worst_classwise
 from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
 from workers.families.certified_calibration.certify import certificate_alpha
 from workers.families.certified_calibration.class_sets import set_estimates
-from workers.families.certified_calibration.records import class_column, uncertainty_column, worst_column
-from workers.families.certified_calibration.sample import Certified, certified_at, classes_of
+from workers.families.certified_calibration.records import class_column, stages_of, uncertainty_column, worst_column
+from workers.families.certified_calibration.sample import Certified, certified_at, classes_of, largest_of
 from workers.families.certified_calibration.worst_intervals import FEW, deviations, worst_interval
 
 Estimates = dict[str, Estimate]
@@ -47,13 +47,13 @@ def class_estimates(
         return {}
     found = {
         metric_name("uncertainty", uncertainty=one): mean(
-            certify.floats(metric_name("uncertainty", uncertainty=one)), (0.0, largest(one, classes_of(certify)))
+            certify.floats(metric_name("uncertainty", uncertainty=one)), (0.0, largest_of(certify, one))
         )
-        for one in UNCERTAINTIES
+        for one in params.uncertainty.asked
     }
     for radius in params.radii:
         check_cancelled()
-        for uncertainty in UNCERTAINTIES:
+        for uncertainty in params.uncertainty.asked:
             found |= span_estimates(params, certify, uncertainty, radius)
         certified = certified_at(params, certify, radius)
         # An interval of the confidence, and whether the class is right: two certificates.
@@ -72,12 +72,13 @@ def class_estimates(
 
 
 def attacked_spans(certify: Sample, spans: Mapping[str, Sample], uncertainty: str, radius: float) -> Floats:
-    """Return how far the attack moved an uncertainty, from where it lowered entropy to where it raised it (valid,).
+    """Return how far the attack moved an uncertainty (valid,).
 
-    NaN where either errored. A span is never below 0: at both ends the image itself is at hand.
+    From where it lowered entropy to where it raised it; of a part of it, from where it lowered that to where it raised
+    that. NaN where either errored. A span is never below 0: at both ends the image itself is at hand.
     """
     name = metric_name("uncertainty", uncertainty=uncertainty, radius=float(radius))
-    raised, lowered = (certify.align(spans[one], name) for one in ("span_raise", "span_lower"))
+    raised, lowered = (certify.align(spans[one], name) for one in stages_of(uncertainty))
     return np.where(np.isfinite(raised - lowered), np.maximum(raised - lowered, 0), np.nan)
 
 
@@ -85,15 +86,16 @@ def attacked_span_estimates(
     params: CertifiedCalibrationParams, certify: Sample, spans: Mapping[str, Sample]
 ) -> Estimates:
     """Return the mean spans that the attack reached, by the radii it was run at; nothing where it was not."""
-    if len(spans) < 2 or certify.valid == 0:
+    if params.uncertainty is None or certify.valid == 0:
         return {}
     return {
         metric_name("attacked_span", uncertainty=one, radius=radius): mean(
-            attacked_spans(certify, spans, one, radius), (0.0, largest(one, classes_of(certify)))
+            attacked_spans(certify, spans, one, radius), (0.0, largest_of(certify, one))
         )
         for radius in params.radii
         if radius > 0
-        for one in UNCERTAINTIES
+        for one in params.uncertainty.asked
+        if spans.keys() >= {*stages_of(one)}
     }
 
 
@@ -112,7 +114,7 @@ def span_estimates(
     their noise: the ends of the intervals allow for it.
     """
     low, high = (certify.floats(uncertainty_column(side, uncertainty, radius)) for side in ("low", "high"))
-    most = largest(uncertainty, classes_of(certify))
+    most = largest_of(certify, uncertainty)
     missed = certificate_alpha(params, certify.size) * most
     found = {}
     for name, values, is_low in (

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.families.certified_calibration.uncertainty import largest
+from seatrial.families.certified_calibration.uncertainty import SMOOTHED, largest
 from seatrial.statistics.samples import Sample
-from workers.families.certified_calibration.sample import classes_of
+from workers.attacks.parts import NOTHING
+from workers.families.certified_calibration.sample import classes_of, largest_of, passes_known
 
 SHOWN = 5.0
 """Times the attacked span that the certified one may be before nothing of it counts as shown."""
@@ -14,6 +17,10 @@ SHOWN = 5.0
 NEARLY_ALL, NEARLY_NONE, TIMES = 0.9, 0.01, 10.0
 """Shares of the largest entropy beyond which scores count as uniform, or as one-hot where draws disagree: where the
 entropy of their mean is ``TIMES`` the mean entropy. A digit classifier trained with noise has 0.03, and 1.5 times."""
+
+ALIKE = 0.05
+"""Standard deviation over examples of the epistemic part, as a share of its mean, below which it is the same on all: of
+two members that are sure of different classes it is 0, of three small networks on noisy digits above 0.5."""
 
 
 def span_says_little(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
@@ -41,6 +48,29 @@ def span_says_little(params: CertifiedCalibrationParams, certify: Sample) -> lis
             severity="warning",
             message=f"{seen} Dividing or multiplying all logits does this to any model and changes no prediction; read "
             "certified_log_loss, certified_brier and cce_classwise, which it does not flatter.",
+        )
+    ]
+
+
+def passes_agree(params: CertifiedCalibrationParams, certify: Sample) -> list[Flag]:
+    """Flag passes that agree on all noisy copies looked at, or disagree alike on all: nothing is there to certify."""
+    if params.uncertainty is None or "epistemic" not in params.uncertainty.parts:
+        return []
+    name = SMOOTHED["epistemic"]
+    values, least = certify.floats(metric_name("uncertainty", uncertainty=name)), NOTHING * largest_of(certify, name)
+    said = f"{passes_known(certify)} passes"
+    if values.mean() < least:
+        seen = f"The {said} agree on noisy copies of the images: their mean epistemic part is {values.mean():.2g} nat"
+    elif certify.valid > 1 and np.std(values) < ALIKE * values.mean():
+        seen = f"The {said} disagree alike on noisy copies of all images, by {values.mean():.2g} nat"
+    else:
+        return []
+    return [
+        Flag(
+            code="passes_agree",
+            severity="warning",
+            message=f"{seen}, of {least / NOTHING:.3g} there could be. What is certified of smoothed_epistemic holds, "
+            "but a small span of it is no sign of robustness: there was nothing to move.",
         )
     ]
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.estimates import Result
+from seatrial.contracts.passes import SINGLE
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.statistics.samples import Sample
 from workers.certification.bernoulli import largest_radius
@@ -18,11 +19,12 @@ from workers.families.certified_calibration.certify import Certifier
 from workers.families.certified_calibration.class_estimates import attacked_span_estimates
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
-from workers.families.certified_calibration.sample import classes_of
+from workers.families.certified_calibration.sample import classes_of, passes_known
 from workers.families.certified_calibration.series import make_series
-from workers.families.certified_calibration.span_attack import DIRECTIONS, SpanAttack, attacked_radii
+from workers.families.certified_calibration.span_attack import SpanAttack, directions
 from workers.families.contexts import Batch, Columns, Records, ResumableImageContext
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
+from workers.models import passes_of
 
 CERTIFY = "certify"
 
@@ -34,7 +36,8 @@ class CertifiedCalibration:
         """Refuse a target with one class, and draws too few to certify anything.
 
         Raises:
-            PreflightError: Fewer than two classes, or no radius could be certified however sure the model were.
+            PreflightError: Fewer than two classes, parts asked of one pass, or no radius could be certified however
+                sure the model were.
         """
         if target.classes < 2:
             raise PreflightError(
@@ -51,14 +54,15 @@ class CertifiedCalibration:
                 "shown to have a probability of 1/2: raise n",
                 field="n",
             )
+        if params.uncertainty is not None and params.uncertainty.parts and passes_of(target.classifier) < 2:
+            raise PreflightError("one-pass", "The model has no parts of uncertainty", SINGLE, field="uncertainty/parts")
 
     def next_stage(self, params: CertifiedCalibrationParams, done: Mapping[str, Records]) -> Stage | None:
         """Return ``certify`` first, then each attack on what was certified, then those on the network alone."""
         # An example's certificate depends on nothing but itself, so a shard may end anywhere; one of a large network
         # is hours of work, which nobody wants to lose for the sake of whole batches.
         planned = [Stage(CERTIFY, grain=1), *[Stage(name) for name in params.ace_attacks]]
-        if attacked_radii(params):
-            planned += [Stage(name) for name in DIRECTIONS]
+        planned += [Stage(name) for name in directions(params)]
         if params.robust_accuracy is not None:
             planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
         return next((stage for stage in planned if stage.name not in done), None)
@@ -70,9 +74,8 @@ class CertifiedCalibration:
         if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.SECOND:
             return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
-        direction = next((name for name in DIRECTIONS if name == shard.stage), None)
-        if direction is not None:
-            span_attack = SpanAttack(direction, params, context)
+        if shard.stage in directions(params):
+            span_attack = SpanAttack(shard.stage, params, context)
             for batch in context.batches():
                 columns, errored = span_attack.attack(batch)
                 tables.append(_to_records(batch, errored, columns, ~errored))
@@ -100,7 +103,7 @@ class CertifiedCalibration:
         certify = Sample(done[CERTIFY])
         attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
         estimates = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled)
-        spans: dict[str, Sample] = {name: Sample(done[name]) for name in DIRECTIONS if name in done}
+        spans: dict[str, Sample] = {name: Sample(done[name]) for name in directions(params) if name in done}
         estimates |= attacked_span_estimates(params, certify, spans)
         series = make_series(params, certify, attacks)
         counts = {
@@ -112,6 +115,8 @@ class CertifiedCalibration:
         }
         if params.uncertainty is not None and certify.valid:
             counts["classes"] = classes_of(certify)
+            if params.uncertainty.parts:
+                counts["passes"] = passes_known(certify)
         for name, sample in attacks.items():
             counts[f"{name}_attacked"] = int(sample.floats("attacked").sum())
             counts[f"{name}_errored"] = sample.size - sample.valid

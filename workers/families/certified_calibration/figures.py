@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
+from seatrial.families.certified_calibration.uncertainty import SMOOTHED
 from workers.figures.drawing import draw_figure
 
 DARK, BLUE, RED, GREEN, VIOLET, OCHRE, GREY = (
@@ -54,7 +55,8 @@ def draw(params: CertifiedCalibrationParams, result: Result) -> dict[str, str]:
         title = "Certified confidence intervals"
         drawn["interval_width"] = _figure("interval_width", title, _widths, params, result, columns=1)
     if _points(params, result, "certified_span", uncertainty="entropy"):
-        drawn["span"] = _figure("span", "Span of uncertainty within the radius", _spans, params, result, columns=2)
+        title, columns = "Span of uncertainty within the radius", len(_spans_shown(params))
+        drawn["span"] = _figure("span", title, _spans, params, result, columns=columns)
     return drawn
 
 
@@ -183,9 +185,17 @@ def _widths(axes: list[Axes], params: CertifiedCalibrationParams, result: Result
     axes[0].legend(fontsize=8, loc="upper left")
 
 
+def _spans_shown(params: CertifiedCalibrationParams) -> list[tuple[str, str]]:
+    parts = [] if params.uncertainty is None else params.uncertainty.parts
+    return [
+        ("entropy", "entropy of the mean scores"),
+        ("smoothed_entropy", "mean entropy of a draw's scores"),
+        *((SMOOTHED[part], f"its {part} part") for part in parts),
+    ]
+
+
 def _spans(axes: list[Axes], params: CertifiedCalibrationParams, result: Result) -> None:
-    shown = (("entropy", "entropy of the mean scores"), ("smoothed_entropy", "mean entropy of a draw's scores"))
-    for ax, (uncertainty, title) in zip(axes, shown, strict=True):
+    for ax, (uncertainty, title) in zip(axes, _spans_shown(params), strict=True):
         certified = _points(params, result, "certified_span", uncertainty=uncertainty)
         attacked = _points(params, result, "attacked_span", uncertainty=uncertainty)
         _band(ax, certified, DARK)

@@ -59,6 +59,7 @@ def doubt(
         *rounded_to_grid(certify),
         *reduced_precision(certify),
         *class_flags.span_says_little(params, certify),
+        *class_flags.passes_agree(params, certify),
         *class_flags.classes_summed(params, certify),
         *class_flags.attack_beyond_span(params, spans or {}),
         *class_flags.span_not_shown(params, estimates),

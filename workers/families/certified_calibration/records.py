@@ -4,7 +4,10 @@ from typing import Literal
 
 from seatrial.contracts.estimates import metric_name
 from seatrial.families.certified_calibration.params import ConfidenceBound
-from seatrial.families.certified_calibration.uncertainty import Uncertainty
+from seatrial.families.certified_calibration.uncertainty import SMOOTHED, Uncertainty
+
+PASSES = "passes"
+"""Column: forward passes of a prediction, where parts of its uncertainty were asked for."""
 
 
 def column_of(side: Literal["lower", "upper"], bound: ConfidenceBound, radius: float) -> str:
@@ -41,3 +44,13 @@ def worst_column(score: Literal["log_loss", "brier"], radius: float) -> str:
     'worst_brier[radius=0.25]'
     """
     return metric_name(f"worst_{score}", radius=float(radius))
+
+
+def stages_of(uncertainty: str) -> tuple[str, str]:
+    """Return the stages that raise and lower an uncertainty: a part of a draw's entropy by itself, others by entropy.
+
+    >>> stages_of("smoothed_epistemic"), stages_of("smoothed_entropy")
+    (('epistemic_raise', 'epistemic_lower'), ('span_raise', 'span_lower'))
+    """
+    part = next((part for part, name in SMOOTHED.items() if name == uncertainty), "span")
+    return f"{part}_raise", f"{part}_lower"

@@ -8,10 +8,11 @@ import numpy as np
 
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams, ConfidenceBound
 from seatrial.families.certified_calibration.records import answers, reaches
+from seatrial.families.certified_calibration.uncertainty import largest
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.samples import Sample
 from workers.certification.worst_calibration import WorstCase, worst_calibration_error
-from workers.families.certified_calibration.records import column_of
+from workers.families.certified_calibration.records import PASSES, column_of
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,16 @@ def is_certified(certify: Sample, radius: float) -> Mask:
 def classes_of(certify: Sample) -> int:
     """Return the number of classes of the model; the sample must not be empty."""
     return int(certify.floats("classes")[0])
+
+
+def passes_known(certify: Sample) -> int:
+    """Return the forward passes of the model, 0 where it was not asked; the sample must not be empty."""
+    return int(certify.floats(PASSES)[0]) if certify.has(PASSES) else 0
+
+
+def largest_of(certify: Sample, uncertainty: str) -> float:
+    """Return the largest an uncertainty of the model can be; the sample must not be empty."""
+    return largest(uncertainty, classes_of(certify), passes_known(certify))
 
 
 def confidences(certify: Sample, name: str = "confidence") -> Floats:

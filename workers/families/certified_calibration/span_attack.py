@@ -1,11 +1,14 @@
 """The stages ``span_raise`` and ``span_lower``: how far an attack moves the entropy of the smoothed scores.
 
+``aleatoric_raise`` and its like do the same to the mean, over draws, of a part of a draw's entropy, of models of
+several passes: by the gradients of that part, which those of the entropy do not follow.
+
 SmoothAdv (Salman et al. 2019) on entropy: PGD through the mean score of a few draws, at every radius above 0 in turn,
 each beginning where the one before it ended. What it reaches is below the certificates by proof, and tells how much of
 them is looseness.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +16,9 @@ from scipy.special import entr
 from torch import Tensor
 
 from seatrial.contracts.estimates import metric_name
+from seatrial.contracts.passes import Part
 from seatrial.families.certified_calibration.params import ATTACKED_DRAWS, CertifiedCalibrationParams
-from seatrial.families.certified_calibration.uncertainty import UNCERTAINTIES as NAMES
-from seatrial.families.certified_calibration.uncertainty import Uncertainty
+from seatrial.families.certified_calibration.uncertainty import SMOOTHED, Uncertainty
 from seatrial.statistics.arrays import Floats
 from workers.attacks.losses import entropy
 from workers.attacks.objectives import Objective
@@ -27,12 +30,19 @@ from workers.certification.grid import GRID, noisy_copies, to_grid, within
 from workers.certification.uncertainty import UNCERTAINTIES, uncertainty_of
 from workers.families.certified_calibration.all_classes import kept_columns, together
 from workers.families.certified_calibration.certify import Certifier
-from workers.families.certified_calibration.records import class_column, uncertainty_column
+from workers.families.certified_calibration.parts import smoothed_part
+from workers.families.certified_calibration.records import class_column, stages_of, uncertainty_column
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.models import box_of
 
-Direction = Literal["span_raise", "span_lower"]
-DIRECTIONS: tuple[Direction, ...] = ("span_raise", "span_lower")
+
+def directions(params: CertifiedCalibrationParams) -> dict[str, Part | None]:
+    """Return the stages, by name: of entropy where no part is named."""
+    if not attacked_radii(params) or params.uncertainty is None:
+        return {}
+    named: tuple[Part | None, ...] = (None, *params.uncertainty.parts)
+    return {stage: part for part in named for stage in stages_of("entropy" if part is None else SMOOTHED[part])}
+
 
 STANDARD_ERRORS = 5.0
 """How far chance may take one of many mean scores beyond its certificate; with what rare scores allow beside it."""
@@ -49,19 +59,22 @@ class SpanAttack:
     """One direction of the attack on every example of a shard.
 
     Args:
-        name: The direction.
+        name: One of :func:`directions`.
         params: Of the check.
         context: Of the shard, with the records of ``certify``.
     """
 
-    def __init__(self, name: Direction, params: CertifiedCalibrationParams, context: ImageContext) -> None:
-        self._sign = -1.0 if name == "span_raise" else 1.0
+    def __init__(self, name: str, params: CertifiedCalibrationParams, context: ImageContext) -> None:
+        if params.uncertainty is None:
+            raise ValueError("there is no span to attack without the block uncertainty")
+        self._sign = -1.0 if name.endswith("_raise") else 1.0
+        self._part, self._asked = directions(params)[name], params.uncertainty
         self._name, self._params, self._context = name, params, context
         self._certifier = Certifier(params, context)
         needed = ["example_id", "errored", "class_ids"]
         for radius in attacked_radii(params):
             needed += [class_column("lower", radius), class_column("upper", radius)]
-            for one in NAMES:
+            for one in self._asked.asked:
                 needed += [uncertainty_column("low", one, radius), uncertainty_column("high", one, radius)]
         rows = context.records("certify").select(needed).to_pylist()
         self._certificates: dict[int, dict[str, Any]] = {row["example_id"]: row for row in rows}
@@ -100,27 +113,34 @@ class SpanAttack:
 
     def _names(self, radius: float) -> list[str]:
         plain = [metric_name(name, radius=radius) for name in ("distance", "beyond")]
-        return [*(metric_name("uncertainty", uncertainty=one, radius=radius) for one in NAMES), *plain]
+        return [*(metric_name("uncertainty", uncertainty=one, radius=radius) for one in self._asked.asked), *plain]
 
     def _descend(self, images: Tensor, starts: Tensor, radius: float) -> tuple[Tensor, Tensor]:
         """Return the best images (n, ...) and which had an output that is not finite (n,)."""
         draws = self._certifier.noise(self._name, images, shared=True).draws(0, self._params.attack_draws)
-        steps, box, sign = self._params.attack_steps, box_of(self._context.classifier), self._sign
+        steps, classifier = self._params.attack_steps, self._context.classifier
+        box, sign, part = box_of(classifier), self._sign, self._part
+        check_cancelled = self._context.check_cancelled
 
         def logits(noisy: Tensor) -> Tensor:
-            self._context.check_cancelled()
-            return self._context.classifier.logits(noisy)
+            check_cancelled()
+            return classifier.logits(noisy)
 
-        def loss(scores: Tensor, _: Tensor) -> Tensor:
-            return sign * entropy(scores)
+        def model(at: Tensor) -> Tensor:
+            if part is None:
+                return smoothed_logits(logits, draws, at, noisy_copies)
+            return smoothed_part(classifier, part, draws, at, noisy_copies, check_cancelled)
+
+        def loss(found: Tensor, _: Tensor) -> Tensor:
+            return sign * (entropy(found) if part is None else found[:, 0])
 
         objective = Objective(loss=loss, criterion=lambda scores, indices: loss(scores[:, 0], indices))
         outcome = PGD("l2", epsilon=radius, step_size=2 * radius / steps, steps=steps, box=box).run(
-            [lambda at: smoothed_logits(logits, draws, at, noisy_copies)],
+            [model],
             images,
             objective,
             starts=starts,
-            check_cancelled=self._context.check_cancelled,
+            check_cancelled=check_cancelled,
         )
         return outcome.best, outcome.non_finite
 
@@ -128,8 +148,7 @@ class SpanAttack:
         self, images: Tensor, certificates: list[dict[str, Any]], ids: list[int], radius: float
     ) -> tuple[dict[str, Floats], Tensor]:
         """Return what is reached at ``images`` (n, ...) by column, and which were not finite (n,)."""
-        asked, classes = self._params.uncertainty, self._context.classifier.classes
-        held = together(classes, 1 if asked is None else asked.classes)
+        held = together(self._context.classifier.classes, self._asked.classes, len(self._asked.parts))
         parts, unstable = [], []
         for start in range(0, len(images), held):
             part = slice(start, start + held)
@@ -144,26 +163,30 @@ class SpanAttack:
         smoother, classes = self._certifier.smoother, self._context.classifier.classes
         noise = self._certifier.noise(f"{self._name} attacked {radius:g}", images)
         kept = torch.tensor([row["class_ids"] for row in certificates], device=images.device)
-        scores = ClassScores(len(images), classes, images.device, None if classes <= ALL else kept)
+        most = self._certifier.largest_parts
+        scores = ClassScores(len(images), classes, images.device, None if classes <= ALL else kept, most)
         stop = min(self._params.n, ATTACKED_DRAWS)
-        statistics, everyone = smoother.start(images), np.arange(len(images))
+        statistics, everyone = smoother.start(images, scores), np.arange(len(images))
         # Whose scores are added up one by one is of no matter: all are.
         smoother.extend(statistics, images, kept[:, 0], everyone, noise, 0, stop, ids, scores)
         means = scores.total.cpu().numpy() / stop
         reached: dict[Uncertainty, Floats] = {one: uncertainty_of(one, means) for one in UNCERTAINTIES}
-        smoothed = scores.entropy.cpu().numpy() / stop * np.log(classes)
+        smoothed = scores.entropy.cpu().numpy() / stop * scores.most
         own = kept_columns(scores, means)[1]
         slack = _chance(scores.histogram, own, stop)
-        of_entropy = _chance(scores.entropies, smoothed[:, None] / np.log(classes), stop)[:, 0] * np.log(classes)
+        allowed_of = _chance(scores.entropies, smoothed, stop) * scores.most
+        scalars = {name: at for at, name in enumerate(self._asked.smoothed)}
         # |p log p - q log q| <= -d log d for d = |p - q| up to 1/e; the other two change by no more.
         widest = entr(np.minimum(slack, 1 / np.e)).sum(1) + slack.sum(1)
         beyond = _beyond(certificates, class_column("lower", radius), class_column("upper", radius), own, slack).max(1)
-        reached["smoothed_entropy"] = smoothed
+        reached |= {name: smoothed[:, at] for name, at in scalars.items()}
         for name, values in reached.items():
-            allowed = of_entropy if name == "smoothed_entropy" else widest
+            allowed = allowed_of[:, scalars[name]] if name in scalars else widest
             low, high = uncertainty_column("low", name, radius), uncertainty_column("high", name, radius)
             beyond = np.maximum(beyond, _beyond(certificates, low, high, values, allowed))
-        columns = {metric_name("uncertainty", uncertainty=one, radius=radius): reached[one] for one in NAMES}
+        columns = {
+            metric_name("uncertainty", uncertainty=one, radius=radius): values for one, values in reached.items()
+        }
         columns[metric_name("beyond", radius=radius)] = beyond
         return columns, statistics.non_finite.cpu()
 

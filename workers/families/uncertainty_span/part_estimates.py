@@ -12,14 +12,11 @@ from seatrial.statistics.arrays import Floats
 from seatrial.statistics.estimating import mean, seed_of
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
-from workers.attacks.parts import largest_part
+from workers.attacks.parts import NOTHING, largest_part
 from workers.families.uncertainty_span.evidence import NOTABLE_SHARE
 
 ROUNDING = 1e-6
 """Nats of mutual information that equal passes may show: float32 logits that differ by rounding have 1e-12."""
-
-NOTHING = 0.01
-"""Share of the largest epistemic part there could be below which it counts as nothing, or as the same everywhere."""
 
 
 def stages_of(params: UncertaintySpanParams, samples: Mapping[str, Sample]) -> dict[Part, Sample]:
