@@ -14,6 +14,7 @@ from app.web.files import StoredFile
 from app.web.identifiers import DatasetId, OfName
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
+from app.web.samples import DATASET_MANIFEST
 from app.web.services import Service
 from app.web.uploads import receive
 from seatrial.contracts.datasets import DatasetManifest, DatasetRead, DatasetReference, DatasetSummary
@@ -28,7 +29,11 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=raises(40
     response_model=DatasetRead,
     responses=raises(400, 409, 413, 415, 422, 429, 507),
     openapi_extra=accepts_upload(
-        DatasetReference, DatasetManifest, example=DATASET_REFERENCE, more={"texts": TEXTS_REFERENCE}
+        DatasetReference,
+        DatasetManifest,
+        sample=DATASET_MANIFEST,
+        example=DATASET_REFERENCE,
+        more={"texts": TEXTS_REFERENCE},
     ),
     summary="Upload a dataset",
 )

@@ -28,6 +28,7 @@ from app.web.identifiers import ModelId, OfName
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.preferences import WaitSeconds
 from app.web.problems import NotFoundError, raises
+from app.web.samples import MODEL_MANIFEST
 from app.web.services import Service
 from app.web.uploads import receive
 from seatrial.contracts.endpoints import ENDPOINT
@@ -45,6 +46,7 @@ router = APIRouter(prefix="/v1/models", tags=["models"], responses=raises(401, 4
     openapi_extra=accepts_upload(
         ModelReference,
         ModelManifest,
+        sample=MODEL_MANIFEST,
         example=MODEL_REFERENCE,
         more={
             "an HTTP endpoint": ENDPOINT_REFERENCE,

@@ -1,42 +1,20 @@
-"""The documentation page: Swagger UI from an installed package, so that it works without a network."""
+"""The documentation page: Swagger UI from an installed package, so that it works without a network.
+
+Above it stands a walk through a whole audit, whose examples are a model and a dataset of :mod:`app.web.samples`.
+"""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from app.web import samples
+from app.web.problems import NotFoundError
+
 ASSETS = "/docs/assets"
-
-PAGE = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Seatrial API</title>
-<link rel="stylesheet" href="{ASSETS}/swagger-ui.css">
-<link rel="icon" href="data:,">
-</head>
-<body>
-<div id="swagger-ui"></div>
-<script src="{ASSETS}/swagger-ui-bundle.js"></script>
-<script src="/docs/start.js"></script>
-</body>
-</html>
-"""
-
-START = """SwaggerUIBundle({
-  url: "/openapi.json",
-  dom_id: "#swagger-ui",
-  deepLinking: true,
-  persistAuthorization: false,
-  displayRequestDuration: true,
-  defaultModelsExpandDepth: 0,
-  validatorUrl: null,
-  presets: [SwaggerUIBundle.presets.apis],
-});
-"""
+STATIC = Path(__file__).parent / "static"
 
 # Swagger UI styles itself inline and keeps its icons in data URLs; its scripts are files of ours.
 POLICY = (
@@ -50,13 +28,25 @@ router = APIRouter(include_in_schema=False)
 @router.get("/docs")
 async def docs() -> Response:
     """Serve the page."""
-    return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY})
+    text = (STATIC / "docs.html").read_text(encoding="utf-8")
+    return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
 
-@router.get("/docs/start.js")
-async def start() -> Response:
-    """Serve the page's one script of ours: inline it would need a weaker policy."""
-    return Response(START, media_type="text/javascript")
+@router.get("/docs/docs.{kind}")
+async def own_file(kind: str) -> Response:
+    """Serve the page's script and style sheet of ours: inline they would need a weaker policy."""
+    if kind not in ("js", "css"):
+        raise NotFoundError(f"There is no /docs/docs.{kind[:20]}.")
+    return FileResponse(STATIC / f"docs.{kind}")
+
+
+@router.get("/docs/samples/{name}")
+def sample(name: str) -> Response:
+    """Serve a file to upload in the walk through an audit."""
+    if name not in samples.FILES:
+        raise NotFoundError(f"There is no sample {name[:100]!r}; there are {', '.join(samples.FILES)}.")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(samples.FILES[name](), media_type="application/octet-stream", headers=headers)
 
 
 def install(app: FastAPI) -> None:

@@ -18,14 +18,20 @@ VERSIONED_NAME = r"^[A-Za-z0-9._-]{1,100}$"
 POLICY = r"^[a-z0-9_@-]{1,100}$"
 """An id, a name or ``name@version`` of a policy."""
 
-AuditId = Annotated[str, Path(pattern=ID, description="Id of the audit.", examples=["aud_..."])]
+AuditId = Annotated[
+    str, Path(pattern=ID, description="Id of the audit.", examples=["aud_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+]
 CheckName = Annotated[
     str, Path(pattern=ID, description="Id of the check, its position from 0, or its kind where only one has it.")
 ]
 FigureName = Annotated[str, Path(pattern=FILE, description="One of the check's `figures`.")]
-ModelId = Annotated[str, Path(pattern=ID, description="Id of the model.")]
+ModelId = Annotated[
+    str, Path(pattern=ID, description="Id of the model.", examples=["mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+]
 ModelName = Annotated[str, Path(pattern=VERSIONED_NAME, description="Name of the model, over its versions.")]
-DatasetId = Annotated[str, Path(pattern=ID, description="Id of the dataset.")]
+DatasetId = Annotated[
+    str, Path(pattern=ID, description="Id of the dataset.", examples=["dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c12"])
+]
 KeyId = Annotated[str, Path(pattern=ID, description="Id of the key.")]
 WebhookId = Annotated[str, Path(pattern=ID, description="Id of the webhook.")]
 DeliveryId = Annotated[str, Path(pattern=ID, description="Id of the delivery.")]

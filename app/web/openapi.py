@@ -141,6 +141,9 @@ operation with several kinds of bodies needs where no parameter may be left out.
 
 def _finish(path: str, operation: dict[str, Any]) -> None:
     for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path" and "examples" in parameter["schema"]:
+            # Pages fill their fields with this one, not with the schema's.
+            parameter["example"] = parameter["schema"]["examples"][0]
         if parameter["in"] == "header":
             # One that may come several times is read as a list and written as a text (RFC 9110, 5.3).
             parameter["schema"] = {"type": "string", "title": parameter["schema"].get("title", parameter["name"])}

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
+from app.web.samples import FILES
 from seatrial.store.artifacts import open_store
 from seatrial.store.tables import AuditRow, ProjectRow
 from tests.browser.axe import violations
@@ -34,7 +36,20 @@ def colours(path: Path) -> int:
         return len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0))
 
 
-def test_the_documentation_shows_its_operations(tab: Tab, server: Server, tmp_path: Path) -> None:
+def run_step(tab: Tab, step: str, operation: str, file: Path | None = None) -> None:
+    """Take a step of the walk through an audit: open its operation, choose a file where one is wanted, and execute."""
+    tab.value(f"document.querySelector('[data-step={step}] a').click()")
+    tab.wait(f"document.querySelector('#{operation} .execute')")
+    if file is not None:
+        tab.attach(f"#{operation} input[type=file]", file)
+    tab.value(f"document.querySelector('#{operation} .execute').click()")
+    tab.wait(f"document.querySelector('[data-step={step}].done')")
+
+
+def test_an_audit_is_submitted_from_the_documentation_as_its_examples_stand(
+    tab: Tab, server: Server, tmp_path: Path
+) -> None:
+    tab.look(dark=True)
     tab.goto(f"{server.url}/docs")
     tab.wait("document.querySelectorAll('.opblock').length >= 15")
     page = tab.html()
@@ -42,6 +57,22 @@ def test_the_documentation_shows_its_operations(tab: Tab, server: Server, tmp_pa
         assert f'data-path="{path}"' in page
     assert "Failed to load" not in page
     assert colours(tab.picture(tmp_path / "docs.png")) > 50
+    for name in FILES:
+        (tmp_path / name).write_bytes(httpx.get(f"{server.url}/docs/samples/{name}").content)
+    run_step(tab, "model", "operations-models-upload_model", tmp_path / "stripes.safetensors")
+    tab.value("document.querySelector('#operations-models-upload_model .opblock-control-arrow').click()")
+    run_step(tab, "dataset", "operations-datasets-upload_dataset", tmp_path / "stripes.npz")
+    assert violations(tab) == []
+    tab.value("document.querySelector('#operations-datasets-upload_dataset .opblock-control-arrow').click()")
+    run_step(tab, "submit", "operations-audits-submit_audit")
+    with server.database.read() as session:
+        (row,) = session.query(AuditRow)
+        ids = {"model": row.model_id, "dataset": row.dataset_id, "submit": row.id}
+    for step, subject in ids.items():
+        assert subject in tab.text(f"[data-step={step}]")
+    # The id stands in the field of the next step.
+    run_step(tab, "wait", "operations-audits-read_audit")
+    assert tab.value("document.querySelector('#operations-audits-read_audit input').value") == row.id
     assert tab.complaints == []
 
 

@@ -71,7 +71,8 @@ def test_it_runs_an_audit_and_reads_what_came_of_it(
 
         def upload(kind: str, content: bytes, file: str, manifest: dict[str, object]) -> str:
             given = types.File(payload=io.BytesIO(content), file_name=file)
-            body = getattr(models, f"Upload{kind}FilesBody")(file=given, manifest=json.dumps(manifest))
+            said = getattr(models, f"{kind}Manifest").from_dict(manifest)
+            body = getattr(models, f"Upload{kind}FilesBody")(file=given, manifest=said)
             answer = of(f"api.{kind.lower()}s.upload_{kind.lower()}").sync_detailed(client=client, body=body)
             assert answer.status_code == 201, answer.content
             return str(answer.parsed.id)
