@@ -251,3 +251,28 @@ def test_samples_that_do_not_fit_are_refused() -> None:
         admm_calibration_error([0.5], [0.6], [1], [])
     with pytest.raises(ValueError, match="1 run"):
         admm_calibration_error([0.5], [0.6], [1], [0.5], settings=())
+
+
+def test_how_a_run_comes_to_hold_its_constraints() -> None:
+    bins, n = 5, 40
+    lower, upper, correct, clean = realistic(n)
+    setting = (Setting("clean", 1e-2, 1e-2, 1.02),)
+    outcome = admm_calibration_error(lower, upper, correct, clean, bins, settings=setting, steps=1200)
+    found = outcome.convergence
+    assert found is not None
+    assert found.steps[:3] == (0, 50, 100)
+    assert found.steps[-1] == outcome.steps[0]
+    # At the beginning all bins are alike, whether an example can be in them or not.
+    program = program_of(lower, upper, correct, bins)
+    assert found.assignments[0] == pytest.approx(np.full((10, bins), 1 / bins))
+    first = {name: norms[:, 0] for name, norms in found.violations.items()}
+    assert first["unique_assignment"] == pytest.approx([0, 0], abs=1e-12)
+    assert first["binary_assignment"] == pytest.approx([math.sqrt(n / bins), 1 / bins])
+    shut = program.inaccessible.sum(0) / bins
+    assert first["valid_assignment"] == pytest.approx([np.linalg.norm(shut), shut.max()])
+    # At the end they hold, nearly; of being zeros and ones single entries are left short.
+    for name, norms in found.violations.items():
+        assert norms.shape == (2, len(found.steps))
+        assert norms[1, -1] < (0.3 if name == "binary_assignment" else 0.02), name
+    assert (found.assignments[outcome.steps[0]].round().sum(1) == 1).all()
+    assert list(found.assignments) == [0, 300, outcome.steps[0]]

@@ -39,6 +39,10 @@ Few runs get there: on realistic samples of 200 to 600 examples, 97 to 100 % of 
 
 STILL = 1e-4
 
+LOOKED_AT, MIDWAY, FOLLOWED = 50, 300, 10
+"""Steps between looks at the constraints, the step at which assignments are looked at between beginning and end, and of
+how many examples."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -63,6 +67,25 @@ GRID = tuple(itertools.starmap(Setting, itertools.product(STARTS, (1e-3, 1e-2), 
 
 
 @dataclass(frozen=True)
+class Convergence:
+    """How a run came to hold its constraints (appendix G.1, figures 10 and 11).
+
+    Attributes:
+        steps: The steps looked at: 0, every ``LOOKED_AT``-th, and the last.
+        violations: By constraint, how far it is from holding at these: the l_2 and the l_inf norm of the distance to
+            what fulfils it, (2, steps). Confidences within their ends (``bounded_confidence``), an assignment of zeros
+            and ones (``binary_assignment``), which adds up to 1 for each example (``unique_assignment``), and is 0 for
+            bins that an example cannot be in (``valid_assignment``).
+        assignments: By step, a at the beginning, at step ``MIDWAY`` and at the end, of the first ``FOLLOWED`` examples:
+            (examples, bins).
+    """
+
+    steps: tuple[int, ...]
+    violations: dict[str, Floats]
+    assignments: dict[int, Floats]
+
+
+@dataclass(frozen=True)
 class AdmmOutcome:
     """What the runs found.
 
@@ -72,6 +95,7 @@ class AdmmOutcome:
         values: The largest ECE of each run, its start included.
         steps: Steps each run took.
         traces: Each run's ECE by step, its start first, (steps + 1,).
+        convergence: Of the run that found the largest; None without an example.
     """
 
     value: float | None
@@ -79,6 +103,7 @@ class AdmmOutcome:
     values: tuple[float, ...] = ()
     steps: tuple[int, ...] = ()
     traces: tuple[Floats, ...] = ()
+    convergence: Convergence | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +208,19 @@ class Iterate:
         gradient += self.penalty * self.r5
         return gradient
 
+    def violations(self) -> dict[str, Floats]:
+        """Return how far each constraint is from holding: l_2 and l_inf norm of the distance, (2,)."""
+        away = {
+            "bounded_confidence": self.z - self.program.clip(self.z),
+            "binary_assignment": self.a - (self.a > 0.5),
+            "unique_assignment": self.r3,
+            "valid_assignment": self.r4,
+        }
+        return {
+            name: np.array([np.linalg.norm(distance), np.abs(distance).max(initial=0.0)])
+            for name, distance in away.items()
+        }
+
     def step(self, alpha_a: float, alpha_z: float) -> None:
         """Move once: a, then z by one gradient step each, the copies by projection, the multipliers by ascent."""
         self.a -= alpha_a * np.clip(self.gradient_a(), -LARGEST_GRADIENT, LARGEST_GRADIENT)
@@ -259,24 +297,35 @@ def admm_calibration_error(
         return AdmmOutcome(None, None)
     program = Program.of(sample)
     starts = {"clean": confidences, "brier": brier_confidences(lower, upper, correct)}
-    traces = tuple(_run(program, starts[setting.start], setting, steps, check_cancelled) for setting in settings)
+    runs = [_run(program, starts[setting.start], setting, steps, check_cancelled) for setting in settings]
+    traces = tuple(trace for trace, _ in runs)
     values = tuple(float(trace.max()) for trace in traces)
     best = int(np.argmax(values))
-    return AdmmOutcome(values[best], settings[best], values, tuple(len(trace) - 1 for trace in traces), traces)
+    made = tuple(len(trace) - 1 for trace in traces)
+    return AdmmOutcome(values[best], settings[best], values, made, traces, runs[best][1])
 
 
 def _run(
     program: Program, confidence: Floats, setting: Setting, steps: int, check_cancelled: Callable[[], None]
-) -> Floats:
-    """Return the ECE at the start and after each step of one run."""
+) -> tuple[Floats, Convergence]:
+    """Return the ECE at the start and after each step of one run, and how it converged."""
     iterate = Iterate(program, confidence)
     found = [ece(confidence, program.correct, len(program.lower)) or 0.0]
-    for _ in range(steps):
+    seen = {0: iterate.violations()}
+    assignments = {0: iterate.a[:, :FOLLOWED].T.copy()}
+    for number in range(1, steps + 1):
         check_cancelled()
         iterate.step(setting.alpha_a, setting.alpha_z)
         found.append(program.value(iterate.a, iterate.z))
+        if number % LOOKED_AT == 0:
+            seen[number] = iterate.violations()
+        if number == MIDWAY:
+            assignments[number] = iterate.a[:, :FOLLOWED].T.copy()
         recent = found[-PATIENCE:]
         if iterate.penalty == LAST_PENALTY and max(recent) - min(recent) <= STILL:
             break
         iterate.penalty = min(LAST_PENALTY, iterate.penalty * setting.growth)
-    return np.array(found)
+    last = len(found) - 1
+    seen[last], assignments[last] = iterate.violations(), iterate.a[:, :FOLLOWED].T.copy()
+    violations = {name: np.stack([one[name] for one in seen.values()], axis=1) for name in seen[0]}
+    return np.array(found), Convergence(tuple(seen), violations, assignments)

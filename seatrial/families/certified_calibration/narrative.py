@@ -69,6 +69,11 @@ BROKEN = "attack_beyond_certificate"
 """The flag of an attack that did what was proven to be impossible."""
 
 _FIGURES = {
+    "admm_assignment": "Assignments of the first ten examples to bins in the course of the paper's ADMM: alike for all "
+    "bins at the beginning, zeros and ones at the end of a run that has converged.",
+    "admm": "How far the paper's ADMM is from each of its four constraints by step, as l_2 and l_inf norms of the "
+    "distance (logarithmic), in the run that found most, and the calibration error it has found by then beside the "
+    "exact one.",
     "certified": "Three panels against the l_2 radius. Certified accuracy and the share of examples certified, right "
     "or wrong, fall as it grows. The certified calibration error and the certified Brier score lie above what "
     "approximations and attacks find. They are over fewer examples at larger radii, so they need not rise; a thin line "

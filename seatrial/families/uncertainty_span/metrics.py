@@ -247,6 +247,14 @@ METRICS = (
         depends_on=_depends(is_binned=True),
     ),
     Metric(
+        name="ece_equal_mass",
+        qualifiers=("arm",),
+        unit="1",
+        better="lower",
+        description="Expected calibration error in bins of as many examples each (AdaECE; Nguyen and O'Connor 2015).",
+        depends_on=_depends(is_binned=True),
+    ),
+    Metric(
         name="ece_centre",
         qualifiers=("arm",),
         unit="1",
@@ -292,6 +300,14 @@ METRICS = (
         unit="1",
         better="lower",
         description="ECE under a label-preserving attack, mean-confidence form.",
+        depends_on=_depends(is_binned=True),
+    ),
+    Metric(
+        name="ece_equal_mass",
+        qualifiers=("attack",),
+        unit="1",
+        better="lower",
+        description="ECE under a label-preserving attack, in bins of as many examples each, cut after it (AdaECE).",
         depends_on=_depends(is_binned=True),
     ),
     Metric(

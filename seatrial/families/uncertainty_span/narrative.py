@@ -31,6 +31,8 @@ POOR_ECE = 0.1
 """Expected calibration error from which (by the lower end of its interval) confidence is wrong without any attack."""
 
 _FIGURES = {
+    "attack_reliability": "Reliability diagrams without an attack and under each label-preserving attack: accuracy "
+    "against mean confidence in each bin, while no prediction has changed.",
     "reliability": "Reliability diagram: accuracy against mean confidence in each bin, unattacked and under both "
     "attacks. Below the diagonal the model claims more than it achieves.",
     "entropy": "Histograms of predictive entropy, unattacked and under both attacks. The further the attacked ones lie "

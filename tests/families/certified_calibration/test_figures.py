@@ -4,9 +4,12 @@ import matplotlib as mpl
 import pytest
 
 from seatrial.contracts.estimates import Result
+from seatrial.statistics.estimating import estimate
 from tests.families.certified_calibration.fabricated import parameters, samples
+from workers.certification.admm import GRID, admm_calibration_error
 from workers.families.certified_calibration.estimates import estimate_all
 from workers.families.certified_calibration.figures import draw
+from workers.families.certified_calibration.sample import certified_at, worst_value
 from workers.families.certified_calibration.series import make_series
 
 PARAMS = parameters(
@@ -96,3 +99,24 @@ def test_the_reliability_figure_names_its_radius_and_both_errors(whole, figures)
 def test_figures_without_numbers_are_left_out(radii, how, drawn) -> None:
     params = parameters(radii=radii, bins=6)
     assert set(draw(params, result(params, **how))) == drawn
+
+
+def test_the_convergence_of_admm_is_drawn_where_it_was_asked_for() -> None:
+    params = parameters(radii=[0.0, 0.25], bins=5, solvers=["admm"])
+    certify, attacks = samples(params, n=30)
+    chosen = certified_at(params, certify, 0.25)
+    given = chosen.lower, chosen.upper, chosen.correct, chosen.confidence
+    outcome = admm_calibration_error(*given, params.bins, settings=GRID[:2], steps=320)
+    series = make_series(params, certify, attacks, {0.25: outcome})
+    assert series["admm"]["ece"][0] <= series["admm"]["value"] == outcome.value
+    assert [len(one["values"]) for one in series["admm"]["assignments"]] == [10, 10, 10]
+    cce = estimate(worst_value(chosen, params.bins), None, len(chosen))
+    whole = Result(estimates={"cce[radius=0.25]": cce}, series=series, counts={})
+    stored = Result.model_validate_json(whole.model_dump_json())
+    drawn = draw(params, stored)
+    for told in ("bounded confidence", "unique assignment", "valid assignment", "binary assignment", "l_inf", "exact"):
+        assert told in labels(drawn["admm"])
+    for step in ("step 0", "step 300", "step 320"):
+        assert step in labels(drawn["admm_assignment"])
+    assert "<image" not in drawn["admm_assignment"]
+    assert not {"admm", "admm_assignment"} & set(draw(params, result(parameters(radii=[0.0, 0.25], bins=5), n=30)))

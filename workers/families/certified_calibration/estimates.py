@@ -13,7 +13,7 @@ from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import ece
 from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
 from seatrial.statistics.samples import Sample
-from workers.certification.admm import admm_calibration_error
+from workers.certification.admm import AdmmOutcome, admm_calibration_error
 from workers.certification.brier import brier_confidences, certified_brier
 from workers.certification.dece import dece_calibration_error
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
@@ -46,6 +46,7 @@ def estimate_all(
     seed: int,
     *,
     check_cancelled: Callable[[], None] = lambda: None,
+    admm: dict[float, AdmmOutcome] | None = None,
 ) -> Estimates:
     """Return every estimate of the family.
 
@@ -58,12 +59,13 @@ def estimate_all(
         attacks: What each attack reached, by its name.
         seed: The same seed gives the same intervals.
         check_cancelled: Called before whatever may take a second; may raise to stop.
+        admm: Is given what ADMM found at each radius, where it was asked for.
     """
     found = overall_estimates(params, certify, seed)
     for radius in params.radii:
         check_cancelled()
         found |= radius_estimates(params, certify, radius, seed)
-        found |= compared_estimates(params, certify, radius, seed, check_cancelled=check_cancelled)
+        found |= compared_estimates(params, certify, radius, seed, check_cancelled=check_cancelled, admm=admm)
     found |= class_estimates(params, certify, seed, check_cancelled=check_cancelled)
     for name, attack in attacks.items():
         found |= attack_estimates(params, certify, name, attack, seed)
@@ -115,6 +117,7 @@ def compared_estimates(
     seed: int,
     *,
     check_cancelled: Callable[[], None] = lambda: None,
+    admm: dict[float, AdmmOutcome] | None = None,
 ) -> Estimates:
     """Return the ECE cce starts from, and what the other solvers asked for find of cce.
 
@@ -128,6 +131,8 @@ def compared_estimates(
     if "admm" in params.solvers:
         outcome = admm_calibration_error(*given, certified.confidence, params.bins, check_cancelled=check_cancelled)
         found["acce"] = estimate(outcome.value, None, n)
+        if admm is not None:
+            admm[radius] = outcome
     if "dece" in params.solvers:
         start = np.random.SeedSequence(seed_of(seed, f"dece {radius:g}")).generate_state(1)
         ascent = dece_calibration_error(

@@ -10,6 +10,7 @@ from seatrial.contracts.estimates import Result
 from seatrial.contracts.passes import SINGLE
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.statistics.samples import Sample
+from workers.certification.admm import AdmmOutcome
 from workers.certification.bernoulli import largest_radius
 from workers.errors import PreflightError
 from workers.families import robust_accuracy, robust_accuracy_first
@@ -102,10 +103,11 @@ class CertifiedCalibration:
         """Turn records into estimates, series, flags and counts."""
         certify = Sample(done[CERTIFY])
         attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
-        estimates = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled)
+        admm: dict[float, AdmmOutcome] = {}
+        estimates = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled, admm=admm)
         spans: dict[str, Sample] = {name: Sample(done[name]) for name in directions(params) if name in done}
         estimates |= attacked_span_estimates(params, certify, spans)
-        series = make_series(params, certify, attacks)
+        series = make_series(params, certify, attacks, admm)
         counts = {
             "n": certify.size,
             "errored": certify.size - certify.valid,

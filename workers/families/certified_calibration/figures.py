@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
 from seatrial.families.certified_calibration.uncertainty import SMOOTHED
+from workers.families.certified_calibration import admm_figures
 from workers.figures.drawing import draw_figure
 
 DARK, BLUE, RED, GREEN, VIOLET, OCHRE, GREY = (
@@ -39,6 +40,9 @@ ATTACKS = {
 WIDTH, HEIGHT = 3.5, 4.1
 """Inches of one of several panels."""
 
+WIDE = 6.2
+"""Inches of one panel alone."""
+
 Points = list[tuple[float, Estimate]]
 
 
@@ -57,6 +61,14 @@ def draw(params: CertifiedCalibrationParams, result: Result) -> dict[str, str]:
     if _points(params, result, "certified_span", uncertainty="entropy"):
         title, columns = "Span of uncertainty within the radius", len(_spans_shown(params))
         drawn["span"] = _figure("span", title, _spans, params, result, columns=columns)
+    if result.series.get("admm"):
+        title = f"How the paper's ADMM met its constraints at radius {result.series['admm']['radius']:g}"
+        drawn["admm"] = _figure("admm", title, admm_figures.constraints, params, result, columns=3, rows=2)
+        title = f"Assignments to bins in the course of ADMM at radius {result.series['admm']['radius']:g}"
+        panels = len(result.series["admm"]["assignments"])
+        drawn["admm_assignment"] = _figure(
+            "admm_assignment", title, admm_figures.assignments, params, result, rows=panels, columns=1
+        )
     return drawn
 
 
@@ -68,13 +80,15 @@ def _figure(
     result: Result,
     *,
     columns: int = 3,
+    rows: int = 1,
 ) -> str:
     return draw_figure(
         f"certified_calibration {name}",
         title,
         lambda axes: plot(axes, params, result),
         columns=columns,
-        size=(6.2, 3.4) if columns == 1 else (WIDTH * columns, HEIGHT),
+        rows=rows,
+        size=(WIDE, 3.4 if rows == 1 else 2.2 * rows) if columns == 1 else (WIDTH * columns, HEIGHT * rows),
     )
 
 

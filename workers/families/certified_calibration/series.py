@@ -1,6 +1,7 @@
 """Records to the curves and histograms behind the figures, as JSON values: no NaN, nothing undefined but null."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCali
 from seatrial.statistics.calibration import bin_edges, ece
 from seatrial.statistics.estimating import diagram
 from seatrial.statistics.samples import Sample
+from workers.certification.admm import AdmmOutcome, Convergence
 from workers.certification.brier import certified_brier
 from workers.certification.worst_calibration import WorstCase
 from workers.families.certified_calibration.records import column_of
@@ -33,14 +35,20 @@ LISTED = 2000
 """Examples of a worst case that are listed."""
 
 
-def make_series(params: CertifiedCalibrationParams, certify: Sample, attacks: Mapping[str, Sample]) -> dict[str, Any]:
+def make_series(
+    params: CertifiedCalibrationParams,
+    certify: Sample,
+    attacks: Mapping[str, Sample],
+    admm: Mapping[float, AdmmOutcome] | None = None,
+) -> dict[str, Any]:
     """Return every series of the family; those that would be of certified examples are None where there are none.
 
     Returns:
         ``curves`` (at the radii asked for) and ``fine_curve`` (at many); ``fixed_subset``: how the errors grow with the
         radius over the same examples; ``reliability``: the diagrams without an attack and of the worst case, at one
         radius (``chosen`` says why that one), over the examples certified there; ``worst_case``: each of these
-        examples in it; ``interval_width``; ``sampling``; ``noise``: the grid it was rounded to.
+        examples in it; ``interval_width``; ``sampling``; ``noise``: the grid it was rounded to; ``admm``, where it was
+        asked for: how its best run converged at that radius.
     """
     shown = shown_radius(params, certify, attacks)
     series = {
@@ -64,6 +72,9 @@ def make_series(params: CertifiedCalibrationParams, certify: Sample, attacks: Ma
                 "clean": diagram(certified.confidence, certified.correct, params.bins),
                 "worst": worst_diagram(worst, params.bins),
             }
+            outcome = (admm or {}).get(shown[0])
+            if outcome is not None and outcome.convergence is not None:
+                series["admm"] = {"radius": shown[0]} | _convergence(outcome, outcome.convergence)
             series["worst_case"] = {"radius": shown[0]} | _listed(certify, certified, worst)
     return series
 
@@ -129,6 +140,20 @@ def _point(params: CertifiedCalibrationParams, certify: Sample, radius: float) -
         "cce": worst_value(certified, params.bins),
         "cbs": _brier(certified),
         "ece": ece(certified.confidence, certified.correct, params.bins),
+    }
+
+
+def _convergence(outcome: AdmmOutcome, found: Convergence) -> dict[str, Any]:
+    best = outcome.values.index(max(outcome.values))
+    return {
+        "setting": None if outcome.best is None else asdict(outcome.best),
+        "value": outcome.value,
+        "steps": list(found.steps),
+        "ece": [float(outcome.traces[best][step]) for step in found.steps],
+        "violations": {
+            name: {"l2": norms[0].tolist(), "linf": norms[1].tolist()} for name, norms in found.violations.items()
+        },
+        "assignments": [{"step": step, "values": values.tolist()} for step, values in found.assignments.items()],
     }
 
 

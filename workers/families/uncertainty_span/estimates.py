@@ -13,6 +13,7 @@ from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CALIBRATED, CHANGE, SCALED_SPAN, SPAN, widest_span
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.binned import equal_mass_ece
 from seatrial.statistics.estimating import calibration, diagram, estimate, mean, proportion, seed_of
 from seatrial.statistics.ranking import rank
 from seatrial.statistics.samples import Sample
@@ -66,19 +67,37 @@ def arm_estimates(sample: Sample, bins: int, seed: int) -> Estimates:
         found[metric_name("accuracy", arm=arm)] = proportion(correct)
         for name, value in calibration(confidence, correct, bins, seed=seed_of(seed, f"ece {arm}")).items():
             found[metric_name(name, arm=arm)] = value
+        found[metric_name("ece_equal_mass", arm=arm)] = _equal_mass(confidence, correct, bins, seed, arm)
     return found
 
 
 def attack_estimates(attacks: Mapping[str, Sample], bins: int, seed: int) -> Estimates:
-    """Return ECE, signed ECE, confidence and accuracy under each label-preserving attack."""
+    """Return ECE, in bins of either kind, signed ECE, confidence and accuracy under each label-preserving attack."""
     found: Estimates = {}
     for attack, sample in attacks.items():
         correct, confidence = hits(sample, "attacked"), sample.floats("confidence_attacked")
         measured = calibration(confidence, correct, bins, seed=seed_of(seed, f"ece {attack}"))
         found |= {metric_name(name, attack=attack): measured[name] for name in ("ece", "s_ece")}
+        found[metric_name("ece_equal_mass", attack=attack)] = _equal_mass(confidence, correct, bins, seed, attack)
         found[metric_name("confidence", attack=attack)] = mean(confidence, SHARE)
         found[metric_name("accuracy", attack=attack)] = proportion(correct)
     return found
+
+
+def _equal_mass(confidence: Floats, correct: NDArray[np.bool_], bins: int, seed: int, of: str) -> Estimate:
+    if not len(confidence):
+        return estimate(None, None, 0)
+    value, interval = equal_mass_ece(confidence, correct, bins, seed=seed_of(seed, f"equal mass {of}"))
+    return estimate(value, interval, len(confidence))
+
+
+def attack_diagrams(attacks: Mapping[str, Sample], bins: int) -> dict[str, Any]:
+    """Return the reliability diagram under each label-preserving attack as JSON values; empty bins are null."""
+    return {
+        attack: diagram(sample.floats("confidence_attacked"), hits(sample, "attacked"), bins)
+        for attack, sample in attacks.items()
+        if sample.valid
+    }
 
 
 def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:

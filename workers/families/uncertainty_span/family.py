@@ -132,6 +132,8 @@ class UncertaintySpan:
         parts = stages_of(params, samples)
         found |= part_estimates(attack, parts)
         series = estimates.make_series(attack, params.bins)
+        if specific:
+            series["attack_reliability"] = estimates.attack_diagrams(specific, params.bins)
         if "growth" in samples:
             found["span_growth"] = estimates.span_growth(attack, samples["growth"])
             series["span_by_epsilon"] = estimates.growth_points(params, attack, samples["growth"])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -14,6 +15,9 @@ COLOURS = {"clean": "#4d4d4d", "over": "#c8553d", "under": "#2e6f9e"}
 """Told apart also in print and by colour-blind readers; line styles differ as well."""
 
 STYLES = {"clean": "-", "over": "--", "under": ":"}
+ACROSS = 3
+"""Diagrams side by side."""
+
 LABELS = {"clean": "clean", "over": "over-confidence attack", "under": "under-confidence attack"}
 
 
@@ -31,16 +35,30 @@ def draw(params: UncertaintySpanParams, result: Result) -> dict[str, str]:
         drawn["parts"] = _figure("parts", "Parts of the predictive entropy, clean and attacked", _parts, result)
     if params.attacks:
         drawn["attacks"] = _figure("attacks", "ECE under label-preserving attacks", _attacks, result)
+    if diagrams := _under_attacks(result):
+        title, columns = "Reliability under label-preserving attacks", min(len(diagrams), ACROSS)
+        rows = -(-len(diagrams) // columns)
+        drawn["attack_reliability"] = _figure(
+            "attack_reliability", title, _attack_reliability, result, columns=columns, rows=rows
+        )
     if _by_qualifier(result.estimates, "auroc", "epsilon"):
         drawn["outliers"] = _figure("outliers", "Telling outliers by entropy, under attack", _outliers, result)
     return drawn
 
 
 def _figure(
-    name: str, title: str, plot: Callable[[list[Axes], Result], None], result: Result, *, columns: int = 1
+    name: str,
+    title: str,
+    plot: Callable[[list[Axes], Result], None],
+    result: Result,
+    *,
+    columns: int = 1,
+    rows: int = 1,
 ) -> str:
-    size = (6.2, 3.4) if columns == 1 else (3.1 * columns, 3.8)
-    return draw_figure(f"uncertainty_span {name}", title, lambda axes: plot(axes, result), columns=columns, size=size)
+    size = (6.2, 3.4) if columns == 1 else (3.1 * columns, 3.8 * rows)
+    return draw_figure(
+        f"uncertainty_span {name}", title, lambda axes: plot(axes, result), columns=columns, rows=rows, size=size
+    )
 
 
 def _entropy(axes: list[Axes], result: Result) -> None:
@@ -58,33 +76,58 @@ def _entropy(axes: list[Axes], result: Result) -> None:
 
 def _reliability(axes: list[Axes], result: Result) -> None:
     for ax, arm in zip(axes, ARMS, strict=True):
-        diagram = result.series["reliability"][arm]
-        total = max(1, sum(diagram["count"]))
-        points = [
-            (left, right - left, accuracy, confidence, count / total)
-            for left, right, accuracy, confidence, count in zip(
-                diagram["edges"],
-                diagram["edges"][1:],
-                diagram["accuracy"],
-                diagram["confidence"],
-                diagram["count"],
-                strict=False,
-            )
-            if accuracy is not None
-        ]
-        lefts, widths, accuracies, confidences, shares = zip(*points, strict=True)
-        ax.bar(lefts, shares, widths, align="edge", color=COLOURS[arm], alpha=0.18, label="share of examples")
-        ax.plot([0, 1], [0, 1], color="#999999", lw=0.8, label="perfectly calibrated")
-        ax.plot(confidences, accuracies, color=COLOURS[arm], marker="o", ms=3, lw=1.2, label="accuracy", clip_on=False)
-        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", title=f"{LABELS[arm]}\n{_ece(result, arm)}")
-        ax.set_aspect("equal")
+        _diagram(ax, result.series["reliability"][arm], COLOURS[arm], f"{LABELS[arm]}\n{_ece(result, arm=arm)}")
     axes[0].set_ylabel("accuracy")
     axes[0].legend(fontsize=7, loc="upper left")
 
 
-def _ece(result: Result, arm: str) -> str:
-    ece, signed = result.estimates[f"ece[arm={arm}]"].value, result.estimates[f"s_ece[arm={arm}]"].value
-    return "" if ece is None or signed is None else f"ECE {ece:.3f}, signed {signed:+.3f}"
+def _diagram(ax: Axes, diagram: Mapping[str, Any], colour: str, title: str) -> None:
+    total = max(1, sum(diagram["count"]))
+    points = [
+        (left, right - left, accuracy, confidence, count / total)
+        for left, right, accuracy, confidence, count in zip(
+            diagram["edges"],
+            diagram["edges"][1:],
+            diagram["accuracy"],
+            diagram["confidence"],
+            diagram["count"],
+            strict=False,
+        )
+        if accuracy is not None
+    ]
+    lefts, widths, accuracies, confidences, shares = zip(*points, strict=True)
+    ax.bar(lefts, shares, widths, align="edge", color=colour, alpha=0.18, label="share of examples")
+    ax.plot([0, 1], [0, 1], color="#999999", lw=0.8, label="perfectly calibrated")
+    ax.plot(confidences, accuracies, color=colour, marker="o", ms=3, lw=1.2, label="accuracy", clip_on=False)
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", title=title)
+    ax.set_aspect("equal")
+
+
+def _under_attacks(result: Result) -> Mapping[str, Any]:
+    """Return the diagrams under attacks, after the one without; nothing where no attack has any."""
+    found: Mapping[str, Any] = result.series.get("attack_reliability") or {}
+    return {"none": result.series["reliability"]["clean"], **found} if found else {}
+
+
+def _attack_reliability(axes: list[Axes], result: Result) -> None:
+    diagrams = _under_attacks(result)
+    for at, (ax, (attack, diagram)) in enumerate(zip(axes, diagrams.items(), strict=False)):
+        told = _ece(result, arm="clean") if at == 0 else _ece(result, attack=attack)
+        _diagram(ax, diagram, COLOURS["over" if at else "clean"], f"{attack}\n{told}")
+        if at % ACROSS == 0:
+            ax.set_ylabel("accuracy")
+    for ax in axes[len(diagrams) :]:
+        ax.set_axis_off()
+    axes[0].legend(fontsize=7, loc="upper left")
+
+
+def _ece(result: Result, **of: str) -> str:
+    found = [result.estimates.get(metric_name(name, **of)) for name in ("ece", "s_ece", "ece_equal_mass")]
+    ece, signed, adaptive = (None if one is None else one.value for one in found)
+    if ece is None or signed is None:
+        return ""
+    more = "" if adaptive is None else f"AdaECE {adaptive:.3f}, "
+    return f"ECE {ece:.3f}, {more}signed {signed:+.3f}"
 
 
 def _growth(axes: list[Axes], result: Result) -> None:
