@@ -15,6 +15,8 @@ from seatrial.client import Client
 @click.option("--metric", help="What to sort by.  [default: the family's first number]")
 @click.option("--against", help="Audit, one of those shown, to measure differences from.")
 @click.option("--group", help="Group of audits, where some ran with other parameters.  [default: that of most models]")
+@click.option("--across", help="Parameter in which audits may differ: a row for each value.")
+@click.option("--beside", help="A second number: which models no other beats in both (the Pareto front).")
 @click.option(
     "--format", type=click.Choice(["markdown", "csv", "json"]), default="markdown", show_default=True, help="Format."
 )

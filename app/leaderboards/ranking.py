@@ -79,6 +79,23 @@ def places(metric: str, entries: Sequence[Entry], better: Better) -> list[Place]
     return found
 
 
+def on_pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
+    """Return whether no other point is at least as high in everything and higher in something.
+
+    Args:
+        points: Of each entry, numbers of which more is better.
+
+    >>> on_pareto_front([[1.0, 3.0], [2.0, 2.0], [1.0, 2.0], [2.0, 2.0]])
+    [True, True, False, True]
+    """
+    values = np.array(points, dtype=np.float64)
+    if not len(values):
+        return []
+    as_good = (values[:, None] >= values[None]).all(axis=2)
+    better = (values[:, None] > values[None]).any(axis=2)
+    return [not beaten for beaten in np.any(as_good & better, axis=0)]
+
+
 def _surely_better(metric: str, entries: Sequence[Entry], sign: float) -> Mask:
     """Return (k, k) whether the first model is surely better than the second."""
     found = np.zeros((len(entries), len(entries)), dtype=bool)

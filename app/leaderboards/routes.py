@@ -54,15 +54,32 @@ async def read_leaderboard(
     group: Annotated[
         str | None, Query(pattern=ID, description="One of `groups`; by default the one with most models.")
     ] = None,
+    across: Annotated[
+        str | None,
+        Query(
+            pattern=r"^[a-z0-9_]{1,64}$",
+            description="Parameter of the check in which audits may differ: a model has a row for each of its values.",
+            examples=["sigma"],
+        ),
+    ] = None,
+    beside: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            pattern=r"^[ -~]+$",
+            description="A second number: rows that none other beats in both are on the Pareto front.",
+        ),
+    ] = None,
     format: Annotated[LeaderboardFormat, Query(description="`json` (default), `csv` or `markdown`.")] = "json",
 ) -> Response:
     """Put the models that were audited alike into one table, with intervals and ranks.
 
     Alike are audits of the same bytes of data with the same parameters, number of examples and seed; of a model the
-    newest counts. A rank comes with the places that comparisons of every two models, example by example where their
-    records allow it, leave open at 95 %. Up to 50 models, the newest.
+    newest counts. With `across` they may differ in one parameter, the noise of smoothed models say. A rank comes with
+    the places that comparisons of every two models, example by example where their records allow it, leave open at
+    95 %. Up to 50 models, the newest.
     """
-    asked = Asked(dataset, check, metric, against, group)
+    asked = Asked(dataset, check, metric, against, group, across, beside)
     project_id = principal.project_id
 
     def answer() -> Response:

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.gates.stored import read_records
 from app.leaderboards import repository
-from app.leaderboards.ranking import Entry, difference, places
+from app.leaderboards.ranking import Entry, difference, on_pareto_front, places
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.datasets import read_as
@@ -46,6 +46,8 @@ class Asked:
         metric: Name without the family; None: the family's first number.
         against: Audit to measure differences from.
         group: Of which the rows are; None: the one with most models, of several the newest.
+        across: Parameter of the check in which rows may differ: a model has a row for each of its values.
+        beside: Second number, of the Pareto front with the metric.
     """
 
     dataset: str
@@ -53,6 +55,8 @@ class Asked:
     metric: str | None = None
     against: str | None = None
     group: str | None = None
+    across: str | None = None
+    beside: str | None = None
 
 
 def leaderboard(services: Services, project_id: str, asked: Asked) -> LeaderboardRead:
@@ -60,25 +64,31 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
 
     Raises:
         NotFoundError: The project has no such dataset.
-        InvalidRequestError: There is no such family, metric, audit or group.
+        InvalidRequestError: There is no such family, metric, audit, group or parameter, or no way of a number on the
+            Pareto front is better.
     """
-    if find_family(asked.check) is None:
+    spec = find_family(asked.check)
+    if spec is None:
         raise _unknown("check", f"There is no check {asked.check!r}: {enumerate_words(families())}.")
+    known = [name for name in spec.params.model_fields if name != "kind"]
+    if asked.across is not None and asked.across not in known:
+        raise _unknown("across", f"{asked.check} has no parameter {asked.across!r}; there is {enumerate_words(known)}.")
     with services.database.read() as session:
         dataset = repository.find_dataset(session, project_id, asked.dataset)
         if dataset is None:
             raise NotFoundError(f"There is no dataset {asked.dataset} in this project.")
         found = repository.list_measured(session, project_id, dataset.digest, asked.check, limit=_MOST_CHECKS)
         alike = (row for row in found if read_as(row.dataset_manifest) == read_as(dataset.manifest))
-        grouped = _grouped(asked.check, alike)
-        groups = {name: _group(name, asked.check, rows) for name, rows in grouped.items()}
+        grouped = _grouped(asked, alike)
+        groups = {name: _group(name, asked, rows) for name, rows in grouped.items()}
         chosen = _chosen(groups, asked.group)
         rows = [] if chosen is None else grouped[chosen.id][:MOST_MODELS]
         results = repository.list_results(session, [row.check for row in rows])
     checks = [_measured(asked.check, row, results[row.check]) for row in rows]
     metrics = _metrics(asked.check, checks)
     metric = _metric(asked, metrics)
-    told = [] if metric is None else _rows(services, asked, metric, rows, checks)
+    beside = _beside(asked, metrics, metric)
+    told = [] if metric is None else _rows(services, asked, metric, beside, rows, checks)
     return LeaderboardRead(
         dataset=dataset.id,
         dataset_name=dataset.name,
@@ -91,6 +101,8 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
         groups=sorted(groups.values(), key=lambda one: (-one.models, one.id)),
         metrics=metrics,
         rows=told,
+        across=asked.across,
+        beside=beside,
         left_out=0 if chosen is None else chosen.models - len(rows),
     )
 
@@ -99,23 +111,32 @@ def _unknown(parameter: str, detail: str) -> InvalidRequestError:
     return InvalidRequestError(detail, part="query", pointer=f"/{parameter}")
 
 
-def _grouped(kind: str, found: Iterable[AnyRow]) -> dict[str, list[AnyRow]]:
-    """Return the newest check of every model by the name of its group, newest audits first."""
-    grouped: dict[str, dict[str, AnyRow]] = {}
+def _grouped(asked: Asked, found: Iterable[AnyRow]) -> dict[str, list[AnyRow]]:
+    """Return the newest check of every model, and value of what may differ, by its group; newest audits first."""
+    grouped: dict[str, dict[tuple[str, str], AnyRow]] = {}
     for row in found:
-        told = json.dumps([filled(kind, row.params), row.samples, row.seed], sort_keys=True, default=str)
+        params, varied = _apart_from(asked, row)
+        told = json.dumps([params, row.samples, row.seed], sort_keys=True, default=str)
         name = hashlib.sha256(told.encode()).hexdigest()[:12]
-        grouped.setdefault(name, {}).setdefault(row.model, row)
+        value = json.dumps(varied, sort_keys=True, default=str)
+        grouped.setdefault(name, {}).setdefault((row.model, value), row)
     return {name: list(rows.values()) for name, rows in grouped.items()}
 
 
-def _group(name: str, kind: str, rows: Sequence[AnyRow]) -> LeaderboardGroup:
+def _apart_from(asked: Asked, row: AnyRow) -> tuple[dict[str, Any], Any]:
+    """Return what the parameters of rows have in common, and the value of the one that may differ."""
+    params = dict(filled(asked.check, row.params))
+    varied = None if asked.across is None else params.pop(asked.across, None)
+    return params, varied
+
+
+def _group(name: str, asked: Asked, rows: Sequence[AnyRow]) -> LeaderboardGroup:
     newest = rows[0]
     return LeaderboardGroup(
         id=name,
         samples=newest.samples,
         seed=newest.seed,
-        params=filled(kind, newest.params),
+        params=_apart_from(asked, newest)[0],
         models=len(rows),
         newest_audit=newest.audit,
     )
@@ -161,8 +182,39 @@ def _metric(asked: Asked, metrics: Sequence[str]) -> str | None:
     return metric
 
 
+def _beside(asked: Asked, metrics: Sequence[str], metric: str | None) -> str | None:
+    if asked.beside is None or metric is None:
+        return None
+    beside = asked.beside.removeprefix(f"{asked.check}.")
+    if beside not in metrics:
+        raise _unknown("beside", f"No model here has {asked.beside!r}; there is {enumerate_words(metrics[:40])}.")
+    for name in (metric, beside):
+        if better_of(f"{asked.check}.{name}") == "neither":
+            raise _unknown("beside", f"No way of {name} is better: there is no Pareto front of it.")
+    return beside
+
+
+def _front(
+    asked: Asked, names: tuple[str, str], rows: Sequence[AnyRow], checks: Sequence[MeasuredCheck]
+) -> dict[str, bool]:
+    """Return which checks are on the Pareto front of two numbers, of those that have both."""
+    signs = [1.0 if better_of(f"{asked.check}.{name}") == "higher" else -1.0 for name in names]
+    points: dict[str, list[float]] = {}
+    for row, check in zip(rows, checks, strict=True):
+        found = [None if check.result is None else check.result.estimates.get(name) for name in names]
+        values = [one.value for one in found if one is not None and one.value is not None]
+        if len(values) == len(names):
+            points[row.check] = [sign * value for sign, value in zip(signs, values, strict=True)]
+    return dict(zip(points, on_pareto_front(list(points.values())), strict=True))
+
+
 def _rows(
-    services: Services, asked: Asked, metric: str, rows: Sequence[AnyRow], checks: Sequence[MeasuredCheck]
+    services: Services,
+    asked: Asked,
+    metric: str,
+    beside: str | None,
+    rows: Sequence[AnyRow],
+    checks: Sequence[MeasuredCheck],
 ) -> list[LeaderboardRow]:
     name = f"{asked.check}.{metric}"
     better = better_of(name)
@@ -170,16 +222,19 @@ def _rows(
     for row, check in zip(rows, checks, strict=True):
         estimate = None if check.result is None else check.result.estimates.get(metric)
         if estimate is not None and estimate.value is not None:
-            entries[row.audit] = Entry(estimate, check, _values(services, name, row, check))
-    reference = None if asked.against is None else entries.get(asked.against)
+            entries[row.check] = Entry(estimate, check, _values(services, name, row, check))
+    # An audit may have several checks that differ in what may differ: the first of them.
+    referred = next((row.check for row in rows if row.audit == asked.against), None)
+    reference = None if referred is None else entries.get(referred)
     if asked.against is not None and asked.against not in {row.audit for row in rows}:
         raise _unknown("against", f"Audit {asked.against} is none of the newest of this group's models.")
     ranked = places(name, list(entries.values()), better)
     placed = {} if ranked is None else dict(zip(entries, ranked, strict=True))
+    efficient = {} if beside is None else _front(asked, (metric, beside), rows, checks)
 
     def told(row: AnyRow, check: MeasuredCheck) -> LeaderboardRow:
-        apart, how = _apart(name, entries.get(row.audit), reference, row.audit == asked.against)
-        place = placed.get(row.audit)
+        apart, how = _apart(name, entries.get(row.check), reference, row.check == referred)
+        place = placed.get(row.check)
         return LeaderboardRow(
             rank=None if place is None else place.rank,
             rank_low=None if place is None else place.low,
@@ -195,13 +250,15 @@ def _rows(
             estimates={} if check.result is None else check.result.estimates,
             difference=apart,
             compared=how,
+            varied=_apart_from(asked, row)[1],
+            is_efficient=efficient.get(row.check),
         )
 
     sign = -1.0 if better == "higher" else 1.0
 
-    def order(row: LeaderboardRow) -> tuple[bool, float, str]:
+    def order(row: LeaderboardRow) -> tuple[bool, float, str, str]:
         value = row.estimates[metric].value if metric in row.estimates else None
-        return value is None, sign * (value or 0.0), row.model
+        return value is None, sign * (value or 0.0), row.model, json.dumps(row.varied, default=str)
 
     return sorted((told(row, check) for row, check in zip(rows, checks, strict=True)), key=order)
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
 
 from app.reports.markdown import code, prose
@@ -15,14 +16,17 @@ MOST_COLUMNS = 5
 
 _LEADING = (
     *("rank", "rank_low", "rank_high", "model", "name", "version", "audit", "verdict", "flags"),
-    *("difference", "difference low", "difference high"),
+    *("difference", "difference low", "difference high", "varied", "efficient"),
 )
 
 
 def columns(board: LeaderboardRead) -> list[str]:
-    """Return which numbers a page shows: the one that sorts, then those without qualifiers."""
-    plain = [name for name in board.metrics if "[" not in name and name != board.metric]
-    return [] if board.metric is None else [board.metric, *plain[: MOST_COLUMNS - 1]]
+    """Return which numbers a page shows: the one that sorts, the one beside it, then those without qualifiers."""
+    if board.metric is None:
+        return []
+    first = [name for name in dict.fromkeys([board.metric, board.beside]) if name is not None]
+    plain = [name for name in board.metrics if "[" not in name and name not in first]
+    return [*first, *plain[: MOST_COLUMNS - len(first)]]
 
 
 def place_in_words(row: LeaderboardRow) -> str:
@@ -34,6 +38,15 @@ def place_in_words(row: LeaderboardRow) -> str:
     if row.rank is None:
         return "-"
     return str(row.rank) if row.rank_low == row.rank_high else f"{row.rank} ({row.rank_low} to {row.rank_high})"
+
+
+def varied_in_words(row: LeaderboardRow) -> str:
+    """Return the value of the parameter that rows may differ in.
+
+    >>> varied_in_words(LeaderboardRow.model_construct(varied=[0.0, 0.25]))
+    '[0.0, 0.25]'
+    """
+    return row.varied if isinstance(row.varied, str) else json.dumps(row.varied)
 
 
 def render_csv(board: LeaderboardRead) -> str:
@@ -49,6 +62,7 @@ def render_csv(board: LeaderboardRead) -> str:
         flags = " ".join(f"{flag.code}:{flag.severity}" for flag in row.flags)
         told: list[object] = [row.rank, row.rank_low, row.rank_high, row.model, row.model_name, row.model_version]
         told += [row.audit, row.verdict, flags, *_ends(row.difference)[:3]]
+        told += [None if row.varied is None else varied_in_words(row), row.is_efficient]
         for name in board.metrics:
             told += _ends(row.estimates.get(name))
         table.writerow([cell(value) for value in told])
@@ -79,12 +93,15 @@ def _markdown(board: LeaderboardRead) -> Iterator[str]:
         yield "No model has been measured by this check on this dataset."
         return
     shown = columns(board)
-    titles = ["rank", "model", *map(code, shown), *(["difference"] if board.against else []), "doubts"]
+    titles = ["rank", "model", *([code(board.across)] if board.across else []), *map(code, shown)]
+    titles += [*(["Pareto front"] if board.beside else []), *(["difference"] if board.against else []), "doubts"]
     yield line([title.replace("|", "\\|") for title in titles])
     yield line(["---"] * len(titles))
     for row in board.rows:
         told = [place_in_words(row), prose(f"{row.model_name} {row.model_version}")]
+        told += [code(varied_in_words(row))] if board.across else []
         told += [_number(row.estimates.get(name)) for name in shown]
+        told += [{True: "yes", False: "no", None: "-"}[row.is_efficient]] if board.beside else []
         told += [_number(row.difference)] if board.against else []
         flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags)
         yield line([*told, prose(flags) if flags else "-"])

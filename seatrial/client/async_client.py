@@ -250,6 +250,8 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         metric: str | None = None,
         against: str | None = None,
         group: str | None = None,
+        across: str | None = None,
+        beside: str | None = None,
     ) -> LeaderboardRead:
         """Return the models that were audited alike, in the order of a metric, with ranks.
 
@@ -259,8 +261,11 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
             metric: What to sort by; by default the family's first number with a better way.
             against: Audit, one of the rows', to measure differences from.
             group: Which audits, where some ran with other parameters; by default those of most models.
+            across: Parameter of the check in which audits may differ: a model has a row for each of its values.
+            beside: A second number: rows that none other beats in both are on the Pareto front (``is_efficient``).
         """
         query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        query |= {"across": across, "beside": beside}
         return await self._ask(Request("GET", "/v1/leaderboard", params=without_none(query)), LeaderboardRead)
 
     async def leaderboard_table(
@@ -272,9 +277,12 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         metric: str | None = None,
         against: str | None = None,
         group: str | None = None,
+        across: str | None = None,
+        beside: str | None = None,
     ) -> str:
         """Return the same as a table: CSV with every number, or Markdown with the chief ones."""
         query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        query |= {"across": across, "beside": beside}
         params = without_none({**query, "format": format})
         return (await self._send(Request("GET", "/v1/leaderboard", params=params))).text
 

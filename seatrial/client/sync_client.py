@@ -251,6 +251,8 @@ class Client(Hardenings, Keeping):
         metric: str | None = None,
         against: str | None = None,
         group: str | None = None,
+        across: str | None = None,
+        beside: str | None = None,
     ) -> LeaderboardRead:
         """Return the models that were audited alike, in the order of a metric, with ranks.
 
@@ -260,8 +262,11 @@ class Client(Hardenings, Keeping):
             metric: What to sort by; by default the family's first number with a better way.
             against: Audit, one of the rows', to measure differences from.
             group: Which audits, where some ran with other parameters; by default those of most models.
+            across: Parameter of the check in which audits may differ: a model has a row for each of its values.
+            beside: A second number: rows that none other beats in both are on the Pareto front (``is_efficient``).
         """
         query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        query |= {"across": across, "beside": beside}
         return self._ask(Request("GET", "/v1/leaderboard", params=without_none(query)), LeaderboardRead)
 
     def leaderboard_table(
@@ -273,9 +278,12 @@ class Client(Hardenings, Keeping):
         metric: str | None = None,
         against: str | None = None,
         group: str | None = None,
+        across: str | None = None,
+        beside: str | None = None,
     ) -> str:
         """Return the same as a table: CSV with every number, or Markdown with the chief ones."""
         query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        query |= {"across": across, "beside": beside}
         params = without_none({**query, "format": format})
         return (self._send(Request("GET", "/v1/leaderboard", params=params))).text
 

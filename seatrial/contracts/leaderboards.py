@@ -10,13 +10,13 @@ from seatrial.contracts.estimates import Estimate, Flag
 
 
 class LeaderboardGroup(Read):
-    """Audits that ran alike: only what is in one group is compared."""
+    """Audits that ran alike, but for the parameter in `across`: only what is in one group is compared."""
 
     id: str = Field(description="Name of the group: the same for the same data, parameters, examples and seed.")
     samples: int = Field(description="Examples drawn of the dataset.")
     seed: int = Field(description="Seed of the audits.")
     params: dict[str, Any] = Field(description="Parameters of the check, defaults filled in.")
-    models: int = Field(description="Models measured so.")
+    models: int = Field(description="Models measured so; with `across`, once for each value.")
     newest_audit: str = Field(description="Id of the newest of their audits.")
 
 
@@ -39,6 +39,12 @@ class LeaderboardRow(Read):
         description="The metric less that of the audit asked for in `against`; null without one, and for it itself."
     )
     compared: str = Field(description="How the difference was made, or why there is none.")
+    varied: Any = Field(default=None, description="Value of the parameter asked for in `across`; null without one.")
+    is_efficient: bool | None = Field(
+        default=None,
+        description="Whether it is on the Pareto front of `metric` and `beside`: no other row is as good in both and "
+        "better in one, by their values. Null where either is undefined or none was asked for.",
+    )
 
 
 class LeaderboardRead(Read):
@@ -55,4 +61,6 @@ class LeaderboardRead(Read):
     groups: list[LeaderboardGroup] = Field(description="All groups there are, those with most models first.")
     metrics: list[str] = Field(description="Names of all numbers some row has, in the order of the family.")
     rows: list[LeaderboardRow] = Field(description="The models, the best first; those without the number last.")
+    across: str | None = Field(default=None, description="Parameter that rows may differ in, a row for each value.")
+    beside: str | None = Field(default=None, description="The other number of the Pareto front.")
     left_out: int = Field(description="Models of the group beyond the newest that a leaderboard shows.")

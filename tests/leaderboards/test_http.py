@@ -171,3 +171,78 @@ def test_another_project_sees_nothing(locked: Console) -> None:
     )
     assert_problem(answer, 404)
     assert_problem(locked.client.get("/v1/leaderboard", params={"dataset": dataset, "check": SPAN}), 401)
+
+
+def test_models_may_differ_in_one_parameter_and_have_a_row_for_each_value(console: Console, three: list[str]) -> None:
+    for audit, epsilon in zip(three, (0.1, 0.5, 0.1), strict=True):
+        change(console, audit, params={"epsilon": epsilon})
+    with console.services.database.write() as session:
+        # The same model at two values is two rows.
+        session.get_one(AuditRow, three[1]).model_id = session.get_one(AuditRow, three[0]).model_id
+    board = ask(console, three[0], metric="mus", across="epsilon", against=three[0]).json()
+    assert [(row["audit"], row["varied"]) for row in board["rows"]][::2] == [(three[2], 0.1), (three[1], 0.5)]
+    assert [group["models"] for group in board["groups"]] == [3]
+    assert "epsilon" not in board["group"]["params"]
+    assert [row["rank"] for row in board["rows"]] == [1, 2, 3]
+    assert board["rows"][1]["compared"] == "what the others are compared with"
+    # In another parameter they may not.
+    assert [group["models"] for group in ask(console, three[0], across="steps").json()["groups"]] == [2, 1]
+    problem = assert_problem(ask(console, three[0], across="sigma"), 422)
+    assert [one.pointer for one in problem.errors or ()] == ["/across"]
+    assert "epsilon" in problem.detail
+    lines = ask(console, three[0], metric="mus", across="epsilon", format="markdown").text.splitlines()
+    assert "`epsilon`" in lines[2]
+    assert lines[4].split(" | ")[2] == "`0.1`"
+
+
+def test_rows_that_no_other_beats_in_both_numbers_are_on_the_front(console: Console, three: list[str]) -> None:
+    for audit, accuracy in zip(three, (0.9, 0.8, 0.7), strict=True):
+        value = {"value": accuracy, "low": accuracy - 0.05, "high": accuracy + 0.05, "n": 40, "method": "resampled"}
+        change(console, audit, estimates={"clean_accuracy": value})
+    board = ask(console, three[0], metric="mus", beside="clean_accuracy").json()
+    # The second has the largest span and is less accurate than the first.
+    told = {row["audit"]: row["is_efficient"] for row in board["rows"]}
+    assert told == {three[0]: True, three[1]: False, three[2]: True}
+    text = ask(console, three[0], metric="mus", beside="clean_accuracy", format="markdown").text
+    assert "Pareto front" in text
+    rows = list(csv.DictReader(io.StringIO(ask(console, three[0], metric="mus", beside="mus", format="csv").text)))
+    assert [row["efficient"] for row in rows] == ["True", "False", "False"]
+    for query in ({"beside": "no_such"}, {"beside": "entropy[arm=clean]"}):
+        problem = assert_problem(ask(console, three[0], metric="mus", **query), 422)
+        assert [one.pointer for one in problem.errors or ()] == ["/beside"]
+    dataset = dataset_of(console, three[0])
+    page = console.get(f"/leaderboard?dataset={dataset}&check={SPAN}&metric=mus&beside=clean_accuracy&across=epsilon")
+    assert "Filled and on the line: the Pareto front" in words(page)
+    assert len([one for one in elements(page, "circle") if "other" in (one.get("class") or "")]) == 1
+    assert len(elements(page, "circle")) == 3
+
+
+def test_a_number_at_several_radii_is_drawn_against_them_a_line_for_each_row(
+    console: Console, three: list[str]
+) -> None:
+    """As several sigmas of a model on one page: of an audit's parameter that may differ, whatever it is called."""
+    for audit, epsilon in zip(three, (0.1, 0.2, 0.4), strict=True):
+        value = {
+            f"auroc[epsilon={at:g}]": {
+                "value": 1 - epsilon - at,
+                "low": 0.1,
+                "high": 0.95,
+                "n": 40,
+                "method": "resampled",
+            }
+            for at in (0.0, 0.03, 0.05, 0.1, 0.2)
+        }
+        change(console, audit, params={"epsilon": epsilon}, estimates=value)
+    dataset = dataset_of(console, three[0])
+    asked = f"/leaderboard?dataset={dataset}&check={SPAN}&metric=auroc%5Bepsilon%3D0.05%5D&across=epsilon"
+    page = console.get(asked)
+    curves = [one for one in elements(page, "polyline") if one.get("class") == "curve"]
+    assert {len((one.get("points") or "").split()) for one in curves} == {7}
+    assert len({one.get("stroke-dasharray") for one in curves}) == 3
+    for epsilon in ("0.1", "0.2", "0.4"):
+        assert f", epsilon {epsilon}" in words(page)
+    # Higher is better: the first row's line is above the others at every value.
+    heights = [[float(point.split(",")[1]) for point in (one.get("points") or "").split()] for one in curves]
+    assert all(one <= other for one, other in zip(heights[0], heights[2], strict=True))
+    assert sum(one < other for one, other in zip(heights[0], heights[2], strict=True)) == 5
+    assert not [one for one in elements(console.get(asked.replace("auroc%5Bepsilon%3D0.05%5D", "mus")), "polyline")]
