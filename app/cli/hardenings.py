@@ -9,13 +9,14 @@ import click
 
 from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import is_file, read_gate_file
-from app.cli.progress import duration, say
+from app.cli.progress import say
 from app.cli.remote import with_client
 from app.cli.showing import echo_line
 from app.cli.uploads import read_object
 from seatrial.client import Client, WaitTimeoutError
 from seatrial.contracts.hardenings import HardeningEstimate, HardeningRead
 from seatrial.contracts.states import RunState
+from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.terminals import escaped_line
 

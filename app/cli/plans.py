@@ -8,7 +8,6 @@ import click
 
 from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.hardenings import estimated
-from app.cli.progress import duration
 from app.cli.remote import with_client
 from app.cli.showing import echo_line
 from app.cli.uploads import read_object
@@ -16,6 +15,7 @@ from seatrial.client import Client
 from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.plans import PlanEstimate, PlanRead
 from seatrial.contracts.states import TERMINAL, RunState
+from seatrial.reporting.durations import duration
 from seatrial.terminals import escaped_line
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from app.cli.progress import duration
 from app.cli.showing import echo_line, echo_styled
 from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
+from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_estimate
 from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words
 from seatrial.terminals import escaped_line

@@ -28,7 +28,7 @@ from seatrial.client.errors import (
     WaitTimeoutError,
 )
 from seatrial.client.requests import Source
-from seatrial.client.results import Audit, AuditJudgement, ReportFormat
+from seatrial.client.results import Audit, AuditJudgement, Cost, Dataset, Figure, Figures, Model, Number, ReportFormat
 from seatrial.client.sync_client import Client
 
 __all__ = [
@@ -37,7 +37,13 @@ __all__ = [
     "AuditJudgement",
     "Client",
     "ClientError",
+    "Cost",
+    "Dataset",
+    "Figure",
+    "Figures",
+    "Model",
     "NotJudgedError",
+    "Number",
     "ProblemResponseError",
     "ReportFormat",
     "ServiceUnreachableError",

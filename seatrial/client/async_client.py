@@ -18,10 +18,11 @@ from seatrial.client.requests import (
     upload_request,
     without_none,
 )
+from seatrial.client.results import Dataset, Model
 from seatrial.contracts.comparisons import ComparisonRead
-from seatrial.contracts.datasets import DatasetRead, DatasetSummary
+from seatrial.contracts.datasets import DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
-from seatrial.contracts.models import ModelRead, ModelSummary, Task
+from seatrial.contracts.models import ModelSummary, Task
 from seatrial.contracts.perturb import Noisemaker, PerturbationsRead
 from seatrial.contracts.plans import PlanEstimate, PlanRead, PlanSummary
 from seatrial.contracts.policies import BaselineRead, Policy, PolicyRead, Verdict
@@ -48,7 +49,7 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         ValueError: ``base_url`` is not an address.
     """
 
-    async def add_model(self, file: Source | str, manifest: Mapping[str, Any], *, wait_s: int = 30) -> ModelRead:
+    async def add_model(self, file: Source | str, manifest: Mapping[str, Any], *, wait_s: int = 30) -> Model:
         """Upload weights and return the model.
 
         Args:
@@ -59,9 +60,9 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         Raises:
             ProblemResponseError: The manifest, the file or the model itself is refused, with the reason.
         """
-        return await self._ask(upload_request("/v1/models", file, manifest, wait_s), ModelRead)
+        return await self._ask(upload_request("/v1/models", file, manifest, wait_s), Model)
 
-    async def add_endpoint(self, manifest: Mapping[str, Any], *, wait_s: int = 30) -> ModelRead:
+    async def add_endpoint(self, manifest: Mapping[str, Any], *, wait_s: int = 30) -> Model:
         """Store a model behind an HTTP endpoint and return it.
 
         Args:
@@ -72,7 +73,7 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
             ProblemResponseError: The manifest or what the endpoint answers is refused, with the reason.
         """
         body = {"manifest": dict(manifest)}
-        return await self._ask(Request("POST", "/v1/models", json=body, **prefer_wait(wait_s)), ModelRead)
+        return await self._ask(Request("POST", "/v1/models", json=body, **prefer_wait(wait_s)), Model)
 
     def models(
         self,
@@ -88,19 +89,19 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """
         return self._pages("/v1/models", ModelSummary, {"name": name, "task": task, "state": state, "limit": limit})
 
-    async def model(self, model_id: str) -> ModelRead:
+    async def model(self, model_id: str) -> Model:
         """Return one model."""
-        return await self._ask(Request("GET", f"/v1/models/{path_part(model_id)}"), ModelRead)
+        return await self._ask(Request("GET", f"/v1/models/{path_part(model_id)}"), Model)
 
-    async def cancel_check(self, model_id: str) -> ModelRead:
+    async def cancel_check(self, model_id: str) -> Model:
         """End the check of a model and return it, rejected; cancelling twice is the same as once.
 
         Raises:
             ProblemResponseError: It has been checked already.
         """
-        return await self._ask(Request("POST", f"/v1/models/{path_part(model_id)}/cancel"), ModelRead)
+        return await self._ask(Request("POST", f"/v1/models/{path_part(model_id)}/cancel"), Model)
 
-    async def add_dataset(self, file: Source | str, manifest: Mapping[str, Any]) -> DatasetRead:
+    async def add_dataset(self, file: Source | str, manifest: Mapping[str, Any]) -> Dataset:
         """Upload examples and return the dataset.
 
         Args:
@@ -110,7 +111,7 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         Raises:
             ProblemResponseError: The manifest or the file is refused, with the reason.
         """
-        return await self._ask(upload_request("/v1/datasets", file, manifest), DatasetRead)
+        return await self._ask(upload_request("/v1/datasets", file, manifest), Dataset)
 
     def datasets(
         self, *, name: str | None = None, task: Task | None = None, limit: int | None = None
@@ -121,9 +122,9 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """
         return self._pages("/v1/datasets", DatasetSummary, {"name": name, "task": task, "limit": limit})
 
-    async def dataset(self, dataset_id: str) -> DatasetRead:
+    async def dataset(self, dataset_id: str) -> Dataset:
         """Return one dataset."""
-        return await self._ask(Request("GET", f"/v1/datasets/{path_part(dataset_id)}"), DatasetRead)
+        return await self._ask(Request("GET", f"/v1/datasets/{path_part(dataset_id)}"), Dataset)
 
     async def submit_plan(
         self, steps: Iterable[Mapping[str, Any] | BaseModel], *, name: str = "", idempotency_key: str | None = None

@@ -1,13 +1,21 @@
-"""Audits and verdicts as a notebook shows them: as HTML, and as a pandas DataFrame when asked."""
+"""What a service answers as a notebook and a prompt show it: in a line, as HTML, as a pandas DataFrame when asked."""
 
 import importlib
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from seatrial.contracts.audits import AuditRead
-from seatrial.contracts.estimates import Estimate
+from pydantic import PrivateAttr
+
+from seatrial.contracts.audits import AuditEstimate, AuditRead, CheckRead
+from seatrial.contracts.datasets import DatasetRead
+from seatrial.contracts.estimates import Estimate, Result
+from seatrial.contracts.models import ModelRead
 from seatrial.contracts.policies import Judgement
+from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_estimate, format_interval, format_value
 
 if TYPE_CHECKING:
@@ -22,8 +30,129 @@ MAX_ROWS = 50
 """Rows of a table in HTML; :meth:`to_frame` has them all."""
 
 
+class Number(Estimate):
+    """A number and the interval it is known to lie in."""
+
+    def __repr__(self) -> str:
+        return f"{format_estimate(self)}, n = {self.n:,}"
+
+    def _repr_html_(self) -> str:
+        rows = [(format_value(self), format_interval(self), f"{self.n:,}", self.method)]
+        return _html([], ("value", "95 % interval", "n", "method"), rows)
+
+
+class CheckResult(Result):
+    """What a check measured."""
+
+    estimates: dict[str, Number]  # type: ignore[assignment]
+
+
+class Check(CheckRead):
+    """One check of an audit."""
+
+    result: CheckResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<Check {self.kind}: {self.state.value}>"
+
+
+class Model(ModelRead):
+    """A stored model."""
+
+    def __repr__(self) -> str:
+        return f"<Model {self.id}: {self.name} {self.version}, {self.task}, {self.state.value}>"
+
+    def _repr_html_(self) -> str:
+        lines = [f"{self.name} {self.version}: {self.state.value}"]
+        lines += [f"{self.problem.title}: {self.problem.detail}"] if self.problem is not None else []
+        architecture = (self.manifest.get("architecture") or {}).get("kind", "")
+        rows = [("id", self.id), ("task", self.task), ("architecture", architecture), ("digest", self.digest)]
+        if self.facts is not None:
+            rows += [("parameters", f"{self.facts.parameters:,}")] if self.facts.parameters is not None else []
+            rows += [("classes", f"{self.facts.classes:,}")] if self.facts.classes is not None else []
+        return _html(lines, ("model", ""), rows)
+
+
+class Dataset(DatasetRead):
+    """A stored dataset."""
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.id}: {self.name} {self.version}, {self.task}, {self.facts.examples:,} examples>"
+
+    def _repr_html_(self) -> str:
+        rows = [("id", self.id), ("task", self.task), ("split", self.split), ("format", self.facts.format)]
+        rows += [("examples", f"{self.facts.examples:,}"), ("classes", f"{self.facts.classes:,}")]
+        rows += [("shape", ", ".join(map(str, self.facts.shape)))] if self.facts.shape else []
+        return _html([f"{self.name} {self.version}"], ("dataset", ""), [*rows, ("digest", self.digest)])
+
+
+class Cost(AuditEstimate):
+    """What an audit would cost."""
+
+    def __repr__(self) -> str:
+        return f"<Cost of {self.examples:,} examples: {self._time()}>"
+
+    def _repr_html_(self) -> str:
+        names = ("kind", "forward_passes", "backward_passes", "queries", "seconds")
+        rows = [[check.get(name) for name in names] for check in self.checks]
+        told = [
+            [f"{cell:,}" if isinstance(cell, int) else "" if cell is None else cell for cell in row[:-1]]
+            + ["" if row[-1] is None else duration(row[-1])]
+            for row in rows
+        ]
+        lines = [f"{self.examples:,} examples: {self._time()}"]
+        return _html(lines, ("check", "forward passes, at most", "backward passes", "queries", "time"), told)
+
+    def _time(self) -> str:
+        if self.seconds is None:
+            return "the time is not known, the model has not been measured yet"
+        told = f"about {duration(self.seconds)}"
+        if self.seconds_low is None or self.seconds_high is None:
+            return told
+        return f"{told}, between {duration(self.seconds_low)} and {duration(self.seconds_high)}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a check.
+
+    Attributes:
+        check: Kind of the check.
+        name: Of the figure.
+        svg: The drawing.
+    """
+
+    check: str
+    name: str
+    svg: bytes
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.name} of {self.check}>"
+
+    def _repr_html_(self) -> str:
+        # As an image: what is drawn in one runs no script.
+        source = f"data:image/svg+xml;base64,{b64encode(self.svg).decode()}"
+        return f'<img alt="{escape(self.name)} of {escape(self.check)}" src="{source}" style="max-width: 40rem">'
+
+    def save(self, target: Path | str) -> Path:
+        """Write the drawing to a file and return its path."""
+        path = Path(target)
+        path.write_bytes(self.svg)
+        return path
+
+
+class Figures(list[Figure]):
+    """Figures, shown one below the other."""
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div>{figure._repr_html_()}</div>" for figure in self)
+
+
 class AuditJudgement(Judgement):
     """What a policy makes of an audit."""
+
+    def __repr__(self) -> str:
+        return f"<AuditJudgement {self.verdict}: {self.headline}>"
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a row per rule and number it names: all fields of a rule's outcome, the estimate's spread out.
@@ -53,9 +182,57 @@ class AuditJudgement(Judgement):
 
 
 class Audit(AuditRead):
-    """An audit with its checks."""
+    """An audit with its checks.
 
+    What a client returns reads on through it: :meth:`records` and :meth:`figures` wait for the service, or are awaited
+    where the client is.
+    """
+
+    checks: list[Check]  # type: ignore[assignment]
     judgement: AuditJudgement | None = None
+    _client: Any = PrivateAttr(default=None)
+
+    def __repr__(self) -> str:
+        verdict = "" if self.verdict is None else f", {self.verdict}"
+        checks = ", ".join(f"{check.kind} {check.state.value}" for check in self.checks)
+        return f"<Audit {self.id}: {self.state.value}{verdict}; {checks}>"
+
+    def read_by(self, client: Any) -> Self:
+        """Return this audit, read on through a client."""
+        self._client = client
+        return self
+
+    def records(self, check: str | int | None = None, *, stage: str = "") -> "pandas.DataFrame":
+        """Return the examples behind a check's numbers, a row each.
+
+        Args:
+            check: Id, kind or position of the check; not needed where there is one.
+            stage: Which stage of the check; by default its attack.
+
+        Raises:
+            ValueError: The audit has several checks, or is of no client.
+            ProblemResponseError: The stage has no records.
+            ModuleNotFoundError: pandas is not installed.
+        """
+        if check is None and len(self.checks) > 1:
+            kinds = ", ".join(one.kind for one in self.checks)
+            raise ValueError(f"check: the audit has several, {kinds}: say which")
+        frame: pandas.DataFrame = self._through().records_frame(self.id, str(0 if check is None else check), stage)
+        return frame
+
+    def figures(self) -> Figures:
+        """Return the figures of all checks; a notebook shows them.
+
+        Raises:
+            ValueError: The audit is of no client.
+        """
+        figures: Figures = self._through().figures(self)
+        return figures
+
+    def _through(self) -> Any:
+        if self._client is None:
+            raise ValueError("this audit was not read by a client: read it with client.audit(id)")
+        return self._client
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a row per estimate, as measured so far.
@@ -101,6 +278,16 @@ def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = No
             raise
         raise ModuleNotFoundError("to_frame() needs pandas: pip install pandas", name="pandas") from error
     return pandas.DataFrame(rows, columns=columns)
+
+
+def read_records(path: Path) -> "pandas.DataFrame":
+    """Return a Parquet file as a DataFrame.
+
+    Raises:
+        ModuleNotFoundError: pandas is not installed.
+    """
+    _frame([])
+    return importlib.import_module("pandas").read_parquet(path)
 
 
 def _html(lines: Iterable[str], columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import httpx
@@ -16,18 +17,26 @@ from seatrial.client import retries
 from seatrial.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
 from seatrial.client.requests import Request, as_json, path_part, without_none
 from seatrial.client.responses import parse_event
-from seatrial.client.results import Audit, AuditJudgement, ReportFormat
+from seatrial.client.results import Audit, AuditJudgement, Cost, Figure, Figures, ReportFormat, read_records
 from seatrial.client.sse import EventDecoder
-from seatrial.client.sync_session import Session
-from seatrial.contracts.audits import AuditEstimate, AuditSummary
+from seatrial.client.sync_session import M, Session
+from seatrial.client.waiting import shown
+from seatrial.contracts.audits import AuditSummary
 from seatrial.contracts.events import EventRead
 from seatrial.contracts.policies import Policy, Verdict
 from seatrial.contracts.signing_keys import PublishedKeys
 from seatrial.contracts.states import TERMINAL, RunState
 
+if TYPE_CHECKING:
+    import pandas
+
 
 class Audits(Session):
     """What :class:`~seatrial.client.Client` asks of audits."""
+
+    def _ask(self, request: Request, into: type[M]) -> M:
+        answer = super()._ask(request, into)
+        return answer.read_by(self) if isinstance(answer, Audit) else answer
 
     def submit(
         self,
@@ -100,7 +109,7 @@ class Audits(Session):
         max_error_rate: float = 0.05,
         priority: int = 0,
         **further: Any,
-    ) -> AuditEstimate:
+    ) -> Cost:
         """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
         fields = without_none({"policy": policy, "baseline": baseline, "stop": stop, "shards": shards}) | as_json(
             further
@@ -108,7 +117,7 @@ class Audits(Session):
         fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
-        return self._ask(Request("POST", "/v1/audits/estimate", json=body), AuditEstimate)
+        return self._ask(Request("POST", "/v1/audits/estimate", json=body), Cost)
 
     def audits(
         self,
@@ -134,7 +143,7 @@ class Audits(Session):
         audit_id: str,
         *,
         timeout_s: float | None = None,
-        progress: Callable[[Audit], None] | None = None,
+        progress: Callable[[Audit], None] | bool | None = None,
         until_judged: bool = False,
         outage_s: float = retries.OUTAGE_S,
     ) -> Audit:
@@ -143,7 +152,8 @@ class Audits(Session):
         Args:
             audit_id: Which audit.
             timeout_s: Seconds to wait; None for as long as it takes.
-            progress: Called with the audit each time it is read.
+            progress: Called with the audit each time it is read; True or False: whether a bar shows how far it is. By
+                default one does in a notebook and at a prompt.
             until_judged: Whether to wait for the verdict too, of an audit submitted with a policy.
             outage_s: Seconds the service may be away meanwhile.
 
@@ -152,6 +162,7 @@ class Audits(Session):
             NotJudgedError: It had ended, and was not judged within a minute.
             ServiceUnreachableError: The service was away for longer.
         """
+        show = shown(progress)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s, seen_at, ended_at, state = retries.POLL_S[0], time.monotonic(), None, "unknown"
         while True:
@@ -162,8 +173,8 @@ class Audits(Session):
                     raise
             else:
                 seen_at, state = time.monotonic(), audit.state
-                if progress is not None:
-                    progress(audit)
+                if show is not None:
+                    show(audit)
                 if audit.state in TERMINAL:
                     if not until_judged or audit.verdict is not None:
                         return audit
@@ -266,6 +277,26 @@ class Audits(Session):
         path = f"/v1/audits/{path_part(audit_id)}/records/{path_part(check_id)}"
         params = {"format": format} | ({"stage": stage} if stage else {})
         return self._save(Request("GET", path, params=params), target)
+
+    def records_frame(self, audit_id: str, check_id: str, stage: str = "") -> "pandas.DataFrame":
+        """Return the table of examples behind a check's numbers; its arguments are those of :meth:`records`.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        with TemporaryDirectory() as folder:
+            path = self.records(audit_id, check_id, Path(folder) / "records.parquet", stage=stage)
+            return read_records(path)
+
+    def figures(self, audit: Audit) -> Figures:
+        """Return the figures of an audit's checks; a notebook shows them."""
+        figures = Figures()
+        for check in audit.checks:
+            for name in check.figures:
+                path = f"/v1/audits/{path_part(audit.id)}/figures/{path_part(check.id)}/{path_part(name)}"
+                response = self._send(Request("GET", path))
+                figures.append(Figure(check.kind, name, response.content))
+        return figures
 
     def bundle(self, audit_id: str, target: Path | str, *, inputs: bool = False) -> Path:
         """Save all it takes to run an audit again and compare, and return its path.

@@ -1,13 +1,16 @@
 """Audits and verdicts in a notebook."""
 
+import io
 import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from seatrial.client import Audit, AuditJudgement
+from seatrial.client import Audit, AuditJudgement, Cost, Figure, Figures, Model
 from seatrial.client.results import MAX_ROWS
+from seatrial.client.waiting import shown
+from seatrial.contracts.states import RunState
 
 NOW = datetime.now(UTC).isoformat()
 EVIL = "<script>alert('x')</script>"
@@ -88,3 +91,53 @@ def test_a_long_table_is_cut_and_says_so() -> None:
     assert shown.count("<tr>") == MAX_ROWS + 1
     assert "7 more rows: to_frame() has them all" in shown
     assert "more rows" not in audit({f"m{number}": POINT for number in range(MAX_ROWS)})._repr_html_()
+
+
+def test_a_prompt_and_a_notebook_show_numbers_audits_and_figures_in_a_line() -> None:
+    told = audit({"mus": POINT}, judgement=judgement(), verdict="failed")
+    result = told.checks[0].result
+    assert result is not None
+    assert repr(result.estimates["mus"]) == "0.5000 [0.4000, 0.6000], n = 9"
+    assert "<td>0.5000</td><td>[0.4000, 0.6000]</td><td>9</td>" in result.estimates["mus"]._repr_html_()
+    assert repr(told) == "<Audit aud_1: failed, failed; uncertainty_span succeeded, uncertainty_span failed>"
+    assert repr(told.judgement) == f"<AuditJudgement failed: Failed: {EVIL}>"
+    assert EVIL not in Figures([Figure("c", EVIL, b"<svg/>")])._repr_html_()
+    body = {"id": "mdl_1", "name": "digits", "version": "1", "task": "image-classification", "digest": "sha256:0"}
+    body |= {"size_bytes": 1, "created_at": NOW, "state": "ready", "manifest": {"architecture": {"kind": EVIL}}}
+    model = Model.model_validate(body)
+    assert repr(model) == "<Model mdl_1: digits 1, image-classification, ready>"
+    assert "<script" not in model._repr_html_()
+    cost = {"examples": 9, "forward_passes": 1, "backward_passes": 0, "queries": 0, "seconds": 75.0, "checks": []}
+    told_cost = Cost.model_validate({**cost, "seconds_low": 4.0, "seconds_high": 90.0})
+    assert repr(told_cost).endswith("about 1 min 15 s, between 4 s and 1 min 30 s>")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_shows_how_far_an_audit_is_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = audit({"mus": POINT}, state="running", progress={"share": 0.5, "remaining_s": 12})
+    running.checks[0].state = RunState.RUNNING
+    running.checks[0].progress.stage = "att\x1back"
+    assert shown(None) is None, "nobody looks at a script"
+    assert shown(False) is None
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert shown(None) is None
+    show = shown(True)
+    assert show is not None
+    show(running)
+    assert "[###############---------------] 50 %, uncertainty_span: att" in terminal.getvalue()
+    assert "about 12 s left" in terminal.getvalue()
+    assert terminal.getvalue().count("\x1b") == 1
+    show(audit({"mus": POINT}, state="succeeded"))
+    assert terminal.getvalue().endswith("] finished\n")
+
+
+def test_an_audit_of_several_checks_or_no_client_says_what_is_missing() -> None:
+    with pytest.raises(ValueError, match="the audit has several, uncertainty_span, uncertainty_span: say which"):
+        audit({}).records()
+    with pytest.raises(ValueError, match=r"read it with client\.audit"):
+        audit({}).figures()
