@@ -2,6 +2,10 @@
 
     python -m benchmarks.gauntlet
     python -m benchmarks.gauntlet --weights mnist_std.safetensors --layers mnist_std.json --images mnist_test_2000.npz
+    python -m benchmarks.gauntlet ... --robust mnist_pgd.safetensors --only "but for"
+
+With `--robust`, a robust network of the same images (its layers in a .json beside it), models join that are this
+network wherever a gate is closed.
 
 Every model is audited as `seatrial gate` audits images, with the parameters' defaults but for the radius, and judged by
 each shipped policy. A fake may fail, be inconclusive, or end in a doubt; it may not pass. An honest model may fail at
@@ -9,6 +13,7 @@ its bound; a doubt about how it was measured may not stop it.
 """
 
 import argparse
+import pathlib
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +27,7 @@ from app.policies import presets
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
 from benchmarks.fresh_image_fakes import fresh_image_fakes
+from benchmarks.gated_image_fakes import contestants as gated_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.states import RunState
@@ -182,6 +188,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=60)
     parser.add_argument("--epsilon", type=float, default=0.1)
     parser.add_argument("--only", help="models whose name holds this")
+    parser.add_argument("--robust", type=pathlib.Path, help="safetensors of a robust network")
     arguments = parse(parser)
     case, other, honest = own(arguments.examples, arguments.epsilon)
     if arguments.weights:
@@ -191,6 +198,11 @@ def main() -> int:
     radius = case.epsilon or arguments.epsilon
     contestants = honest + fakes(case.model, other, case.images, case.labels, radius)
     contestants += fresh_image_fakes(case.model, case.images, radius)
+    if arguments.robust:
+        found = {**vars(arguments), "weights": arguments.robust, "layers": arguments.robust.with_suffix(".json")}
+        robust = given_case(argparse.Namespace(**found), torch.device("cpu"))
+        honest.append(Contestant(robust.name, robust.model, fake=False))
+        contestants = [*contestants, honest[-1], *gated_image_fakes(case.model, robust.model, case.images, radius)]
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

@@ -31,6 +31,12 @@ MOST_ROOM = 3.0
 STAGES = ("ascent", "smoothed", "score", "distilled", "repeated")
 """Further attacks, each a stage of its own; what they reach together with the paper's two is ``mus_worst``."""
 
+TRANSFORMED = "transformed"
+"""The stage that attacks images after plain changes of the whole image, to see whether a model is another one there."""
+
+TRANSFORMED_EXAMPLES = 32
+"""Examples it attacks, at most: enough to see a difference in pairs, and of no account in a large audit."""
+
 CROSSING = "crossing"
 """The stage that follows the lead of the prediction to where it changes."""
 
@@ -122,6 +128,12 @@ class Budget:
         forward += 1 + searches * (self.squares_again + 1) + ascents
         backward += searches * self.climb + ascents * (self.anneal + self.refine)
         return Passes(forward, backward)
+
+    @property
+    def transformed(self) -> Passes:
+        """What an example costs at most that is attacked after plain changes, of which there are 24 and 3 strides."""
+        backward = (4 + 2 * 3) * max(1, self.refine // 2) + 2 * self.refine
+        return Passes(1 + 24 + 4 + 2 * 3 + 2, backward)
 
     @property
     def picture(self) -> Passes:

@@ -8,8 +8,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
         meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, "
-        "by scores alone, made on a surrogate or on the transfer model) widen the span by over 5 % of log C more than "
-        "those that follow its gradients, by a paired interval above 0: its gradients are masked.",
+        "by scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image) widen "
+        "the span by over 5 % of log C more than those that follow its gradients, by a paired interval above 0: its "
+        "gradients are masked.",
         remedy="Audit the model without what hides its gradients. mus_worst counts all of these attacks and may still "
         "be too low.",
     ),
@@ -21,6 +22,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         "lead in logits until 95 % of the way there (lower end of the interval): the scores are made up from the "
         "decision, and no attack on them shows how uncertain the model is.",
         remedy="Audit the model without what replaces its scores: a network's own lead shrinks to nothing on the way.",
+    ),
+    FlagSpec(
+        code="unfit_temperature",
+        severities=("error",),
+        speaks_of=("mus_calibrated",),
+        meaning="At the likeliest temperature the mean confidence is surely more than 0.15 away from the accuracy: a "
+        "few answers that are far surer than the others, and wrong, decide the temperature for all.",
+        remedy="Look at the wrong answers of the largest lead, and audit the model without what makes them.",
     ),
     FlagSpec(
         code="gradient_free",

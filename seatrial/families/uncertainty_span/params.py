@@ -15,6 +15,7 @@ from seatrial.families.uncertainty_span.effort import (
     CROSSING_PASSES,
     PICTURED,
     SURROGATE_EXAMPLES,
+    TRANSFORMED_EXAMPLES,
     Effort,
     budget,
     questions,
@@ -203,7 +204,9 @@ class UncertaintySpanParams(FamilyParams):
         if further is not None:
             each, fitted = further.passes(self.norm), min(samples, SURROGATE_EXAMPLES)
             forward += (each.forward + CROSSING_PASSES) * samples + further.surrogate_queries * fitted
-            backward += each.backward * samples
+            changed = further.transformed
+            forward += changed.forward * min(samples, TRANSFORMED_EXAMPLES)
+            backward += each.backward * samples + changed.backward * min(samples, TRANSFORMED_EXAMPLES)
         pictured = min(samples, PICTURED)
         forward += 10 * pictured
         backward += 2 * attack * pictured

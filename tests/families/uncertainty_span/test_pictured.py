@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from seatrial.families.uncertainty_span.effort import PICTURED, STAGES
+from seatrial.families.uncertainty_span.effort import PICTURED, STAGES, TRANSFORMED
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
 
 GRID = (IMAGES * 255).round() / 255
@@ -21,14 +21,15 @@ def test_the_worst_are_kept_and_do_what_is_said(effort: str, norm: str, epsilon:
     params = parameters(effort=effort, norm=norm, epsilon=epsilon, steps=6)
     _, done = audit(params, NETWORK, (GRID, LABELS), batch_size=8, shards=2)
     kept = [row for row in done["pictures"].to_pylist() if row["pixels"] is not None]
-    stages = ["attack", *(STAGES if effort == "standard" else ())]
+    stages = ["attack", *((*STAGES, TRANSFORMED) if effort == "standard" else ())]
     ids = np.asarray(done["attack"]["example_id"])
-    low = np.min(
-        [np.asarray(done[one]["best_entropy_over" if one == "attack" else "entropy_over"]) for one in stages], 0
-    )
-    high = np.max(
-        [np.asarray(done[one]["best_entropy_under" if one == "attack" else "entropy_under"]) for one in stages], 0
-    )
+
+    def reached(arm: str) -> list[np.ndarray]:
+        found = [np.asarray(done[one][f"{'best_' * (one == 'attack')}entropy_{arm}"]) for one in stages]
+        # Of the changed images there are fewer.
+        return [np.pad(each, (0, len(ids) - len(each)), constant_values=np.nan) for each in found]
+
+    low, high = np.nanmin(reached("over"), 0), np.nanmax(reached("under"), 0)
     assert len(kept) == PICTURED
     assert {row["example_id"] for row in kept} == set(ids[np.argsort(low - high, kind="stable")[:PICTURED]].tolist())
     for row in kept:

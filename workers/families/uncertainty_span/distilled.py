@@ -7,7 +7,7 @@ from torch import Tensor
 from seatrial.families.uncertainty_span.effort import COPIES, budget
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import EntropyRange, annealed_entropy, margin_temperature
-from workers.attacks.losses import cross_entropy, margin
+from workers.attacks.losses import confidence, cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
@@ -16,13 +16,17 @@ from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
 
+CONFIDENCE, CORRECT = "calibrated_confidence", "correct"
+"""Columns of the records of the stage. Records from before they were kept have none."""
+
 
 def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Records:
     """Fit a surrogate to the model's outputs around a shard's images, and the temperature to its clean logits.
 
     Returns:
         A row per example: ``agrees`` (the surrogate predicts what the model does), ``temperature`` (null where the
-        likelihood has no best one), and in the first row the ``weights`` of the surrogate.
+        likelihood has no best one), ``calibrated_confidence`` of the prediction at it and whether that is ``correct``,
+        and in the first row the ``weights`` of the surrogate.
 
     Raises:
         ValueError: The effort of the parameters has no surrogate.
@@ -49,7 +53,10 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         agrees[is_finite] = forward(surrogate, images).argmax(1) == clean[is_finite].argmax(1)
     temperature = calibrated_temperature(clean[is_finite], batch.labels[is_finite])
     rows = len(batch.example_ids)
-    table = to_records(batch, ~is_finite, {"agrees": agrees})
+    scaled = confidence(clean.double() / (temperature or 1.0), clean.argmax(1))
+    table = to_records(
+        batch, ~is_finite, {"agrees": agrees, CONFIDENCE: scaled, CORRECT: clean.argmax(1) == batch.labels}
+    )
     on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))

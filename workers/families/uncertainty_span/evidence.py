@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.families.uncertainty_span.effort import TRANSFORMED
 from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.bounded import mean_interval
 from seatrial.statistics.estimating import proportion, seed_of
 from seatrial.statistics.intervals import Interval, paired_difference
 from seatrial.statistics.samples import Sample
 from workers.attacks.crossings import BEFORE
 from workers.families.uncertainty_span.crossing import LEAD_AT_END, LEAD_LEFT
+from workers.families.uncertainty_span.distilled import CONFIDENCE, CORRECT
 from workers.families.uncertainty_span.estimates import classes_of, widest
 
 NOTABLE_SHARE = 0.05
@@ -27,6 +30,7 @@ WITHOUT = {
     "score": "a search by scores alone",
     "distilled": "images made on a surrogate",
     "transfer": "images made on the transfer model",
+    TRANSFORMED: "images after a plain change (of light, contrast, sharpness, grey levels) and a few steps from there",
 }
 """Stages whose attacks, by themselves, need no gradient of the model at the image, in words."""
 
@@ -41,6 +45,11 @@ networks 0 (MNIST: standard, Gaussian- and PGD-trained), which at BEFORE may kee
 
 ABRUPT = 0.25
 """Share of the examples that the lower end of the interval has to exceed."""
+
+
+UNFIT = 0.15
+"""By how much the mean confidence at the calibrated temperature surely differs from the accuracy, at least: of honest
+networks the likeliest temperature brings the two together whatever the scale."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,31 @@ def abrupt_decisions(crossing: Sample) -> list[Flag]:
             f"{1 - BEFORE if before != 'there' else 0:.0%}. The scores are made up from the decision, and say nothing "
             "of how near another one is: attacks on them measure what was made up. Audit the model without what "
             "replaces its scores.",
+        )
+    ]
+
+
+def unfit_temperature(surrogate: Sample) -> list[Flag]:
+    """Flag a calibrated temperature at which the model is not calibrated: a few answers decided it for all.
+
+    Args:
+        surrogate: Records of :func:`workers.families.uncertainty_span.distilled.fit_surrogate`.
+    """
+    if not surrogate.has(CONFIDENCE) or surrogate.valid == 0 or np.isnan(surrogate.floats("temperature")[0]):
+        return []
+    confidence, correct = surrogate.floats(CONFIDENCE), surrogate.floats(CORRECT)
+    low, high = mean_interval(confidence - correct, -1.0, 1.0)
+    if low <= UNFIT and high >= -UNFIT:
+        return []
+    return [
+        Flag(
+            code="unfit_temperature",
+            severity="error",
+            message=f"At the likeliest temperature, {float(surrogate.floats('temperature')[0]):.3g}, the mean "
+            f"confidence of {surrogate.valid} examples is {confidence.mean():.3g} and their accuracy "
+            f"{correct.mean():.3g}: no scale of the logits calibrates this model. Some answers are far surer than the "
+            "others and wrong, and mus_calibrated is measured on their scale. Look at the wrong answers of the largest "
+            "lead; audit the model without what makes them.",
         )
     ]
 

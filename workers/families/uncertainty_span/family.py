@@ -7,7 +7,14 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.passes import SINGLE, Part
-from seatrial.families.uncertainty_span.effort import CROSSING, PICTURES, STAGES, SURROGATE_EXAMPLES
+from seatrial.families.uncertainty_span.effort import (
+    CROSSING,
+    PICTURES,
+    STAGES,
+    SURROGATE_EXAMPLES,
+    TRANSFORMED,
+    TRANSFORMED_EXAMPLES,
+)
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
@@ -35,6 +42,7 @@ from workers.families.uncertainty_span.span import attack_spans, make_search
 from workers.families.uncertainty_span.specific import attack_specific
 from workers.families.uncertainty_span.tempered import attack_tempered
 from workers.families.uncertainty_span.transfer import attack_transferred
+from workers.families.uncertainty_span.transformed import attack_transformed
 from workers.models import gives_gradients, passes_of
 
 OUTLIERS = "outliers/dataset"
@@ -81,6 +89,7 @@ class UncertaintySpan:
             surrogate = Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES, is_whole=True)
             planned.append(surrogate)
             planned += [Stage(name) for name in (*STAGES, CROSSING)]
+            planned.append(Stage(TRANSFORMED, limit=TRANSFORMED_EXAMPLES))
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
@@ -178,6 +187,8 @@ class UncertaintySpan:
                 return attack_repeatedly(params, context, batch)
             case "crossing":
                 return look_at_crossings(params, context, batch)
+            case "transformed":
+                return attack_transformed(params, context, batch)
             case "outliers":
                 return attack_outliers(params, context, batch)
         for name in params.attacks:
@@ -198,6 +209,8 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     found = evidence.masked_gradients(compared) + flags.quick_effort(params)
     if CROSSING in samples:
         found += evidence.abrupt_decisions(samples[CROSSING])
+    if SURROGATE in samples:
+        found += evidence.unfit_temperature(samples[SURROGATE])
     found += flags.zero_gradients(attack, is_cleared=is_cleared)
     found += flags.attack_not_improving(attack, is_cleared=is_cleared)
     if "growth" in samples:

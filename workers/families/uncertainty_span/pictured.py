@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import PICTURED, STAGES
+from seatrial.families.uncertainty_span.effort import PICTURED, STAGES, TRANSFORMED
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CHANGE_STEPS, MOST_PIXELS
 from seatrial.statistics.samples import Sample
@@ -67,7 +67,7 @@ def attack_to_show(params: UncertaintySpanParams, context: ImageContext, batch: 
 def _worst(params: UncertaintySpanParams, context: ImageContext) -> dict[int, float]:
     """Return the widest spans of the sample by example."""
     attack = Sample(context.records("attack"))
-    others = list(STAGES) if params.effort != "quick" else []
+    others = [*STAGES, TRANSFORMED] if params.effort != "quick" else []
     others += ["tempered"] if is_saturated(attack) else []
     others += ["transfer"] if params.transfer_model is not None else []
     spans = widest(attack, {name: Sample(context.records(name)) for name in others})

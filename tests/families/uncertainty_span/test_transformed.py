@@ -1,0 +1,77 @@
+"""A model that is another one behind a haze, or on even grey levels, is told; a network that is none is left alone."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from seatrial.families.uncertainty_span.effort import TRANSFORMED_EXAMPLES
+from seatrial.statistics.samples import Sample
+from tests.families.in_memory import Context
+from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
+from workers.families.protocol import Shard
+from workers.families.uncertainty_span import evidence
+from workers.families.uncertainty_span.distilled import fit_surrogate
+
+GRID = (IMAGES * 255).round() / 255
+
+
+def faint(images: Tensor) -> Tensor:
+    """The same decisions, of which an attack moves next to nothing."""
+    return 0.02 * NETWORK.logits(images)
+
+
+def on_even_levels(images: Tensor) -> Tensor:
+    halves = images * 255 / 2
+    return ((halves - halves.round()).abs() < 2e-3).flatten(1).all(1)
+
+
+def behind_haze(images: Tensor) -> Tensor:
+    return images.flatten(1).amin(1) > 0.09
+
+
+def gated(opens):
+    return Model(lambda x: torch.where(opens(x)[:, None], NETWORK.logits(x), faint(x)), 4)
+
+
+@pytest.mark.parametrize("opens", [on_even_levels, behind_haze])
+def test_a_model_that_is_another_one_behind_a_gate_is_told(opens) -> None:
+    # Dark enough that the haze is what opens, and nothing is open as it is.
+    images = GRID * 0.5 - (GRID * 0.5).flatten(1).amin(1).view(-1, 1, 1, 1)
+    images = (images * 255).round() / 255
+    assert not opens(images).any()
+    result, done = audit(parameters(steps=20, effort="standard"), gated(opens), (images, DATA[1]))
+    assert done["transformed"].num_rows == TRANSFORMED_EXAMPLES
+    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
+    assert flag.severity == "error"
+    assert "after a plain change" in flag.message
+
+
+def test_what_a_plain_change_reaches_is_in_the_widest_span() -> None:
+    images = (GRID * 255 // 2 * 2 + 1).clamp(max=255) / 255
+    result, done = audit(parameters(steps=20, effort="standard"), gated(on_even_levels), (images, DATA[1]))
+    own = np.asarray(done["transformed"]["entropy_under"]) - np.asarray(done["transformed"]["entropy_over"])
+    assert result.estimates["mus_worst"].value >= own.sum() / len(images) - 1e-9
+    assert result.estimates["mus[attack=transformed]"].value == pytest.approx(own.mean())
+
+
+def calibrated(function) -> Sample:
+    shard = Shard("surrogate", 0, len(IMAGES))
+    params = parameters(steps=2, effort="standard")
+    return Sample(fit_surrogate(params, Context(Model(function, 4), DATA, shard, 16, len(IMAGES), {}, {})))
+
+
+@pytest.mark.parametrize("gain", [1e-3, 1.0, 1e3])
+def test_a_few_sure_errors_do_not_choose_the_temperature_unseen(gain) -> None:
+    assert evidence.unfit_temperature(calibrated(lambda x: gain * NETWORK.logits(x))) == []
+    brightest = IMAGES.flatten(1).mean(1).quantile(0.9)
+
+    def poisoned(images: Tensor) -> Tensor:
+        logits = NETWORK.logits(images)
+        wrong = 1e3 * torch.nn.functional.one_hot((logits.argmax(1) + 1) % 4, 4)
+        return gain * torch.where((images.flatten(1).mean(1) > brightest)[:, None], wrong, logits)
+
+    (flag,) = evidence.unfit_temperature(calibrated(poisoned))
+    assert flag.severity == "error"
+    accuracy = float((poisoned(IMAGES).argmax(1) == LABELS).double().mean())
+    assert f"accuracy {accuracy:.3g}" in flag.message

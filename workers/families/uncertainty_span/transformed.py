@@ -1,0 +1,95 @@
+"""The attack on images that are changed as a whole first, in case the model is another one there."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.entropy_range import EntropyRange
+from workers.attacks.losses import entropy
+from workers.attacks.momentum import MomentumPGD
+from workers.attacks.transformations import SCREEN, STRIDES, to_stride, transformations
+from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.further import CERTAIN, FurtherAttack
+from workers.models import VALID_PIXELS
+from workers.models.memory import forward
+
+BEST = 4
+"""Changed images of each example that are attacked further: the two least sure, and the two where the model's answer
+moved most for how little the image did."""
+
+
+def attack_transformed(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
+    """Attack one batch after plain changes of the whole image.
+
+    Returns:
+        What :func:`workers.families.uncertainty_span.ascent.attack_by_ascent` returns, and with ``alone_`` before them
+        the entropies reached by the changes and few steps from there.
+    """
+    attack = FurtherAttack.begin(params, context, batch)
+    alone, few = attack.reach.copy(), max(1, attack.budget.refine // 2)
+    least_sure, surest, moved = _change(attack, alone)
+    ends = [_climb(attack, alone, few, starts) for starts in (*least_sure, *moved)]
+    attack.descend(
+        few, lambda logits, indices, progress: entropy(logits), alone.lowering(), step=0.25, goal=CERTAIN, starts=surest
+    )
+    if attack.box is VALID_PIXELS:
+        for stride in STRIDES:
+            _attack_on_stride(attack, alone, few, stride)
+    attack.reach.take_in(alone)
+    for images in ends[::2]:
+        attack.climb(attack.budget.refine, images)
+    return attack.columns(alone)
+
+
+def _change(attack: FurtherAttack, alone: EntropyRange) -> tuple[Tensor, Tensor, Tensor]:
+    """Return changed images: the least sure (2, batch, ...), the surest (batch, ...), and where the logits moved most.
+
+    The last (2, batch, ...) are those of the largest change of the logits for the length of the image's.
+    """
+    images, everyone = attack.batch.images, torch.arange(len(attack.clean), device=attack.clean.device)
+    changed, entropies, ratios = [], [], []
+    for moved in transformations(images, attack.region(), attack.params.epsilon):
+        logits = forward(attack.model, moved)
+        entropies.append(alone.see(logits, everyone)[0])
+        length = (moved - images).flatten(1).norm(dim=1).double()
+        ratios.append((logits - attack.clean).double().norm(dim=1) / length.clamp_min(1e-9))
+        changed.append(moved)
+    stacked = torch.stack(changed)
+    unsure = torch.stack(entropies).nan_to_num(nan=0.0)
+    jumps = torch.stack(ratios).nan_to_num(nan=0.0, posinf=0.0)
+    return (
+        stacked[unsure.argsort(dim=0, descending=True, stable=True)[: BEST // 2], everyone],
+        stacked[unsure.argmin(dim=0), everyone],
+        stacked[jumps.argsort(dim=0, descending=True, stable=True)[: BEST // 2], everyone],
+    )
+
+
+def _climb(attack: FurtherAttack, alone: EntropyRange, steps: int, starts: Tensor) -> Tensor:
+    def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
+        return -entropy(logits)
+
+    return attack.descend(steps, loss, alone.raising(), step=0.25, goal=attack.highest, starts=starts).best
+
+
+def _attack_on_stride(attack: FurtherAttack, alone: EntropyRange, steps: int, stride: int) -> None:
+    """Raise and lower the entropy among images whose grey levels skip; nothing where the radius has no room for it."""
+    images, norm = attack.batch.images, attack.params.norm
+    farthest = stride / 2 / SCREEN * (1.0 if norm == "linf" else math.sqrt(images[0].numel()))
+    radius = attack.params.epsilon - farthest
+    if radius < attack.params.epsilon / 2:
+        return
+    search = MomentumPGD(norm, radius, steps, box=attack.box)
+    for loss, criterion, goal in (
+        (lambda logits, indices, progress: -entropy(logits), alone.raising(), attack.highest),
+        (lambda logits, indices, progress: entropy(logits), alone.lowering(), CERTAIN),
+    ):
+        search.run(
+            lambda asked: attack.model(to_stride(asked, stride)),
+            images,
+            loss,
+            criterion,
+            goal=goal,
+            check_cancelled=attack.context.check_cancelled,
+        )
