@@ -53,6 +53,7 @@ SIMULATED: dict[str, dict[str, str]] = {
         "signed": "span_growth",
         "deviation": "mus_std msus_std",
         "calibration.ece": "ece[arm] ece[attack]",
+        "predictions.ece_equal_mass": "ece_equal_mass[arm] ece_equal_mass[attack]",
         "calibration.ece_centre": "ece_centre[arm]",
         "calibration.s_ece": "s_ece[arm] s_ece[attack]",
         "calibration.mce": "mce[arm]",
