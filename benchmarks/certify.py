@@ -115,7 +115,7 @@ class Contest:
         return self._extended(self.float_smoother, self.noise(FloatNoise))
 
     def _extended(self, smoother: Smoother, noise: Noise, scores: ClassScores | None = None) -> Tensor:
-        statistics, everyone = smoother.start(self.case.images), range(len(self.ids))
+        statistics, everyone = smoother.start(self.case.images, scores), range(len(self.ids))
         given = self.case.images, self.candidates, everyone, noise, 0, self.draws, self.ids
         smoother.extend(statistics, *given, scores)
         return statistics.total.cpu()

@@ -6,6 +6,7 @@ import pytest
 from seatrial.statistics.calibration import ece
 from tests.certification.boxes import random_box, vertices
 from workers.certification.scoring import (
+    FLOOR,
     resampled_classwise,
     worst_brier,
     worst_classwise,
@@ -66,6 +67,12 @@ def test_several_classes_in_one_column_are_worst_in_one_of_them() -> None:
 
 
 def test_the_worst_log_loss_is_that_of_the_lower_end() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(300):
+        ends = random_box(rng, int(rng.integers(2, 6)))
+        box = SimplexBox.read(*([one] for one in ends))
+        losses = -np.log(np.maximum(vertices(*ends)[:, 0], FLOOR))
+        assert worst_log_loss(box.lower[:, 0])[0] == pytest.approx(losses.max(), abs=1e-6)
     lower = np.array([0.9, 0.25, 1e-9])
     assert worst_log_loss(lower).tolist() == pytest.approx([-np.log(0.9), -np.log(0.25), -np.log(1e-6)])
     with pytest.raises(ValueError, match="lower ends"):

@@ -18,6 +18,7 @@ from tests.families.certified_calibration.audits import IMAGES, LABELS, NETWORK,
 from tests.families.in_memory import Context
 from tests.families.uncertainty_span.audits import ensemble
 from workers.attacks.parts import PARTS
+from workers.certification.class_scores import ClassScores, entropy_bounds
 from workers.errors import PreflightError
 from workers.families.certified_calibration.class_flags import passes_agree
 from workers.families.certified_calibration.family import FAMILY
@@ -75,6 +76,28 @@ def test_two_opposite_lines_have_the_certificate_of_their_closed_form() -> None:
             # Far out a draw's part grows with the projection alone, and the bound is attained: only the band is wide.
             assert np.all((high - values.max(1))[4:] < 0.06)
             assert np.all((values.min(1) - low)[4:] < 0.06)
+
+
+def test_certificates_of_a_part_miss_no_more_often_than_said() -> None:
+    """The information of two opposite lines at alpha 0.1, against every perturbation; half as wide it misses more."""
+    rng, alpha, sigma, draws, repeats = np.random.default_rng(3), 0.1, 0.25, 200, 400
+    at = rng.normal(0, 0.3, repeats)
+    drawn = np.log(2) - halved(4 * (at[:, None] + sigma * rng.normal(size=(repeats, draws))))
+    counted = ClassScores(repeats, 2, torch.device("cpu"), parts=[np.log(2)])
+    counted.add(torch.arange(repeats), torch.zeros(repeats, draws, 2), torch.from_numpy(drawn)[..., None].float())
+    shifts = np.array([0.0, 0.5])
+    low, high = entropy_bounds(counted, np.full(repeats, alpha), shifts, 0.0, 1)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    missed, halved_missed = np.zeros((2, repeats), dtype=bool)
+    for number, shift in enumerate(shifts):
+        moved = at[:, None] + np.linspace(-1, 1, 9) * shift * sigma
+        truth = np.log(2) - halved(4 * (moved[..., None] + sigma * nodes)) @ (weights / weights.sum())
+        ends = low[:, number], high[:, number]
+        quarter = (ends[1] - ends[0]) / 4
+        missed |= (truth.min(1) < ends[0]) | (truth.max(1) > ends[1])
+        halved_missed |= (truth.min(1) < ends[0] + quarter) | (truth.max(1) > ends[1] - quarter)
+    allowed = alpha + 3 * np.sqrt(alpha * (1 - alpha) / repeats)
+    assert missed.mean() <= allowed < halved_missed.mean()
 
 
 def test_no_perturbation_on_a_grid_leaves_the_certificates() -> None:

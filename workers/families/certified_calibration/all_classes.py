@@ -62,9 +62,9 @@ def columns_of(params: CertifiedCalibrationParams, evidence: Evidence, labels: I
     for uncertainty in UNCERTAINTIES:
         arrays[f"uncertainty[uncertainty={uncertainty}]"] = uncertainty_of(uncertainty, means)
     for number, radius in enumerate(params.radii):
-        low, high = lower[:, :, number], upper[:, :, number]
-        arrays[class_column("lower", radius)], arrays[class_column("upper", radius)] = low, high
-        box = SimplexBox.read(low, high, scores.rest)
+        # All of them hold at once, so that each is cut by what the others leave.
+        box = SimplexBox.read(lower[:, :, number], upper[:, :, number], scores.rest)
+        arrays[class_column("lower", radius)], arrays[class_column("upper", radius)] = box.lower, box.upper
         for uncertainty in UNCERTAINTIES:
             reach = certified_uncertainty(uncertainty, box)
             least = reach.low
@@ -77,7 +77,7 @@ def columns_of(params: CertifiedCalibrationParams, evidence: Evidence, labels: I
             dependent = evidence.batch_dependent
             arrays[uncertainty_column("low", name, radius)] = np.where(dependent, 0.0, lowest[:, number])
             arrays[uncertainty_column("high", name, radius)] = np.where(dependent, most, highest[:, number])
-        arrays[worst_column("log_loss", radius)] = worst_log_loss(low[np.arange(len(label)), label])
+        arrays[worst_column("log_loss", radius)] = worst_log_loss(box.lower[np.arange(len(label)), label])
         arrays[worst_column("brier", radius)] = worst_brier(box, label)
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
