@@ -9,8 +9,9 @@ import logging
 import os
 from typing import Any
 
-from celery.signals import after_setup_logger, celeryd_init
+from celery.signals import after_setup_logger, after_setup_task_logger, celeryd_init
 
+from seatrial.logs import json_formatter
 from seatrial.store.private_files import UMASK
 from seatrial.store.queue import make_celery
 from seatrial.store.settings import get_settings
@@ -26,6 +27,8 @@ def _create_privately(**_: Any) -> None:
 
 
 @after_setup_logger.connect  # type: ignore[untyped-decorator]
-def _escape(logger: logging.Logger, **_: Any) -> None:
+@after_setup_task_logger.connect  # type: ignore[untyped-decorator]
+def _format(logger: logging.Logger, **_: Any) -> None:
+    as_json = get_settings().log_json
     for handler in logger.handlers:
-        handler.setFormatter(EscapingFormatter(handler.formatter))
+        handler.setFormatter(json_formatter() if as_json else EscapingFormatter(handler.formatter))

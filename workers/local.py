@@ -10,13 +10,13 @@ import threading
 from types import FrameType
 
 from seatrial.imports import kept_imports
+from seatrial.logs import log_to_stderr
 from seatrial.store.artifacts import open_store
 from seatrial.store.database import connect
 from seatrial.store.private_files import UMASK
 from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import get_settings
 from seatrial.store.settings_errors import InvalidSettingsError
-from seatrial.terminals import escape_logs
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ def main() -> None:
         settings = get_settings()
     except InvalidSettingsError as error:
         sys.exit(f"The settings do not fit: {error}")
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    escape_logs()
+    log_to_stderr(settings.log_level, as_json=settings.log_json)
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

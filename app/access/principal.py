@@ -11,6 +11,7 @@ from app.access.schemas import Principal, ScopeName
 from app.web.problems import ForbiddenError, UnauthorizedError, request_id_of
 from app.web.quotas import Quotas
 from app.web.services import Service, Services
+from seatrial.logs import name_more
 from seatrial.store.activity import OPERATOR, Author
 
 
@@ -45,6 +46,7 @@ def requires(scope: ScopeName) -> Callable[[Request, Service], Awaitable[Princip
             raise UnauthorizedError(await run_in_threadpool(_refusal, services, secret))
         if not principal.may(scope):
             raise ForbiddenError(f"This needs a key with scope {scope}; yours has {principal.scope}.")
+        name_more(project_id=principal.project_id)
         await _count(services.of(Quotas), principal)
         return principal
 

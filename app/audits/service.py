@@ -1,5 +1,6 @@
 """Submitting, cancelling and retrying audits."""
 
+import logging
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -15,6 +16,8 @@ from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.audits import AuditCreate
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
 from seatrial.store.lifecycle import cancel_audit, list_records, retry_audit
+
+log = logging.getLogger(__name__)
 
 # The first look is worth taking soon: small audits end within seconds.
 RETRY_AFTER_S = 1
@@ -37,6 +40,7 @@ def submit(services: Services, project_id: str, request: AuditCreate, key: str |
     asked = fingerprint("POST", "/v1/audits", request)
     answer, is_replay = once(services.database, project_id, key, asked, work)
     if not is_replay:
+        log.info("audit is queued", extra={"audit_id": answer.body["id"], "project_id": project_id})
         services.notifier.notify()
     return answer, is_replay
 

@@ -36,6 +36,7 @@ from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
 from seatrial.families.timing import Spread
+from seatrial.logs import bound_ids
 from seatrial.statistics.looks import look_sizes
 from seatrial.store.claiming import join_queue
 from seatrial.store.code_pins import living_codes
@@ -288,6 +289,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         policy=planned.policy.stored() if planned.policy is not None else None,
         baseline=request.baseline,
         estimated_s=total_seconds(costs),
+        request_id=bound_ids().get("request_id"),
     )
     join_queue(session, project_id)
     session.add(audit)

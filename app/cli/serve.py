@@ -95,6 +95,7 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
 
         from app.main import create_app
         from app.web.listening import bounded_http, raise_file_limit
+        from app.web.logs import configure_logs
         from seatrial.store.database import connect
         from seatrial.store.migrations import upgrade
 
@@ -114,6 +115,8 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
         # Uploads are streamed to disk by the rooms themselves; a slow client may take its time.
         timeout_keep_alive=30,
     )
+    # uvicorn has made its handlers only now.
+    configure_logs(settings)
     server = uvicorn.Server(config)
     supervisor = Supervisor(floors.command("workers.local"), count, lambda line: echo_line(line, err=True))
     # uvicorn raises the signals it caught once more when it has shut down; by then the workers must still be stopped.

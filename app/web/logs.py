@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from seatrial.logs import json_formatter, write_json
 from seatrial.store.settings import Settings
 from seatrial.terminals import EscapingFormatter, escape_logs, escaped, escaped_line
 
@@ -18,6 +19,7 @@ def configure_logs(settings: Settings) -> None:
     """Send structlog and the standard library's logging to stderr, as text or as JSON lines."""
     level = logging.getLevelNamesMapping().get(settings.log_level.upper(), logging.INFO)
     shared: list[Any] = [
+        *([structlog.contextvars.merge_contextvars] if settings.log_json else []),
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -41,7 +43,14 @@ def configure_logs(settings: Settings) -> None:
     logging.getLogger("app").setLevel(level)
     # What the standard library's loggers have by now, uvicorn's among them; without a handler of its own, Python's last
     # resort writes what the API's rooms say.
-    escape_logs(("", "uvicorn", "uvicorn.error", "uvicorn.access"))
+    names = ["", "uvicorn", "uvicorn.error", "uvicorn.access"]
+    if settings.log_json:
+        write_json(names)
+        if logging.lastResort is not None:
+            logging.lastResort.setFormatter(json_formatter())
+            logging.lastResort.setLevel(level)
+        return
+    escape_logs(names)
     if logging.lastResort is not None and not isinstance(logging.lastResort.formatter, EscapingFormatter):
         logging.lastResort.setFormatter(EscapingFormatter())
     # It warns of every odd byte a client sends, and quotes it.

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uuid6 import uuid7
 
 from app.web.problems import ForbiddenError, MalformedRequestError, PayloadTooLargeError, internal_error, render
+from seatrial.logs import start_anew
 from seatrial.store.settings import MIB, Settings
 
 log = structlog.get_logger("seatrial.http")
@@ -46,6 +47,7 @@ class RequestContext:
         scope.setdefault("state", {})["request_id"] = request_id
         app = self._app if is_host(Headers(scope=scope).get("host", "")) else _refuse_host
         began, status, has_begun = time.perf_counter(), 500, False
+        start_anew({"request_id": request_id})
 
         async def with_headers(message: Message) -> None:
             nonlocal status, has_begun
@@ -67,6 +69,7 @@ class RequestContext:
             told = log.debug if scope["path"] in ("/healthz", "/readyz", "/metrics") else log.info
             told(
                 "request",
+                **{name: one for name, one in scope.get("path_params", {}).items() if name.endswith("_id")},
                 request_id=request_id,
                 method=scope["method"],
                 path=scope["path"],

@@ -263,6 +263,25 @@ def charge(session: Session, table: LeasedTable, row_id: str, seconds: float) ->
     _add(session, project, seconds - CLAIM_S)
 
 
+def ids_of(session: Session, table: LeasedTable, row_id: str) -> dict[str, str]:
+    """Return the ids of what a claimed row belongs to, as logs name them: of a shard its check, audit and project too.
+
+    ``request_id`` is of the request that asked for the audit, where one did.
+    """
+    if table in (ModelRow, HardeningRow):
+        project = session.scalar(select(table.project_id).where(table.id == row_id))
+        found = {"model_id" if table is ModelRow else "hardening_id": row_id, "project_id": project}
+    else:
+        query = select(AuditRow.id, AuditRow.project_id, AuditRow.request_id, CheckRow.id)
+        query = query.join(CheckRow, CheckRow.audit_id == AuditRow.id)
+        if table is ShardRow:
+            query = query.join(ShardRow, ShardRow.check_id == CheckRow.id)
+        audit, project, request, check = session.execute(query.where(table.id == row_id)).one()
+        found = {"audit_id": audit, "project_id": project, "request_id": request, "check_id": check}
+        found |= {"shard_id": row_id} if table is ShardRow else {}
+    return {name: one for name, one in found.items() if one is not None}
+
+
 def join_queue(session: Session, project_id: str) -> None:
     """Begin where the others are, with a project that has nothing queued or running: idle time is not saved up.
 

@@ -223,7 +223,9 @@ class Settings(BaseSettings):
     )
 
     log_level: str = Field(default="info", description="debug, info, warning or error.")
-    log_json: bool = Field(default=False, description="Log JSON lines.")
+    log_json: bool = Field(
+        default=False, description="Log JSON lines, with the ids of what each is about, in all processes."
+    )
 
     def __init__(self, **values: Any) -> None:
         """Read the environment; ``values`` win over it.

@@ -19,11 +19,11 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from seatrial.contracts.endpoints import EndpointSecret
+from seatrial.logs import log_to_stderr, start_anew
 from seatrial.sandbox.channel import Channel, ChannelClosedError, Message
 from seatrial.sandbox.confinement import confine
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError
 from seatrial.store.settings import Settings, get_settings
-from seatrial.terminals import escape_logs
 from workers.errors import MachineError, WorkError
 from workers.runtime.deferring import trouble_of
 from workers.runtime.executor import Files
@@ -80,8 +80,7 @@ def prepare_text_attacks() -> None:
 def serve(channel: Channel) -> None:
     """Run the jobs that come over a channel, until its other end is closed."""
     settings = get_settings()
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    escape_logs()
+    log_to_stderr(settings.log_level, as_json=settings.log_json)
     parent = Parent(channel)
     executor: InlineExecutor | None = None
     while True:
@@ -95,6 +94,7 @@ def serve(channel: Channel) -> None:
             executor = InlineExecutor(ParentStore(parent), _with_secrets(settings, header["secrets"]))
             if settings.confine and executor.device_kind == "cpu":
                 _confine(settings, Path(header["given"]), Path(header["scratch"]), may_connect=header["may_connect"])
+        start_anew(header.get("about"))
         parent.begin(header.get("row_id", ""))
         channel.send({"end": _run(executor, parent, header["do"], command.payload)})
 

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Self
 
@@ -61,7 +62,9 @@ class Claim:
         self._lost = False
         self._cancelled = False
         self._reported_at, self._epochs = 0.0, 0
-        self._thread = threading.Thread(target=self._keep, name=f"keep-{row_id}", daemon=True)
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._keep,), name=f"keep-{row_id}", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

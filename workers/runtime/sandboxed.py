@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from seatrial.contracts.models import TEXTS
 from seatrial.contracts.problems import StoredProblem
+from seatrial.logs import bound_ids
 from seatrial.sandbox.channel import ChannelClosedError, Message
 from seatrial.sandbox.launcher import Child, ChildDiedError, DeadlineError, MemoryExceededError, Zygote
 from seatrial.sandbox.scratch import Scratch
@@ -223,6 +224,7 @@ class SandboxedExecutor:
         child.limit_memory(memory if self._device is not None and self._device[0] == "cpu" else None)
         header = {
             "do": what,
+            "about": bound_ids(),
             "given": str(running.given),
             "scratch": str(running.scratch),
             "secrets": _secrets(models, self._settings),

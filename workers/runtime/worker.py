@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from seatrial.logs import about
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
-from seatrial.store.claiming import LeasedTable, charge, claim_work
+from seatrial.store.claiming import LeasedTable, charge, claim_work, ids_of
 from seatrial.store.code_pins import restart_orphans
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
@@ -91,9 +92,16 @@ class Worker:
         """Claim one thing and work on it; return whether there was one."""
         with self._database.write() as session:
             claimed = claim_work(session, lease_s=self._settings.lease_s, worker=self.name, code=self._code)
+            # Only lines that are read by machines name them.
+            ids = ids_of(session, claimed[0], claimed[1]) if claimed is not None and self._settings.log_json else {}
         if claimed is None:
             return False
-        table, row_id, token = claimed
+        with about(**ids):
+            self._work_on(*claimed)
+        sweep_discards(self._database, self._store)
+        return True
+
+    def _work_on(self, table: LeasedTable, row_id: str, token: str) -> None:
         work = {ModelRow: check_model, CheckRow: self._advance, ShardRow: run_shard, HardeningRow: run_training}[table]
         began_at = time.monotonic()
         try:
@@ -108,9 +116,9 @@ class Worker:
             ) as claim:
                 work(self._database, self._executor, self._settings, claim)
         finally:
-            self._charge(table, row_id, time.monotonic() - began_at)
-        sweep_discards(self._database, self._store)
-        return True
+            seconds = time.monotonic() - began_at
+            self._charge(table, row_id, seconds)
+        log.info("worked on %s for %.2f s", row_id, seconds, extra={"seconds": round(seconds, 3)})
 
     def _charge(self, table: LeasedTable, row_id: str, seconds: float) -> None:
         try:
