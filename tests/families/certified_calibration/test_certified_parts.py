@@ -20,7 +20,7 @@ from tests.families.uncertainty_span.audits import ensemble
 from workers.attacks.parts import PARTS
 from workers.certification.class_scores import ClassScores, entropy_bounds
 from workers.errors import PreflightError
-from workers.families.certified_calibration.class_flags import passes_agree
+from workers.families.certified_calibration.class_flags import SHOWN, passes_agree, span_not_shown
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import stages_of, uncertainty_column
 from workers.families.protocol import DataInfo, Shard, TargetInfo
@@ -240,3 +240,15 @@ def test_the_report_draws_and_says_what_is_certified_of_parts() -> None:
     drawn = FAMILY.figures(ATTACKED, result)["span"]
     assert "its epistemic part" in drawn
     assert "its epistemic part" not in FAMILY.figures(parameters(radii=ATTACKED.radii, uncertainty={}), result)["span"]
+
+
+def test_a_part_whose_attack_reached_little_is_told() -> None:
+    result, _ = checked()
+    span, name = (
+        metric_name(one, uncertainty="smoothed_epistemic", radius=0.25) for one in ("certified_span", "attacked_span")
+    )
+    for times, is_told in ((1.01, False), (0.99, True)):
+        reached = result.estimates[span].value / SHOWN * times
+        changed = {**result.estimates, name: result.estimates[name].model_copy(update={"value": reached})}
+        messages = " ".join(flag.message for flag in span_not_shown(ATTACKED, changed))
+        assert (f"of smoothed_epistemic against {reached:.3g} at 0.25" in messages) == is_told

@@ -1,12 +1,13 @@
 """Doubts about the numbers of all classes' scores."""
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Flag, metric_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.families.certified_calibration.uncertainty import SMOOTHED, largest
+from seatrial.families.certified_calibration.uncertainty import SMOOTHED, Uncertainty, largest
 from seatrial.statistics.samples import Sample
 from workers.attacks.parts import NOTHING
 from workers.families.certified_calibration.sample import classes_of, largest_of, passes_known
@@ -115,25 +116,30 @@ def attack_beyond_span(params: CertifiedCalibrationParams, spans: Mapping[str, S
     ]
 
 
+def asked_parts(params: CertifiedCalibrationParams) -> list[Uncertainty]:
+    """Return the parts of a draw's entropy that were asked for, as uncertainties."""
+    return [] if params.uncertainty is None else [SMOOTHED[part] for part in params.uncertainty.parts]
+
+
 def span_not_shown(params: CertifiedCalibrationParams, estimates: Mapping[str, Estimate]) -> list[Flag]:
     """Say where the attack reached so little of the certified span that neither says how large the true one is."""
     loose = []
-    for radius in params.radii:
+    for name, radius in itertools.product(("entropy", *asked_parts(params)), params.radii):
         certified, attacked = (
-            estimates.get(metric_name(name, uncertainty="entropy", radius=float(radius)))
-            for name in ("certified_span", "attacked_span")
+            estimates.get(metric_name(span, uncertainty=name, radius=float(radius)))
+            for span in ("certified_span", "attacked_span")
         )
         if certified is None or attacked is None or certified.value is None or attacked.value is None:
             continue
         if certified.value > SHOWN * attacked.value:
-            loose.append(f"{certified.value:.3g} against {attacked.value:.3g} at {radius:g}")
+            loose.append(f"{certified.value:.3g} of {name} against {attacked.value:.3g} at {radius:g}")
     if not loose:
         return []
     return [
         Flag(
             code="span_not_shown",
             severity="info",
-            message=f"The certified span of entropy is more than {SHOWN:g} times what the attack reached "
-            f"({'; '.join(loose)}): the true one lies between, and nothing shows where.",
+            message=f"The certified span is more than {SHOWN:g} times what the attack reached ({'; '.join(loose)}): "
+            "the true one lies between, and nothing shows where.",
         )
     ]
