@@ -9,7 +9,9 @@ from scipy.special import softmax
 from seatrial.contracts.estimates import metric_name, split_name
 from seatrial.families.certified_calibration import narrative
 from seatrial.families.certified_calibration.class_narrative import class_findings
-from seatrial.families.certified_calibration.uncertainty import METRICS
+from seatrial.families.certified_calibration.uncertainty import METRICS, largest
+from seatrial.statistics.estimating import mean
+from seatrial.statistics.samples import Sample
 from tests.families.certified_calibration.audits import DATA, IMAGES, LABELS, NETWORK, audit, parameters
 from tests.families.in_memory import Model
 from workers.certification.class_scores import ALL, ClassScores, class_bounds, classes_kept, entropy_bounds
@@ -18,7 +20,7 @@ from workers.certification.failures import failing, price
 from workers.certification.smoothing import Smoother
 from workers.certification.uncertainty import UNCERTAINTIES, uncertainty_of
 from workers.families.certified_calibration import all_classes
-from workers.families.certified_calibration.class_estimates import classwise_estimate, clean_quantiles
+from workers.families.certified_calibration.class_estimates import classwise_estimate, clean_quantiles, span_estimates
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import class_column, uncertainty_column, worst_column
 
@@ -251,6 +253,29 @@ def test_every_number_is_there_with_its_interval(network) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("uncertainty", ["entropy", "gini", "smoothed_entropy"])
+def test_intervals_of_spans_allow_for_certificates_that_fail(network, uncertainty) -> None:
+    """Each is wrong with probability alpha at most, and then by no more than the largest uncertainty."""
+    params, result, done = network
+    certify, most = Sample(done["certify"]), largest(uncertainty, 4)
+    low, high = (certify.floats(uncertainty_column(side, uncertainty, 0.25)) for side in ("low", "high"))
+    span, least = (
+        result.estimates[metric_name(name, uncertainty=uncertainty, radius=0.25)]
+        for name in ("certified_span", "uncertainty_low")
+    )
+    assert span.value == pytest.approx((high - low).mean())
+    plain = mean(high - low, (0.0, most)), mean(low, (0.0, most))
+    assert span.high == pytest.approx(min(most, plain[0].high + params.alpha * most))
+    assert span.low == plain[0].low
+    assert least.low == pytest.approx(max(0.0, plain[1].low - params.alpha * most))
+    joint = params.model_copy(update={"joint": True})
+    told = span_estimates(joint, certify, uncertainty, 0.25)[
+        metric_name("certified_span", uncertainty=uncertainty, radius=0.25)
+    ]
+    assert told.high == pytest.approx(min(most, plain[0].high + params.alpha / 48 * most))
+
+
+@pytest.mark.slow
 def test_failures_that_are_paid_for_raise_calibration_errors_by_their_price() -> None:
     plain, priced = (
         audit(
@@ -286,9 +311,9 @@ def test_a_model_that_looks_at_its_batch_is_certified_nothing() -> None:
     records = done["certify"]
     caught = records["batch_dependent"].to_numpy(zero_copy_only=False)
     assert caught.any()
-    for name, largest in (("entropy", np.log(4)), ("smoothed_entropy", np.log(4)), ("gini", 0.75)):
+    for name, greatest in (("entropy", np.log(4)), ("smoothed_entropy", np.log(4)), ("gini", 0.75)):
         assert (records[uncertainty_column("low", name, 0.0)].to_numpy()[caught] == 0).all()
-        np.testing.assert_allclose(records[uncertainty_column("high", name, 0.0)].to_numpy()[caught], largest)
+        np.testing.assert_allclose(records[uncertainty_column("high", name, 0.0)].to_numpy()[caught], greatest)
 
 
 def test_quantiles_are_edges_from_0_to_1() -> None:
