@@ -65,7 +65,7 @@ DOSES = ((0.15, 3), (0.3, 6))
 WRITTEN_KINDS = 5
 """Kinds of such edits."""
 
-MEANING_FREE_EDITS = 24
+MEANING_FREE_EDITS = 28
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
 

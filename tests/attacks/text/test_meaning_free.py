@@ -1,5 +1,6 @@
 """Edits that leave alone what a text says: no letter of it is lost, whatever the text."""
 
+import itertools
 import unicodedata
 
 import pytest
@@ -51,11 +52,22 @@ def test_no_edit_loses_a_letter_or_is_the_text_itself(text: str, seed: int) -> N
         ("a tab", lambda text: text.count("\t") == 1 and "\t" in text.strip()),
         ("an empty line", lambda text: "\n\n" in text.strip()),
         ("a space in front", lambda text: text == f" {TEXT}"),
+        ("stops and dashes", lambda text: ";" in text and "\u2014" in text),
+        ("signs", lambda text: any(mark in text for mark in "*#@&%")),
     ],
 )
 def test_a_kind_writes_what_it_says(kind, sign) -> None:
     assert sign(dict(meaning_free_edits(TEXT, 3))[kind])
     assert not sign(TEXT)
+
+
+def test_marks_are_written_once_each_in_gaps_of_their_own() -> None:
+    text = " ".join(["word"] * 12)
+    edited = dict(meaning_free_edits(text, 4))["stops and dashes"]
+    assert sorted(one for one in edited if not one.isalnum() and one != " ") == sorted(";:-/\u2013\u2014\u2026")
+    words = edited.split()
+    assert [word for word in words if word.isalpha()] == text.split()
+    assert all(before.isalpha() for before, mark in itertools.pairwise(words) if not mark.isalpha())
 
 
 def test_places_are_drawn_anew_for_every_seed() -> None:

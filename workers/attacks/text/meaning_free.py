@@ -56,6 +56,23 @@ def _within(put: str) -> Callable[[str, random.Random], str]:
     return change
 
 
+def _marks(marks: str) -> Edit:
+    """Write marks behind words that are drawn, each once, or as many as there are gaps for.
+
+    They stand by themselves: beside a word they would make it another one for models that split at spaces, like as
+    many typing errors.
+    """
+
+    def edit(text: str, rng: random.Random) -> str:
+        gaps = [found.start() for found in re.finditer(r"(?<=\S) (?=\S)", text)] or [len(text)]
+        chosen = rng.sample(marks, len(marks))[: max(1, len(gaps))]
+        for at, mark in sorted(zip(rng.sample(gaps, len(chosen)), chosen, strict=True), reverse=True):
+            text = f"{text[:at]} {mark}{text[at:]}"
+        return text
+
+    return edit
+
+
 def _without_end(text: str) -> str:
     bare = text.rstrip()
     return bare[:-1] if bare and bare[-1] in ".!?…。\uff01\uff1f" else bare
@@ -87,6 +104,10 @@ KINDS: dict[str, Edit] = {
     "a tab": _gap("\t"),
     "an empty line": _gap("\n\n"),
     "a space in front": lambda text, _: f" {text}",
+    "stops and dashes": _marks(";:-/\u2013\u2014\u2026"),
+    "single quotes and brackets": _marks("'\"()[]{}"),
+    "signs": _marks("*#@&%+=~|"),
+    "foreign marks": _marks("\u00bf\u00a1\u2022\u00b7\u20ac\u00a7\u00ab\u00bb"),
 }
 """Kinds of edits by what they write, in the order they are asked."""
 
