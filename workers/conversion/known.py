@@ -56,6 +56,9 @@ def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
 
     >>> list(candidates({"block1.layer.3.conv1.weight": torch.zeros(160, 160, 3, 3)}))
     [{'kind': 'wide_resnet', 'depth': 28, 'width': 10}]
+    >>> names = {"conv1.weight": torch.zeros(64, 3, 7, 7), "fc.weight": torch.zeros(9, 512)}
+    >>> list(candidates(names | {"layer4.0.conv1.weight": torch.zeros(512, 256, 3, 3)}))
+    [{'kind': 'torchvision', 'name': 'resnet18'}]
     """
     wide = state.get(next((name for name in state if re.fullmatch(r"block1\.layer\.\d+\.conv1\.weight", name)), ""))
     if wide is not None:
@@ -68,6 +71,10 @@ def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
     if deep is not None:
         depth, width = 6 * _blocks(state, r"layer\.0\.block\.") + 4, len(deep) // 16
         yield {"kind": "dm_wide_resnet", "depth": depth, "width": width}
+        return
+    stem = state.get("conv1.weight")
+    if stem is not None and stem.shape[-1] == 7 and "fc.weight" in state and "layer4.0.conv1.weight" in state:
+        yield {"kind": "torchvision", "name": f"resnet{_depth(state)}"}
         return
     has_four = any(name.startswith("layer4.") for name in state)
     if has_four and state.get("layer1.0.bn1.weight") is not None:
