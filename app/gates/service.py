@@ -180,6 +180,7 @@ def _case(session: Session, audit: AnyRow, chosen: Chosen, policy: Policy, basel
 
 def _judge(services: Services, case: Case) -> Judgement:
     paired = None if case.baseline is None else pair(services, case.audit, case.baseline)
+    held = int(case.audit.dataset_facts["examples"])
     try:
         return judge(
             case.policy,
@@ -187,7 +188,8 @@ def _judge(services: Services, case: Case) -> Judgement:
             case.measured,
             baseline=case.before,
             paired=paired,
-            left=max(0, int(case.audit.dataset_facts["examples"]) - case.audit.samples),
+            left=max(0, held - case.audit.samples),
+            drawn=min(held, case.audit.samples),
         )
     except TooManyNumbersError as error:
         raise InvalidRequestError(str(error), pointer="/policy") from error

@@ -5,6 +5,7 @@ bound. Nothing else passes: not a check that failed or was cancelled, not a numb
 none of whose rules found anything to judge.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -74,6 +75,7 @@ def judge(
     baseline: Measured | None = None,
     paired: Pairing | None = None,
     left: int | None = None,
+    drawn: int | None = None,
 ) -> Judgement:
     """Return what a policy makes of an audit. Pure: the same numbers give the same verdict.
 
@@ -93,6 +95,8 @@ def judge(
         baseline: What regressions are measured from.
         paired: Records of both, for comparing them example by example.
         left: Examples of the dataset that the audit did not draw; None where that is not known.
+        drawn: Examples that it drew: a number may rest on some of them alone, and then only so many of further ones
+            count for it.
 
     Raises:
         TooManyNumbersError: The rules name more than ``MOST_NUMBERS``.
@@ -118,7 +122,7 @@ def judge(
     p_values = [_p_value(finding) for finding in findings]
     adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
     rules = [
-        _decide(finding, p, held, doubts_about(finding.metric, finding.flags, policy.doubts), left)
+        _decide(finding, p, held, doubts_about(finding.metric, finding.flags, policy.doubts), left, drawn)
         for finding, p, held in zip(findings, p_values, adjusted, strict=True)
     ]
     verdict = _verdict(rules)
@@ -237,9 +241,17 @@ def _is_relevant(metric: str, flag: Flag, asked: str) -> bool:
 
 
 def _decide(
-    finding: Finding, p: float | None, held: Adjusted | None, doubts: Sequence[Flag], left: int | None
+    finding: Finding,
+    p: float | None,
+    held: Adjusted | None,
+    doubts: Sequence[Flag],
+    left: int | None,
+    drawn: int | None,
 ) -> RuleOutcome:
     rule, evidence, refusal = finding.rule, finding.evidence, finding.refusal
+    if finding.looks is not None:
+        drawn = finding.looks.examples
+        left = None if left is None else left + finding.looks.sizes[-1] - drawn
     side, bound = _asked(rule)
     further: int | None = None
     outcome: Outcome
@@ -257,6 +269,8 @@ def _decide(
             outcome = "inconclusive"
         if outcome == "inconclusive":
             further = further_examples(evidence, bound, times=1 if held is None else held.times)
+            if further is not None and drawn is not None and 0 < evidence.judged.n < drawn:
+                further = math.ceil(further * drawn / evidence.judged.n)
         reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further, left=left)
         reason += wording.after_looks(finding.looks)
     counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)

@@ -127,20 +127,38 @@ def applied(judgement: Judgement) -> list[RuleOutcome]:
     return [outcome for outcome in judgement.rules if outcome.counts_as != "skipped" or outcome.estimate is not None]
 
 
-def not_measured_in_words(rules: Sequence[RuleOutcome]) -> str:
-    """Say which rules found nothing to judge.
+NO_CHECK = "the audit has no {family} check"
+"""How the reason of a rule begins that is about a family no check was of."""
 
-    >>> said = {"rule": 0, "label": "span", "metric": "a.mus", "severity": "block", "bound": 0.3, "reason": "None."}
-    >>> said |= {"requirement": "at most 0.3", "outcome": "skipped", "counts_as": "skipped", "judged": None}
-    >>> not_measured_in_words([RuleOutcome(**said, estimate=None)])
-    '1 rule did not apply: this audit did not measure what it asks about (a).'
+
+def not_measured_in_words(rules: Sequence[RuleOutcome]) -> str:
+    """Say which rules found nothing to judge: of checks that were not run, and those that ask for more of one that was.
+
+    >>> said = {"rule": 0, "label": "span", "severity": "block", "bound": 0.3, "requirement": "at most 0.3"}
+    >>> said |= {"outcome": "skipped", "counts_as": "skipped", "judged": None, "estimate": None}
+    >>> absent = RuleOutcome(**said, metric="a.mus", reason="the audit has no a check; its checks: b")
+    >>> unasked = RuleOutcome(**said, metric="b.parts", reason="b did not measure it with these parameters")
+    >>> not_measured_in_words([absent])
+    '1 rule did not apply: it is about a check that was not run (a).'
+    >>> not_measured_in_words([absent, absent, unasked])
+    '3 rules did not apply: 2 are about checks that were not run (a), and 1 asks for more than b was set to measure.'
     """
-    families = ", ".join(dict.fromkeys(outcome.metric.partition(".")[0] for outcome in rules))
-    one = len(rules) == 1
-    return (
-        f"{len(rules)} {'rule' if one else 'rules'} did not apply: this audit did not measure what "
-        f"{'it asks' if one else 'they ask'} about ({families})."
-    )
+
+    def family(outcome: RuleOutcome) -> str:
+        return outcome.metric.partition(".")[0]
+
+    absent = [one for one in rules if one.reason.startswith(NO_CHECK.format(family=family(one)))]
+    unasked = [one for one in rules if one not in absent]
+    told = []
+    for some, one, several in (
+        (absent, "is about a check that was not run ({})", "are about checks that were not run ({})"),
+        (unasked, "asks for more than {} was set to measure", "ask for more than {} was set to measure"),
+    ):
+        if some:
+            count = ("it" if len(some) == 1 else "they") if len(some) == len(rules) else f"{len(some):,}"
+            names = ", ".join(dict.fromkeys(map(family, some)))
+            told.append(f"{count} {(one if len(some) == 1 else several).format(names)}")
+    return f"{len(rules):,} {'rule' if len(rules) == 1 else 'rules'} did not apply: {', and '.join(told)}."
 
 
 def counted(outcome: RuleOutcome) -> str:

@@ -100,6 +100,15 @@ def test_more_examples_than_the_dataset_holds_are_not_asked_for_without_saying_s
     assert judgement.headline.removesuffix(".").endswith(told)
 
 
+def test_a_number_that_rests_on_some_of_the_examples_asks_for_as_many_more_of_all() -> None:
+    asked = policy({"metric": ACCURACY, "min": 0.9})
+    measured = audit(check({"clean_accuracy": share(89, 100)}))
+    (of_all,) = judge(asked, SOURCE, measured, left=10_000, drawn=100).rules
+    (of_some,) = judge(asked, SOURCE, measured, left=10_000, drawn=400).rules
+    assert of_all.further_examples is not None
+    assert of_some.further_examples == 4 * of_all.further_examples
+
+
 def test_what_is_decided_asks_for_nothing() -> None:
     measured = audit(check({"clean_accuracy": share(99, 100)}))
     (rule,) = judge(policy({"metric": ACCURACY, "min": 0.5}), SOURCE, measured, left=0).rules
