@@ -4,6 +4,8 @@ import pytest
 
 from app.reports.html import render_html
 from app.reports.service import find_metric
+from seatrial.contracts.estimates import Result
+from seatrial.families.uncertainty_span import narrative
 from seatrial.store.tables import CheckRow, ShardRow
 from tests.reports import fabricated
 from tests.reports.conftest import Reports
@@ -160,6 +162,13 @@ def test_the_headline_says_what_the_span_is(reports: Reports) -> None:
     assert large.headline == (
         "No: an attacker within l_inf 8/255 moves this model's uncertainty over 42% of its whole range."
     )
+    # A verdict may name the number at the calibrated temperature: a page tells both, where they differ.
+    found = Result.model_validate(fabricated.result(over=0.04, under=1.0))
+    (span,) = (one for name, one in found.estimates.items() if name == "mus")
+    for shift, told in ((0.2, ", and over 50% at a calibrated temperature."), (0.01, " over 42% of its whole range.")):
+        found.estimates["mus_calibrated"] = span.model_copy(update={"value": (span.value or 0.0) + shift})
+        headline = narrative.answer(found, {"norm": "linf", "epsilon": 0.1}, 10).headline
+        assert headline.endswith(told), headline
     whole = reports.compose(reports.finished(over=0.0, under=2.2)).answer
     assert "as certain or uncertain as they like" in whole.headline
 

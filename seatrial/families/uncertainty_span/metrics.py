@@ -124,8 +124,9 @@ METRICS = (
         claim="attackers can swing its uncertainty over {value}, measured at a calibrated temperature",
         unit="nat",
         better="lower",
-        description="The same of logits divided by the temperature that is likeliest on the clean examples (one more "
-        "taken to be wrong): models whose logits differ in scale alone are equal in it. Of efforts from `standard` on.",
+        description="The same after dividing the logits by the temperature that fits the clean examples best, with one "
+        "more counted as wrong: models that differ only in the scale of their logits have the same value. From effort "
+        "`standard` on.",
         depends_on=_depends(has_all=True),
         range=FROM_ZERO,
         example_range=entropies,

@@ -103,11 +103,10 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
     cautious = (span.value if span.high is None else span.high) / math.log(classes)
     if share >= LARGE_SHARE:
         worse = " The flags mean that the true span may be larger still." if doubts else ""
-        done = (
-            "can make the model about as certain or uncertain as they like"
-            if share >= WHOLE_SHARE
-            else f"moves this model's uncertainty over {share:.0%} of its whole range"
-        )
+        done = f"moves this model's uncertainty over {share:.0%} of its whole range"
+        done += _calibrated(result, share, classes)
+        if share >= WHOLE_SHARE:
+            done = "can make the model about as certain or uncertain as they like"
         headline = f"No: {_attacker(params)} {done}.{worse}"
         return Answer(standing="not_real", headline=headline, findings=findings)
     ece = result.estimates.get("ece[arm=clean]")
@@ -124,6 +123,18 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
         return Answer(standing="real", headline=headline, findings=findings)
     headline = f"In part: {_attacker(params)} can shift the model's uncertainty, but not at will."
     return Answer(standing="partly", headline=headline, findings=findings)
+
+
+NOTABLE = 0.05
+"""Difference between two shares of the range that is worth telling."""
+
+
+def _calibrated(result: Result, share: float, classes: int) -> str:
+    """Return the same at a calibrated temperature, where that is another number: a verdict may name either."""
+    span = result.estimates.get("mus_calibrated")
+    if span is None or span.value is None or abs(span.value / math.log(classes) - share) < NOTABLE:
+        return ""
+    return f", and over {span.value / math.log(classes):.0%} at a calibrated temperature"
 
 
 def _worst_span(result: Result) -> Estimate | None:

@@ -239,7 +239,8 @@ def saturated_logits(sample: Sample, tempered: Sample, others: Mapping[str, Samp
     else:
         message += (
             f"all attacks together {widened:.3g}. The one on temperature-scaled logits adds nothing to speak of, but "
-            "this model's entropy says little: rely on mus_worst, and calibrate it before using its uncertainty."
+            "this model's entropy says little: rely on mus_worst, and calibrate the model before using its "
+            "uncertainty."
         )
     severity: Severity = "error" if is_short else "warning" if is_quick else "info"
     return [Flag(code="saturated_logits", severity=severity, message=message)]
