@@ -23,7 +23,8 @@ _ALSO: dict[Verdict, str] = {
 def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
     """Return whether the model may ship, and what decided it, in one sentence."""
     blocking = [rule for rule in rules if rule.severity == "block"]
-    warned = sum(rule.severity == "warn" and rule.counts_as != "passed" for rule in rules)
+    # What was skipped warns of nothing.
+    warned = sum(rule.severity == "warn" and rule.counts_as not in ("passed", "skipped") for rule in rules)
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
         warnings = f" ({warned} {'warning' if warned == 1 else 'warnings'})" if warned else ""

@@ -280,7 +280,8 @@ def test_a_policy_that_found_nothing_to_judge_is_errored() -> None:
 
 def test_a_passing_headline_counts_what_held() -> None:
     optional = {"metric": ILLUSION, "max": 0.9, "required": False}
-    rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, optional]
+    # What was not measured warns of nothing.
+    rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, {**optional, "severity": "warn"}]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
         "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat "
         "(1 warning); 2 of 3 rules applied."
