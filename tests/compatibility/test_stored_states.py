@@ -212,6 +212,9 @@ def test_judging_again_gives_the_verdict_stored(state: State) -> None:
                     said["judged"] = said["judged"] | {"method": rule["judged"]["method"]}
                 assert_kept(rule, said, f"/{name}", within=1e-12)
                 told, wanted = rule["further_examples"], stored["further_examples"]
+                if wanted is not None and said["judged"]["n"]:
+                    # They are of all that the audit draws since, of which a number may rest on some alone.
+                    wanted *= max(1.0, audit["samples"] / said["judged"]["n"])
                 if said["judged"] is not None and said["judged"]["method"] == "widened":
                     # Of a bootstrap, which leaves no room for an example not seen, nobody knows more than the size.
                     assert told is None or wanted / 5 < told < wanted * 5
