@@ -1,7 +1,7 @@
 """Where the marks of a chart stand: a number over versions, each with its interval."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.contracts.estimates import Estimate
@@ -51,7 +51,7 @@ class Chart:
     @property
     def line(self) -> str:
         """The line through the points that can be compared, as SVG has it."""
-        return " ".join(f"{mark.x:.1f},{mark.y:.1f}" for mark in self.marks if mark.is_comparable)
+        return polyline((mark.x, mark.y) for mark in self.marks if mark.is_comparable)
 
 
 def draw(points: Sequence[tuple[str, Estimate, bool]]) -> Chart | None:
@@ -80,6 +80,15 @@ def draw(points: Sequence[tuple[str, Estimate, bool]]) -> Chart | None:
         for position, (label, one, fits) in enumerate(shown)
     ]
     return Chart(marks, [(height(tick), tick) for tick in ticks])
+
+
+def polyline(points: Iterable[tuple[float, float]]) -> str:
+    """Return points as the attribute ``points`` of SVG has them.
+
+    >>> polyline([(0, 1.25), (10, 2)])
+    '0.0,1.2 10.0,2.0'
+    """
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def round_ticks(low: float, high: float) -> list[float]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.console.chart import round_ticks
+from app.console.chart import polyline, round_ticks
 
 WIDTH, HEIGHT = 560, 280
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 40
@@ -27,7 +27,7 @@ class Line:
     @property
     def path(self) -> str:
         """The points as SVG has them."""
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
+        return polyline(self.points)
 
 
 @dataclass(frozen=True)

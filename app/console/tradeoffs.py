@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.console.chart import round_ticks
+from app.console.chart import polyline, round_ticks
 from app.leaderboards.tables import varied_in_words
 from seatrial.contracts.estimates import Estimate, metric_name, split_name
 from seatrial.contracts.leaderboards import LeaderboardRead, LeaderboardRow
@@ -80,7 +80,7 @@ class Scatter:
     def front(self) -> str:
         """The line through the Pareto front, as SVG has it."""
         efficient = sorted((dot for dot in self.dots if dot.is_efficient), key=lambda dot: (dot.x, dot.y))
-        return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in efficient)
+        return polyline((dot.x, dot.y) for dot in efficient)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Curve:
     @property
     def path(self) -> str:
         """The points as SVG has them."""
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
+        return polyline(self.points)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-GREY_LEVELS = 255
+from workers.models import GREY_LEVELS
+
 ROUNDING = 1e-6
 
 

@@ -12,9 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from workers.attacks.regions import Region, per_example
-
-SCREEN = 255
-"""Steps of a pixel's 8 bits between black and white."""
+from workers.models import GREY_LEVELS
 
 STRIDES = (2, 4, 8)
 """Every how many of these an image may be left with, where the radius lets it."""
@@ -75,5 +73,5 @@ def to_stride(images: Tensor, stride: int) -> Tensor:
     >>> to_stride(torch.tensor([2.9 / 255, 1.0]), 2).mul(255).round().tolist()
     [2.0, 254.0]
     """
-    steps = (images.detach() * SCREEN / stride).round().clamp(max=SCREEN // stride)
-    return images + (steps * stride / SCREEN - images).detach()
+    steps = (images.detach() * GREY_LEVELS / stride).round().clamp(max=GREY_LEVELS // stride)
+    return images + (steps * stride / GREY_LEVELS - images).detach()

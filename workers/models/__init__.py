@@ -13,6 +13,9 @@ Box: TypeAlias = tuple[float, float] | tuple[Tensor, Tensor]
 
 VALID_PIXELS: Box = (0.0, 1.0)
 
+GREY_LEVELS = 255
+"""Steps of a pixel's 8 bits between black and white."""
+
 
 def box_of(model: object) -> Box:
     """Return the box a model's inputs lie in: its own, or that of pixels.

@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-LEVELS = 255
-"""Steps between black and white of an 8-bit image."""
+from workers.models import GREY_LEVELS
 
 DECIMALS = 9
 """Of numbers in a request: more than a float32 between 0.01 and 1 has."""
@@ -52,7 +51,7 @@ def encode(images: Tensor, image_format: Literal["png", "floats"]) -> Sequence[E
         raise ValueError("an image with a value that is not finite cannot be sent")
     if image_format == "floats":
         return [EncodedImage(one.tolist()) for one in np.round(values, DECIMALS)]
-    pixels = np.round(values.clip(0, 1) * LEVELS).astype(np.uint8)
+    pixels = np.round(values.clip(0, 1) * GREY_LEVELS).astype(np.uint8)
     return [EncodedImage(_png(one)) for one in pixels]
 
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from seatrial.contracts.models import ModelManifest
-from workers.models import UnansweredError
+from workers.models import GREY_LEVELS, UnansweredError
 from workers.models.endpoint import EndpointClassifier
-from workers.models.endpoint_images import LEVELS, encode
+from workers.models.endpoint_images import encode
 from workers.models.image_classifier import ImageClassifier
 
 
@@ -43,7 +43,7 @@ class ImageEndpoint(ImageClassifier):
         )
         self.endpoint = endpoint
         self.has_gradients = False
-        self.levels = LEVELS if image_format == "png" else None
+        self.levels = GREY_LEVELS if image_format == "png" else None
         self._image_format = image_format
         self.queries = 0
         self.failure: UnansweredError | None = None

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from workers.data import Text
 from workers.errors import PreflightError
+from workers.models import GREY_LEVELS
 from workers.training.data import TrainingData
 
-LEVELS = 255
-"""Images are compared as 8-bit ones: a file of floats holds the same image as the PNG it was read from."""
 READ_AT_ONCE = 256
 NAMED = 5
 
@@ -33,9 +32,10 @@ def content_digest(example: Tensor | Text) -> bytes:
         values = example.detach().cpu().float()
         is_image = values.ndim == 3
         # Adding 0 makes one of the two zeros that floats have.
-        numbers = (
-            (values * LEVELS).round().clamp(0, LEVELS).numpy().astype(np.uint8) if is_image else values.numpy() + 0
-        )
+        numbers = values.numpy() + 0
+        if is_image:
+            # A file of floats holds the same image as the PNG it was read from.
+            numbers = (values * GREY_LEVELS).round().clamp(0, GREY_LEVELS).numpy().astype(np.uint8)
         content = repr(tuple(values.shape)).encode() + numbers.tobytes()
     else:
         parts = (example,) if isinstance(example, str) else example

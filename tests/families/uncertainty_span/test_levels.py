@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.families.uncertainty_span.audits import IMAGES, LABELS, NETWORK, Model, audit, parameters
-from workers.families.uncertainty_span.further import LEVELS, is_on_grid, to_levels
+from workers.families.uncertainty_span.further import is_on_grid, to_levels
+from workers.models import GREY_LEVELS
 
 AT_LEVELS = to_levels(IMAGES)
 
 
 def off_the_grid(images: Tensor) -> Tensor:
     """Answer by rote what lies off the 256 levels; a faint slope keeps the gradients from being zero."""
-    scaled = images * LEVELS
+    scaled = images * GREY_LEVELS
     off = (scaled - scaled.round()).abs().flatten(1).amax(1) > 0.01
     rote = torch.zeros(len(images), 4)
     rote[:, 0] = 6
@@ -36,8 +37,8 @@ def test_a_model_that_answers_other_images_by_rote_is_seen_through() -> None:
 @given(st.floats(0.004, 0.5), st.integers(0, 2**32 - 1))
 def test_rounding_within_a_radius_of_whole_levels_stays_in_the_ball(epsilon: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    original = torch.tensor(rng.integers(0, 256, 64) / LEVELS)
-    radius = np.floor(epsilon * LEVELS) / LEVELS
+    original = torch.tensor(rng.integers(0, 256, 64) / GREY_LEVELS)
+    radius = np.floor(epsilon * GREY_LEVELS) / GREY_LEVELS
     moved = (original + radius * torch.tensor(rng.uniform(-1, 1, 64))).clamp(0, 1)
     rounded = to_levels(moved)
     assert float((rounded - original).abs().max()) <= epsilon + 1e-9
@@ -46,4 +47,4 @@ def test_rounding_within_a_radius_of_whole_levels_stays_in_the_ball(epsilon: flo
 
 def test_images_off_the_levels_are_told_from_those_at_them() -> None:
     assert is_on_grid(AT_LEVELS)
-    assert not is_on_grid(AT_LEVELS + 0.3 / LEVELS)
+    assert not is_on_grid(AT_LEVELS + 0.3 / GREY_LEVELS)

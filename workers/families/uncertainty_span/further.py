@@ -16,7 +16,7 @@ from workers.attacks.losses import entropy
 from workers.attacks.momentum import ChangingLoss, Descent, MomentumPGD
 from workers.attacks.regions import Region, make_region
 from workers.families.contexts import Batch, Columns, ImageContext
-from workers.models import VALID_PIXELS, Box, box_of
+from workers.models import GREY_LEVELS, VALID_PIXELS, Box, box_of
 from workers.models.memory import forward
 
 SURROGATE = "surrogate"
@@ -45,7 +45,6 @@ FAR, NEAR = (1.0, 0.35), (0.7, 0.35)
 """Standard deviations of the narrowing noise, from an image and from where another attack ended, as shares of what a
 noisy copy's unit is (:func:`pixel_radius`)."""
 
-LEVELS = 255
 ON_GRID = 1e-3
 """How far from a level, in levels, a pixel may lie and be at it."""
 
@@ -197,14 +196,15 @@ class FurtherAttack:
         )
         return found
 
-    def climb(self, steps: int, starts: Tensor, *, temperature: int = 0) -> Descent:
-        """Raise the entropy from where another attack ended."""
+    def climb(self, steps: int, starts: Tensor, *, temperature: int = 0, reach: EntropyRange | None = None) -> Descent:
+        """Raise the entropy from where another attack ended; ``reach`` sees the iterates, by default the attack's."""
         divisor = self.temperatures[temperature]
 
         def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
             return -entropy(logits.double() / divisor)
 
-        return self.descend(steps, loss, self.reach.raising(temperature), step=0.25, goal=self.highest, starts=starts)
+        criterion = (reach or self.reach).raising(temperature)
+        return self.descend(steps, loss, criterion, step=0.25, goal=self.highest, starts=starts)
 
     def ask_squares(
         self,
@@ -268,22 +268,22 @@ def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
     """Tell whether all values of images (n, ...) are 8-bit pixels over 255; a table's have no such levels."""
     if box is not VALID_PIXELS:
         return False
-    scaled = images * LEVELS
+    scaled = images * GREY_LEVELS
     return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
 
 
 def level_radius(params: UncertaintySpanParams, images: Tensor) -> float | None:
     """Return the radius within which rounding 8-bit images (n, ...) leaves them in their balls; None: too little."""
     if params.norm == "linf":
-        found = math.floor(params.epsilon * LEVELS + ON_GRID) / LEVELS
+        found = math.floor(params.epsilon * GREY_LEVELS + ON_GRID) / GREY_LEVELS
         return found if found > 0 else None
-    found = params.epsilon - 0.5 / LEVELS * math.sqrt(images[0].numel())
+    found = params.epsilon - 0.5 / GREY_LEVELS * math.sqrt(images[0].numel())
     return found if found >= params.epsilon / 2 else None
 
 
 def to_levels(images: Tensor) -> Tensor:
     """Return images with every pixel at the nearest of the 256 levels of 8 bits."""
-    return (images * LEVELS).round() / LEVELS
+    return (images * GREY_LEVELS).round() / GREY_LEVELS
 
 
 def pixel_radius(params: UncertaintySpanParams, images: Tensor) -> float:

@@ -18,10 +18,10 @@ from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, ImageContext, Records
 from workers.families.uncertainty_span.estimates import widest
 from workers.families.uncertainty_span.flags import is_saturated
-from workers.families.uncertainty_span.further import CERTAIN, LEVELS, FurtherAttack
+from workers.families.uncertainty_span.further import CERTAIN, FurtherAttack
 from workers.families.uncertainty_span.records import measure
 from workers.families.uncertainty_span.span import attack_with, make_search, over_confidence, under_confidence
-from workers.models import VALID_PIXELS, box_of
+from workers.models import GREY_LEVELS, VALID_PIXELS, box_of
 from workers.models.memory import forward
 
 _SCHEMA: dict[str, pa.DataType] = {
@@ -96,7 +96,7 @@ def _describe(params: UncertaintySpanParams, context: ImageContext, batch: Batch
         }
         if arm != "clean":
             columns |= _changes(arm, (images.double() - batch.images.double()).cpu().numpy())
-    pixels = (batch.images.double() * LEVELS).round().cpu().numpy().astype(np.uint8)
+    pixels = (batch.images.double() * GREY_LEVELS).round().cpu().numpy().astype(np.uint8)
     size = dict(zip(("channels", "height", "width"), batch.images.shape[1:], strict=True))
     columns |= {name: [length] * len(pixels) for name, length in size.items()}
     return columns | {"pixels": [image.tobytes() for image in pixels]}

@@ -9,10 +9,10 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
-from workers.attacks.transformations import SCREEN, STRIDES, to_stride, transformations
+from workers.attacks.transformations import STRIDES, to_stride, transformations
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.further import CERTAIN, FurtherAttack
-from workers.models import VALID_PIXELS
+from workers.models import GREY_LEVELS, VALID_PIXELS
 from workers.models.memory import forward
 
 BEST = 4
@@ -30,7 +30,7 @@ def attack_transformed(params: UncertaintySpanParams, context: ImageContext, bat
     attack = FurtherAttack.begin(params, context, batch)
     alone, few = attack.reach.copy(), max(1, attack.budget.refine // 2)
     least_sure, surest, moved = _change(attack, alone)
-    ends = [_climb(attack, alone, few, starts) for starts in (*least_sure, *moved)]
+    ends = [attack.climb(few, starts, reach=alone).best for starts in (*least_sure, *moved)]
     attack.descend(
         few, lambda logits, indices, progress: entropy(logits), alone.lowering(), step=0.25, goal=CERTAIN, starts=surest
     )
@@ -66,17 +66,10 @@ def _change(attack: FurtherAttack, alone: EntropyRange) -> tuple[Tensor, Tensor,
     )
 
 
-def _climb(attack: FurtherAttack, alone: EntropyRange, steps: int, starts: Tensor) -> Tensor:
-    def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
-        return -entropy(logits)
-
-    return attack.descend(steps, loss, alone.raising(), step=0.25, goal=attack.highest, starts=starts).best
-
-
 def _attack_on_stride(attack: FurtherAttack, alone: EntropyRange, steps: int, stride: int) -> None:
     """Raise and lower the entropy among images whose grey levels skip; nothing where the radius has no room for it."""
     images, norm = attack.batch.images, attack.params.norm
-    farthest = stride / 2 / SCREEN * (1.0 if norm == "linf" else math.sqrt(images[0].numel()))
+    farthest = stride / 2 / GREY_LEVELS * (1.0 if norm == "linf" else math.sqrt(images[0].numel()))
     radius = attack.params.epsilon - farthest
     if radius < attack.params.epsilon / 2:
         return
