@@ -30,7 +30,7 @@ MAX_PREVIEWED_BYTES = 32 * MIB
 SHOWN_LABELS = 20
 
 
-@router.post("/datasets/preview")
+@router.post("/dataset-preview")
 async def preview_upload(request: Request, viewer: Runner, services: Service) -> Response:
     """Show the first rows of a file before it is uploaded and which columns the form has read; nothing is stored."""
     try:

@@ -264,6 +264,9 @@ def _replaced(removed: str, added: str) -> tuple[tuple[Piece, ...], tuple[Piece,
 
 def _clusters(text: str) -> list[str]:
     """Return letters with the marks that combine with them: an accent is no letter of its own."""
+    if text.isascii():
+        # There is no mark among them, and to ask each takes seconds of a million.
+        return list(text)
     # Cut where letters begin: put together mark by mark, one with a hundred thousand would be copied for each of them.
     begins = [n for n, one in enumerate(text) if not n or not unicodedata.category(one).startswith("M")]
     return [text[first:last] for first, last in pairwise([*begins, len(text)])] if text else []

@@ -135,6 +135,11 @@ def test_a_request_cannot_forge_a_line_of_the_log(
 ) -> None:
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
+    # What it sets outlives it otherwise: pytest's own handlers are among them.
+    for handler in (*logging.getLogger().handlers, logging.lastResort):
+        assert handler is not None
+        monkeypatch.setattr(handler, "formatter", handler.formatter)
+        monkeypatch.setattr(handler, "level", handler.level)
     configure_logs(settings.model_copy(update={"log_json": log_json}))
     structlog.get_logger("x").info("request", path=f"/v1/{ESCAPES}")
     said = written.getvalue()

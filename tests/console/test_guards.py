@@ -17,7 +17,7 @@ FORMS = [
     "/logout",
     "/models",
     "/datasets",
-    "/datasets/preview",
+    "/dataset-preview",
     "/submit",
     "/submit/about",
     "/submit/confirmed",

@@ -93,7 +93,7 @@ def test_a_form_s_dataset_is_the_one_the_api_would_have_stored(console: Console)
 
 def preview(console: Console, data: bytes, name: str = "reviews.csv", **said: str) -> httpx.Response:
     fields = {"name": "", "version": "", "task": "text-classification", "split": "test", "columns": "", **said}
-    return console.post("/datasets/preview", files={"file": (name, data)}, **fields)
+    return console.post("/dataset-preview", files={"file": (name, data)}, **fields)
 
 
 def chosen(page: httpx.Response) -> int:
