@@ -40,6 +40,8 @@ def run_step(tab: Tab, step: str, operation: str, file: Path | None = None) -> N
     """Take a step of the walk through an audit: open its operation, choose a file where one is wanted, and execute."""
     tab.value(f"document.querySelector('[data-step={step}] a').click()")
     tab.wait(f"document.querySelector('#{operation} .execute')")
+    # An operation is drawn again while its schemas are looked up, and would lose the file.
+    tab.settle()
     if file is not None:
         tab.attach(f"#{operation} input[type=file]", file)
     tab.value(f"document.querySelector('#{operation} .execute').click()")
@@ -62,6 +64,7 @@ def test_an_audit_is_submitted_from_the_documentation_as_its_examples_stand(
     run_step(tab, "model", "operations-models-upload_model", tmp_path / "stripes.safetensors")
     tab.value("document.querySelector('#operations-models-upload_model .opblock-control-arrow').click()")
     run_step(tab, "dataset", "operations-datasets-upload_dataset", tmp_path / "stripes.npz")
+    tab.settle()
     assert violations(tab) == []
     tab.value("document.querySelector('#operations-datasets-upload_dataset .opblock-control-arrow').click()")
     run_step(tab, "submit", "operations-audits-submit_audit")

@@ -135,6 +135,15 @@ class Tab:
             time.sleep(0.05)
         raise AssertionError(f"not within {timeout_s:g} s: {expression}\n{self.text('body')}")
 
+    def settle(self) -> None:
+        """Wait until a page that renders itself has changed nothing for a while."""
+        self.value("""new Promise((done) => {
+            const observer = new MutationObserver(() => { clearTimeout(quiet); quiet = setTimeout(end, 400); });
+            const end = () => { observer.disconnect(); done(); };
+            let quiet = setTimeout(end, 400);
+            observer.observe(document.body, { childList: true, subtree: true, attributes: true });
+        })""")
+
     def fill(self, selector: str, text: str) -> None:
         """Put text into a field."""
         told = f"document.querySelector({json.dumps(selector)})"
@@ -142,9 +151,9 @@ class Tab:
 
     def attach(self, selector: str, path: Path) -> None:
         """Choose a file."""
-        root = self.call("DOM.getDocument")["root"]["nodeId"]
-        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
-        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+        # By the element itself: a number of a node ends with the next change of the page.
+        found = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")["result"]
+        self.call("DOM.setFileInputFiles", objectId=found["objectId"], files=[str(path)])
 
     def press(self, selector: str) -> None:
         """Click what leads to another page, and wait for that."""
