@@ -1,8 +1,11 @@
 # The scripts do the work and can be read and run by themselves.
-.PHONY: demo demo-text test test-fast test-all check serve setup bench bench-gpu release clean
+.PHONY: demo demo-harden demo-text test test-fast test-all check serve setup bench bench-gpu release clean
 
 demo:
 	scripts/demo
+
+demo-harden:
+	scripts/demo --only-harden
 
 demo-text:
 	scripts/demo-text

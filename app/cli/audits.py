@@ -13,7 +13,7 @@ from app.cli.gate_files import default_checks, is_file, known_policy, read_check
 from app.cli.outputs import FORMATS
 from app.cli.progress import progress_display, say
 from app.cli.remote import with_client
-from app.cli.showing import echo, echo_line
+from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
 from seatrial.client import Client, NotJudgedError, ReportFormat, WaitTimeoutError
@@ -150,13 +150,7 @@ def retry(client: Client, audit_id: str) -> None:
 @with_client
 def report(client: Client, audit_id: str, wanted: ReportFormat, output: Path | None) -> None:
     """Fetch the report of an audit."""
-    content = client.report(audit_id, wanted)
-    if output is not None:
-        output.write_bytes(content)
-    elif sys.stdout.isatty():
-        echo(content.decode("utf-8", "replace").replace("\r\n", "\n"))
-    else:
-        sys.stdout.buffer.write(content)
+    put_report(client.report(audit_id, wanted), output)
 
 
 @audit.command()

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -11,7 +11,7 @@ from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import is_file, read_gate_file
 from app.cli.progress import say
 from app.cli.remote import with_client
-from app.cli.showing import echo_line
+from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
 from seatrial.client import Client, WaitTimeoutError
 from seatrial.contracts.hardenings import HardeningEstimate, HardeningRead
@@ -23,6 +23,7 @@ from seatrial.terminals import escaped_line
 _GOES_ON = "it keeps running: seatrial harden status {0}, or seatrial harden cancel {0}"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 MIB = 2**20
+REPORT_FORMATS = ("html", "json", "markdown")
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,8 +67,9 @@ def submit(client: Client, /, **options: Any) -> None:
 @spec_options
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
 @click.option("--weights", type=click.Path(dir_okay=False, path_type=Path), help="Write the new weights here.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the HTML report here.")
 @with_client
-def run(client: Client, /, timeout: float | None, weights: Path | None, **options: Any) -> None:
+def run(client: Client, /, timeout: float | None, weights: Path | None, report: Path | None, **options: Any) -> None:
     """Submit the hardening described in SPEC, follow it to its end and print what it was worth.
 
     With a policy the verdict decides the exit status; without one, that is 0 where it succeeded.
@@ -85,6 +87,8 @@ def run(client: Client, /, timeout: float | None, weights: Path | None, **option
             raise
         if weights is not None and ended.hardened is not None:
             client.weights(ended.hardened, weights)
+        if report is not None and ended.result is not None:
+            report.write_bytes(client.hardening_report(ended.id))
         print_hardening(ended)
         if ended.state != RunState.SUCCEEDED:
             sys.exit(Exit.COULD_NOT_RUN)
@@ -111,6 +115,20 @@ def list_hardenings(client: Client, /, model: str | None, limit: int) -> None:
 def status(client: Client, hardening_id: str) -> None:
     """Print a hardening's state, its curves, and what it was worth once that is known."""
     print_hardening(client.hardening(hardening_id))
+
+
+@harden.command()
+@click.argument("hardening_id")
+@click.option("--format", "wanted", type=click.Choice(REPORT_FORMATS), default="html", show_default=True)
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]"
+)
+@with_client
+def report(
+    client: Client, /, hardening_id: str, wanted: Literal["html", "json", "markdown"], output: Path | None
+) -> None:
+    """Fetch the report of a hardening: both versions side by side, their paired differences and the verdict."""
+    put_report(client.hardening_report(hardening_id, wanted), output)
 
 
 @harden.command()

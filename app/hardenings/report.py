@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
@@ -13,12 +13,12 @@ from app.reports.html import render_hardening
 from app.reports.markdown import code, prose
 from app.web.problems import ConflictError
 from seatrial.contracts.estimates import Flag
-from seatrial.contracts.hardenings import HardeningRead, HardeningResult, PairedDifference
+from seatrial.contracts.hardenings import HardeningRead, HardeningReportRead, HardeningResult, PairedDifference
 from seatrial.contracts.policies import Judgement
 from seatrial.reporting.numbers import format_estimate
 from seatrial.store.tables import DatasetRow, ModelRow
 
-ReportFormat = Literal["html", "markdown"]
+ReportFormat = Literal["html", "json", "markdown"]
 _NEWEST = 100
 
 
@@ -107,7 +107,11 @@ def flags_of(session: Session, audit_id: str) -> list[Flag]:
 
 
 def render(report: HardeningReport, format: ReportFormat) -> str:
-    """Return the report as one HTML file without scripts, or as Markdown."""
+    """Return the report as one HTML file without scripts, as Markdown, or as JSON."""
+    if format == "json":
+        told: dict[str, Any] = {"hardening": report.read, "names": report.names}
+        told |= {"judgement": report.judgement, "flags": report.flags}
+        return HardeningReportRead.model_validate(told).model_dump_json()
     return render_markdown(report) if format == "markdown" else render_hardening(report)
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from starlette.responses import HTMLResponse, JSONResponse
+from starlette.responses import JSONResponse
 
 from app.access.authenticator import Authenticator
 from app.access.principal import Reader, Runner
@@ -27,6 +27,7 @@ from seatrial.contracts.hardenings import (
     HardeningEstimate,
     HardeningEventKind,
     HardeningRead,
+    HardeningReportRead,
     HardeningSummary,
 )
 from seatrial.contracts.states import RunState
@@ -48,6 +49,7 @@ EXAMPLES: dict[str, Any] = {
         },
     }
 }
+_TEXTS = ("text/html", "text/markdown")
 EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {"text/event-stream": {"itemSchema": event_schema("HardeningEventRead", HardeningEventKind)}},
@@ -116,9 +118,9 @@ def read_hardening(hardening_id: HardeningId, principal: Reader, services: Servi
 
 @router.get(
     "/{hardening_id}/report",
-    response_class=HTMLResponse,
+    response_model=HardeningReportRead,
     responses={
-        200: {"content": {"text/html": {}, "text/markdown": {}}, "description": "The report."},
+        200: {"content": {kind: {"schema": {"type": "string"}} for kind in _TEXTS}, "description": "The report."},
         **raises(404, 409, 422),
     },
     summary="Read the report of a hardening",
@@ -127,14 +129,15 @@ def read_hardening_report(
     hardening_id: HardeningId,
     principal: Reader,
     services: Service,
-    format: Annotated[ReportFormat, Query(description="A page without scripts, or Markdown.")] = "html",
+    format: Annotated[ReportFormat, Query(description="A page without scripts, JSON, or Markdown.")] = "html",
 ) -> Response:
     """Return both versions side by side, their paired differences, doubts and the verdict, once they were compared."""
     with services.database.read() as session:
         told = render(compose(session, principal.project_id, hardening_id), format)
     headers = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
-    if format == "markdown":
-        return Response(told, media_type="text/markdown; charset=utf-8", headers=headers)
+    if format != "html":
+        media_type = "application/json" if format == "json" else "text/markdown; charset=utf-8"
+        return Response(told, media_type=media_type, headers=headers)
     return report_page(told, {**headers, "Content-Disposition": f'inline; filename="seatrial-{hardening_id}.html"'})
 
 

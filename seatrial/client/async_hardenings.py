@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import anyio
@@ -134,6 +134,15 @@ class AsyncHardenings(AsyncAudits):
                 raise WaitTimeoutError(f"hardening {hardening_id} is still {state} after {timeout_s:g} s")
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 1.2, retries.POLL_S[1])
+
+    async def hardening_report(self, hardening_id: str, format: Literal["html", "json", "markdown"] = "html") -> bytes:
+        """Return the report of a hardening: both versions side by side, their paired differences, the verdict.
+
+        Raises:
+            ProblemResponseError: Its versions have not been compared (yet).
+        """
+        path = f"/v1/hardenings/{path_part(hardening_id)}/report"
+        return (await self._send(Request("GET", path, params={"format": format}))).content
 
     async def cancel_hardening(self, hardening_id: str) -> HardeningRead:
         """Ask a hardening to stop and return it; cancelling twice is the same as once.

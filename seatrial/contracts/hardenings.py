@@ -8,8 +8,8 @@ from pydantic import Field
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.base import Read, Real, Request
 from seatrial.contracts.checks import CheckParams
-from seatrial.contracts.estimates import Estimate
-from seatrial.contracts.policies import NAME, Outcome, PolicyReference, Verdict
+from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.policies import NAME, Judgement, Outcome, PolicyReference, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 
@@ -194,6 +194,17 @@ class HardeningRead(HardeningSummary):
     estimated_s: float | None = Field(description="Seconds the training was estimated to take.")
     seconds: float | None = Field(description="Seconds the training took, over all attempts that were kept.")
     error: StoredProblem | None = Field(description="Why it failed, or what it waits for.")
+
+
+class HardeningReportRead(Read):
+    """The report of a hardening: what the page shows, to be read by programs."""
+
+    hardening: HardeningRead = Field(description="The hardening, with the paired differences in `result`.")
+    names: dict[str, str] = Field(description="Name and version of the models and datasets it names, by id.")
+    judgement: Judgement | None = Field(description="Of the new version, rule by rule; null without a policy.")
+    flags: dict[Literal["before", "after"], list[Flag]] = Field(
+        description="Doubts about the numbers of each version, the gravest first."
+    )
 
 
 class HardeningEventRead(Read):

@@ -8,7 +8,7 @@ from app.console.curves import BOTTOM, HEIGHT, TOP, draw
 from app.console.method_fields import fields_of, read_params
 from app.hardenings import report
 from seatrial.contracts.estimates import Estimate
-from seatrial.contracts.hardenings import HardeningResult, PairedDifference
+from seatrial.contracts.hardenings import HardeningRead, HardeningReportRead, HardeningResult, PairedDifference
 from seatrial.contracts.training import methods
 from seatrial.store.tables import AuditRow, HardeningRow
 from tests.audits.acting import make_ready
@@ -129,6 +129,14 @@ def test_a_page_and_a_report_show_both_versions_and_escape_what_they_are_told(
     markdown = console.client.get(f"/v1/hardenings/{hardening_id}/report", params={"format": "markdown"})
     assert "| `clean_accuracy` | 0.9000 | 0.8000 | 0.1000 " in markdown.text
     assert "\\<i\\>no" in markdown.text
+    answer = console.client.get(f"/v1/hardenings/{hardening_id}/report", params={"format": "json"})
+    read = HardeningReportRead.model_validate_json(answer.content)
+    assert (
+        read.hardening.model_dump()
+        == HardeningRead.model_validate(console.client.get(f"/v1/hardenings/{hardening_id}").json()).model_dump()
+    )
+    assert read.names[ready["model"]] == "parity 1"
+    assert console.client.get(f"/v1/hardenings/{hardening_id}/report", params={"format": "pdf"}).status_code == 422
     with console.services.database.read() as session:
         flags = report.flags_of(session, str(stored(console)[0].audit_after))
     assert all(flag.code.replace("_", " ") in words(told) for flag in flags)

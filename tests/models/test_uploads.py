@@ -149,6 +149,22 @@ def test_a_refused_upload_names_the_field_and_leaves_nothing(
     assert_nothing_stored(services)
 
 
+def test_no_upload_says_what_it_was_derived_from(client: httpx.Client) -> None:
+    base = upload(client, "models", model_manifest(), weights()).json()["id"]
+    claimed = upload(client, "models", model_manifest(version="2", derived_from=base), weights(1.0))
+    assert assert_problem(claimed, 422).errors[0].pointer == "/manifest/derived_from"  # type: ignore[index]
+    fields, file = {"manifest": json.dumps(model_manifest())}, {"file": ("w.bin", weights())}
+    for more in ({"data": {**fields, "derived_from": base}}, {"data": fields, "params": {"derived_from": base}}):
+        assert_problem(client.post("/v1/models", **more, files=file), 422)  # type: ignore[arg-type]
+    # In the file's own header nobody reads it, and the version is no more than a name.
+    header, data = json.loads(weights()[8:-136]), weights()[-136:]
+    text = json.dumps({**header, "__metadata__": {"derived_from": base}}).encode()
+    forged = upload(
+        client, "models", model_manifest(version="1+adversarial.1"), len(text).to_bytes(8, "little") + text + data
+    )
+    assert ModelRead.model_validate(forged.json()).derived_from is None
+
+
 def test_an_ensemble_is_one_file_or_a_file_a_member(client: httpx.Client) -> None:
     two = _zip({f"{name}.safetensors": weights() for name in "ab"})
     assert upload(client, "models", ENSEMBLE, two).status_code == 201
