@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from prometheus_client import (
@@ -15,10 +15,11 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.health import repository
+from app.health.work import gauge, project_metrics, work_metrics
 from seatrial.store.database import Database
 from seatrial.store.settings import Settings
 
@@ -71,14 +72,14 @@ class _WorkCollector:
         self._home = settings.home
         self._lock = threading.Lock()
         self._read_at = self._use_read_at = float("-inf")
-        self._last: list[GaugeMetricFamily] = []
-        self._use: list[GaugeMetricFamily] = []
+        self._last: list[Metric] = []
+        self._use: list[Metric] = []
 
-    def describe(self) -> list[GaugeMetricFamily]:
+    def describe(self) -> list[Metric]:
         """Return nothing: the database may not be there yet when the collector is registered."""
         return []
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Yield the gauges, read at most once in ``KEPT_S`` seconds, what is stored once in ``USE_KEPT_S``."""
         with self._lock:
             if time.monotonic() - self._read_at > KEPT_S:
@@ -87,76 +88,21 @@ class _WorkCollector:
             yield from self._last
             yield from self._use
 
-    def _read(self) -> list[GaugeMetricFamily]:
-        up = GaugeMetricFamily("seatrial_database_up", "Whether the database answers.", value=1)
+    def _read(self) -> list[Metric]:
+        up = gauge("seatrial_database_up", "Whether the database answers.", 1)
         free = _free_bytes(self._home)
-        told = [] if free is None else [_gauge("seatrial_disk_free_bytes", "Bytes free under SEATRIAL_HOME.", free)]
+        told = [] if free is None else [gauge("seatrial_disk_free_bytes", "Bytes free under SEATRIAL_HOME.", free)]
         try:
             with self._database.read() as session:
                 work = repository.count_work(session)
                 if time.monotonic() - self._use_read_at > USE_KEPT_S:
-                    self._use = _project_gauges(repository.read_use(session))
+                    self._use = project_metrics(repository.read_use(session))
                     self._use_read_at = time.monotonic()
         except SQLAlchemyError:
             # Requests and this process are told all the same: an alert on the database needs the scrape to answer.
             self._use, self._use_read_at = [], float("-inf")
-            return [GaugeMetricFamily("seatrial_database_up", "Whether the database answers.", value=0), *told]
-        return [up, *told, *_work_gauges(work)]
-
-
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _labelled(
-    name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
-) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(name, text, labels=labels)
-    for key, value in sorted(values.items()):
-        gauge.add_metric(key, value)
-    return gauge
-
-
-def _work_gauges(work: repository.Work) -> list[GaugeMetricFamily]:
-    gauges = [
-        _labelled("seatrial_audits", "Audits by state.", ("state",), {(k,): n for k, n in work.audits.items()}),
-        _gauge("seatrial_queued_shards", "Shards waiting for a worker.", work.queued_shards),
-        _gauge("seatrial_running_shards", "Shards being run.", work.running_shards),
-        _labelled(
-            "seatrial_shard_retries",
-            "Attempts beyond the first of shards that are waiting or running, by family.",
-            ("family",),
-            {(k,): n for k, n in work.retries.items()},
-        ),
-        _gauge("seatrial_oldest_queued_seconds", "Age of the oldest audit that has not begun.", work.oldest_queued_s),
-        _gauge("seatrial_models_checking", "Models waiting for their check.", work.models_checking),
-        _gauge("seatrial_workers_alive", "Workers seen lately.", work.workers_alive),
-        _labelled(
-            "seatrial_deliveries",
-            "Messages to webhooks of the last 30 days, by status.",
-            ("status",),
-            {(k,): n for k, n in work.deliveries.items()},
-        ),
-        _labelled(
-            "seatrial_project_audits",
-            "Audits of a project that are queued or running.",
-            ("project", "state"),
-            work.by_project,
-        ),
-    ]
-    if work.scheduler_age_s is not None:
-        gauges.append(
-            _gauge("seatrial_scheduler_age_seconds", "Seconds since the scheduler swept last.", work.scheduler_age_s)
-        )
-    return gauges
-
-
-def _project_gauges(use: repository.Use) -> list[GaugeMetricFamily]:
-    return [
-        _labelled("seatrial_project_bytes", "Bytes a project stores.", ("project", "kind"), use.stored),
-        _labelled("seatrial_verdicts", "Audits by verdict.", ("verdict",), {(k,): n for k, n in use.verdicts.items()}),
-        _labelled("seatrial_checks", "Checks by family and state.", ("family", "state"), use.checks),
-    ]
+            return [gauge("seatrial_database_up", "Whether the database answers.", 0), *told]
+        return [up, *told, *work_metrics(work)]
 
 
 def _free_bytes(folder: Path) -> int | None:

@@ -1,17 +1,20 @@
 """SQL of the health routes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import ACTIVE, ModelState, RunState
+from seatrial.store.counters import Values, read_counts
 from seatrial.store.retention import scheduler_age_s
 from seatrial.store.tables import AuditRow, CheckRow, DeliveryRow, ModelRow, ProjectRow, ShardRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.tables.workers import SCHEDULER
 from seatrial.store.usage import disk_use
+from seatrial.store.worker_usage import WorkerUsage
 
 MIN_ALIVE_S = 30.0
 """Seconds a worker is believed alive at least: a slow disk or a long garbage collection is no death."""
@@ -31,6 +34,8 @@ class Work:
     scheduler_age_s: float | None
     deliveries: dict[str, int]
     by_project: dict[tuple[str, ...], int]
+    counts: Mapping[str, Values]
+    workers: list[WorkerUsage]
 
 
 @dataclass(frozen=True)
@@ -48,17 +53,21 @@ def count_workers(session: Session) -> int:
     A worker says that it lives every ten seconds at least, whatever it does; one that was killed is counted until it
     has missed three.
     """
-    alive = timedelta(seconds=MIN_ALIVE_S)
-    query = (
-        select(func.count())
-        .select_from(WorkerRow)
-        .where(WorkerRow.last_seen_at > utc_now() - alive, WorkerRow.id != SCHEDULER)
-    )
-    return session.scalar(query) or 0
+    return session.scalar(select(func.count()).select_from(WorkerRow).where(*_alive())) or 0
+
+
+def _alive() -> tuple[ColumnElement[bool], ...]:
+    return WorkerRow.last_seen_at > utc_now() - timedelta(seconds=MIN_ALIVE_S), WorkerRow.id != SCHEDULER
+
+
+def list_worker_usage(session: Session) -> list[WorkerUsage]:
+    """Return what workers use that were seen lately; those of a version that does not tell are left out."""
+    told = session.scalars(select(WorkerRow.usage).where(*_alive(), WorkerRow.usage.is_not(None)))
+    return [WorkerUsage.model_validate(one) for one in told]
 
 
 def count_work(session: Session) -> Work:
-    """Count audits by state, shards, models and workers."""
+    """Count audits by state, shards, models and workers, and read what is counted as it happens."""
     audits = session.execute(select(AuditRow.state, func.count()).group_by(AuditRow.state)).all()
     active = (RunState.QUEUED, RunState.RUNNING)
     open_shards = session.execute(
@@ -78,6 +87,8 @@ def count_work(session: Session) -> Work:
         scheduler_age_s=scheduler_age_s(session),
         deliveries={status: count for status, count in session.execute(_DELIVERIES)},
         by_project={(name, state): count for name, state, count in session.execute(_BY_PROJECT)},
+        counts=read_counts(session),
+        workers=list_worker_usage(session),
     )
 
 

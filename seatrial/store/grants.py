@@ -47,7 +47,8 @@ WORKER: Grants = {
     ),
     "hardening_events": ("SELECT", "INSERT"),
     "discards": ("SELECT", "INSERT", "DELETE"),
-    "workers": ("SELECT", "INSERT", "UPDATE (last_seen_at)", "DELETE"),
+    "workers": ("SELECT", "INSERT", "UPDATE (last_seen_at, usage)", "DELETE"),
+    "counters": ("SELECT", "INSERT", "UPDATE (value)"),
     # Whoever ends an audit leaves its messages. Holding a webhook's row against its deletion takes the right to change
     # some column of it; this one is for people only.
     "webhooks": ("SELECT (id, project_id, events, is_enabled)", "UPDATE (created_at)"),

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from seatrial.contracts.states import ACTIVE, TERMINAL, RunState
 from seatrial.contracts.webhooks import AuditEvent
 from seatrial.store.checkpoints import drop_checkpoints
+from seatrial.store.counters import CHECK_SECONDS, SHARD_FAILURES, SHARD_SECONDS, SHARDS_REQUEUED, count, observe
 from seatrial.store.database import epoch_now
 from seatrial.store.events import record_event
 from seatrial.store.outbox import announce
@@ -160,7 +161,23 @@ def close_shard(session: Session, shard_id: str, token: str | None, state: RunSt
     _count_closed(session, check_id, 1)
     _record_progress(session, audit_id, check_id)
     _settle_cancelled(session, audit_id)
+    _count_end(session, shard_id, state, values)
     return True
+
+
+def _count_end(session: Session, shard_id: str, state: RunState, values: dict[str, Any]) -> None:
+    family, stage = family_and_stage(session, shard_id)
+    if state == RunState.FAILED:
+        count(session, SHARD_FAILURES, family, str((values.get("error") or {}).get("code", "none")))
+    elif state == RunState.SUCCEEDED and values.get("seconds") is not None:
+        observe(session, SHARD_SECONDS, family, stage, seconds=values["seconds"])
+
+
+def family_and_stage(session: Session, shard_id: str) -> tuple[str, str]:
+    """Return what measures a shard, and in which of its stages."""
+    query = select(CheckRow.kind, ShardRow.stage).join(ShardRow, ShardRow.check_id == CheckRow.id)
+    family, stage = session.execute(query.where(ShardRow.id == shard_id)).one()
+    return family, stage
 
 
 def _lock_owner(session: Session, shard_id: str) -> tuple[str, str] | None:
@@ -217,6 +234,10 @@ def close_check(session: Session, check_id: str, token: str | None, state: RunSt
         return False
     record_event(session, audit_id, "check", {"check": check_id, "state": state})
     settle_audit(session, audit_id)
+    check = session.get_one(CheckRow, check_id)
+    if check.started_at is not None:
+        seconds = (utc_now() - check.started_at).total_seconds()
+        observe(session, CHECK_SECONDS, check.kind, str(state), seconds=seconds)
     return True
 
 
@@ -332,16 +353,18 @@ def give_back(
         values["attempts"] = ShardRow.attempts - 1
     if put_off_s:
         values["deferrals"] = ShardRow.deferrals + 1
-    return bool(
-        move(
-            session,
-            ShardRow,
-            RunState.QUEUED,
-            *holds(ShardRow, shard_id, token),
-            sources={RunState.RUNNING},
-            token=None,
-            lease_until=epoch_now() + put_off_s if put_off_s else None,
-            done=0,
-            **values,
-        )
+    moved = move(
+        session,
+        ShardRow,
+        RunState.QUEUED,
+        *holds(ShardRow, shard_id, token),
+        sources={RunState.RUNNING},
+        token=None,
+        lease_until=epoch_now() + put_off_s if put_off_s else None,
+        done=0,
+        **values,
     )
+    if moved:
+        reason = "put_off" if put_off_s else "error" if counts else "worker_stopped"
+        count(session, SHARDS_REQUEUED, family_and_stage(session, shard_id)[0], reason)
+    return bool(moved)

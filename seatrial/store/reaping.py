@@ -7,9 +7,10 @@ from sqlalchemy.orm import Session
 
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ACTIVE, ModelState, RunState
+from seatrial.store.counters import LEASE_EXPIRIES, SHARDS_REQUEUED, count
 from seatrial.store.database import Database, epoch_now
 from seatrial.store.hardening import LET_GO, end_training, record_hardening
-from seatrial.store.lifecycle import close_check, close_shard
+from seatrial.store.lifecycle import close_check, close_shard, family_and_stage
 from seatrial.store.tables import CheckRow, HardeningRow, ModelRow, ShardRow
 from seatrial.store.transitions import move
 
@@ -21,18 +22,30 @@ def reap(database: Database, *, max_attempts: int) -> int:
     """
     taken = 0
     sweeps = (
-        (_expired_shards, _reap_shard),
-        (_expired_checks, _reap_check),
-        (_expired_models, _reap_model),
-        (_expired_trainings, _reap_training),
+        ("shard", _expired_shards, _reap_shard),
+        ("check", _expired_checks, _reap_check),
+        ("model", _expired_models, _reap_model),
+        ("training", _expired_trainings, _reap_training),
     )
-    for find, take_back in sweeps:
+    for claim, find, take_back in sweeps:
         with database.read() as session:
             expired = session.scalars(find()).all()
         for row_id in expired:
             with database.write() as session:
-                taken += take_back(session, row_id, max_attempts)
+                if not take_back(session, row_id, max_attempts):
+                    continue
+                taken += 1
+                count(session, LEASE_EXPIRIES, claim, _family(session, claim, row_id))
     return taken
+
+
+def _family(session: Session, claim: str, row_id: str) -> str:
+    """Return what a claim was to run: a family, or a method of training."""
+    if claim == "shard":
+        return family_and_stage(session, row_id)[0]
+    if claim == "check":
+        return session.get_one(CheckRow, row_id).kind
+    return "none" if claim == "model" else session.get_one(HardeningRow, row_id).method
 
 
 def _expired_shards() -> Select[Any]:
@@ -73,19 +86,20 @@ def _reap_shard(session: Session, shard_id: str, max_attempts: int) -> bool:
     if shard.attempts >= max_attempts:
         problem = _died(f"its worker ({shard.worker}) died or hung {shard.attempts} times while running it")
         return close_shard(session, shard_id, None, RunState.FAILED, error=problem)
-    return bool(
-        move(
-            session,
-            ShardRow,
-            RunState.QUEUED,
-            ShardRow.id == shard_id,
-            ShardRow.lease_until < epoch_now(),
-            sources={RunState.RUNNING},
-            token=None,
-            lease_until=None,
-            done=0,
-        )
+    moved = move(
+        session,
+        ShardRow,
+        RunState.QUEUED,
+        ShardRow.id == shard_id,
+        ShardRow.lease_until < epoch_now(),
+        sources={RunState.RUNNING},
+        token=None,
+        lease_until=None,
+        done=0,
     )
+    if moved:
+        count(session, SHARDS_REQUEUED, check.kind, "worker_died")
+    return bool(moved)
 
 
 def _reap_check(session: Session, check_id: str, max_attempts: int) -> bool:

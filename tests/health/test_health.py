@@ -16,10 +16,12 @@ from app.main import create_app
 from app.web.housekeeping import Reaping
 from app.web.services import Services
 from seatrial.store.claiming import claim_check
+from seatrial.store.counters import CHECK_SECONDS, SHARD_SECONDS, observe
 from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, WorkerRow
 from seatrial.store.tables.base import utc_now
+from seatrial.store.worker_usage import GpuUsage, WorkerUsage
 from tests.conftest import BASE_URL, TestClient
 from tests.rows import add_audit
 from tests.uploads import submission, upload_both, weights
@@ -152,9 +154,41 @@ def test_metrics_answer_when_the_database_is_down(settings: Settings) -> None:
     assert "process_resident_memory_bytes" in answer.text
 
 
+def test_workers_and_what_happened_are_told(client: httpx.Client, services: Services) -> None:
+    gpu = GpuUsage(name="H100", memory_used_bytes=7, memory_total_bytes=8, utilisation=0.5)
+    usage = WorkerUsage(name="host:1", memory_bytes=1, models_memory_bytes=2, cpu_s=3.5, processes=4, gpu=gpu)
+    gone = utc_now() - timedelta(seconds=40)
+    with services.database.write() as session:
+        session.add(WorkerRow(id="a", device="H100", pid=1, usage=usage.model_dump()))
+        session.add(WorkerRow(id="b", device="cpu", pid=2, usage=usage.model_dump() | {"name": "b"}, last_seen_at=gone))
+        # Of the version before.
+        session.add(WorkerRow(id="c", device="cpu", pid=3))
+        for seconds in (0.2, 2.0, 5000.0):
+            observe(session, SHARD_SECONDS, "uncertainty_span", "attack", seconds=seconds)
+    text = client.get("/metrics").text
+    family, stage = 'family="uncertainty_span"', 'stage="attack"'
+    for line in (
+        'seatrial_worker_memory_bytes{worker="host:1"} 1.0',
+        'seatrial_worker_cpu_seconds{worker="host:1"} 3.5',
+        'seatrial_worker_gpu_memory_used_bytes{worker="host:1"} 7.0',
+        'seatrial_worker_gpu_utilisation{worker="host:1"} 0.5',
+        f'seatrial_shard_seconds_bucket{{{family},le="0.3",{stage}}} 1.0',
+        f'seatrial_shard_seconds_bucket{{{family},le="3.0",{stage}}} 2.0',
+        f'seatrial_shard_seconds_bucket{{{family},le="+Inf",{stage}}} 3.0',
+        f"seatrial_shard_seconds_count{{{family},{stage}}} 3.0",
+        f"seatrial_shard_seconds_sum{{{family},{stage}}} 5002.2",
+        "# TYPE seatrial_lease_expiries_total counter",
+    ):
+        assert line in text, line
+    assert 'worker="b"' not in text
+    assert "seatrial_worker_disk_free_bytes{" not in text
+
+
 def test_dashboard_and_alerts_name_metrics_that_there_are(client: httpx.Client, services: Services) -> None:
     with services.database.write() as session:
         session.add(WorkerRow(id="scheduler", device="none", pid=1))
+        observe(session, SHARD_SECONDS, "uncertainty_span", "attack", seconds=2.0)
+        observe(session, CHECK_SECONDS, "uncertainty_span", "succeeded", seconds=2.0)
     client.get("/healthz")
     told = names_told(client.get("/metrics").text)
     folder = Path(__file__).parents[2] / "docs" / "monitoring"
@@ -162,7 +196,7 @@ def test_dashboard_and_alerts_name_metrics_that_there_are(client: httpx.Client, 
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
     asked += [rule["expr"] for rule in rules]
-    assert len(rules) >= 8
+    assert len(rules) >= 12
     for expression in asked:
         named = re.findall(r"\b(?:seatrial|process)_[a-z_]+", expression)
         assert named, expression

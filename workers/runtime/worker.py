@@ -34,6 +34,7 @@ from workers.runtime.reuse import reuse
 from workers.runtime.running import run_shard
 from workers.runtime.sandboxed import SandboxedExecutor
 from workers.runtime.training import run_training
+from workers.runtime.usage import measure
 
 ORPHANED_S = 300.0
 """Seconds without a sign of any worker of its code after which an audit begins anew: a restart takes less."""
@@ -182,9 +183,10 @@ class Worker:
             self._notify(taken)
 
     def _tell_alive(self, session: Session) -> None:
-        alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(last_seen_at=utc_now()))
+        told = {"last_seen_at": utc_now(), "usage": measure(self.name, self._settings.home, self.device).model_dump()}
+        alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(**told))
         if not alive.rowcount:  # type: ignore[attr-defined]
-            session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid(), code=self._own_code))
+            session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid(), code=self._own_code, **told))
 
 
 def work_until(

@@ -3,6 +3,7 @@
 from seatrial.store.tables.access import IdempotencyRow, KeyRow, ProjectRow, SessionRow
 from seatrial.store.tables.audits import AuditRow, CheckRow, EventRow, ShardRow, StageRow
 from seatrial.store.tables.base import Base
+from seatrial.store.tables.counters import CounterRow
 from seatrial.store.tables.files import DiscardRow
 from seatrial.store.tables.gates import AttestationRow, BaselineRow, JudgementRow, PolicyRow
 from seatrial.store.tables.hardenings import HardeningEventRow, HardeningRow
@@ -21,6 +22,7 @@ __all__ = [
     "Base",
     "BaselineRow",
     "CheckRow",
+    "CounterRow",
     "DatasetRow",
     "DeliveryRow",
     "DiscardRow",

@@ -1,6 +1,7 @@
 """Workers seen alive."""
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -20,5 +21,7 @@ class WorkerRow(Base):
     pid: Mapped[int]
     code: Mapped[str | None]
     """Digest of the code it runs; null of one from before it was told."""
+    usage: Mapped[dict[str, Any] | None]
+    """Of memory, processor and GPU, when it was seen last: :class:`seatrial.store.worker_usage.WorkerUsage`."""
     started_at: Mapped[datetime] = mapped_column(default=utc_now)
     last_seen_at: Mapped[datetime] = mapped_column(default=utc_now)
