@@ -47,9 +47,11 @@ from app.web.queries import KnownQueryOnly
 from app.web.quotas import Quotas
 from app.web.services import open_services
 from app.web.signals import at_signals
+from app.web.telemetry import telemetry
 from app.webhooks.delivery import Deliverer, deliver_due
 from app.webhooks.routes import router as webhooks
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
+from seatrial import tracing
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.projects import ProjectChange
 from seatrial.store.settings import Settings, get_settings
@@ -115,6 +117,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     services.add(EventStreams(settings))
     services.add(KeyFolder.of(settings))
     metrics = Metrics(services.database, settings)
+    traces = tracing.start("seatrial-api") if settings.traces else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -141,6 +144,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # Sent and not recorded would be sent again by the next process.
         services.of(Deliverer).settle(2.0)
         services.database.dispose()
+        if traces is not None:
+            tracing.stop(traces)
 
     app = FastAPI(
         title="Seatrial",
@@ -150,6 +155,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        telemetry=telemetry(traces),
     )
     app.state.services = services
     app.state.metrics = metrics

@@ -9,6 +9,7 @@ import sys
 import threading
 from types import FrameType
 
+from seatrial import tracing
 from seatrial.imports import kept_imports
 from seatrial.logs import log_to_stderr
 from seatrial.store.artifacts import open_store
@@ -35,6 +36,7 @@ def main() -> None:
     except InvalidSettingsError as error:
         sys.exit(f"The settings do not fit: {error}")
     log_to_stderr(settings.log_level, as_json=settings.log_json)
+    traces = tracing.start("seatrial-worker") if settings.traces else None
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -49,6 +51,8 @@ def main() -> None:
     log.info("worker %s on %s is ready", worker.name, worker.device)
     work_until(worker, stopping.is_set, lambda: stopping.wait(settings.poll_s), until_idle_s=until_idle_s)
     worker.leave()
+    if traces is not None:
+        tracing.stop(traces)
     database.dispose()
     # The process ends: what families have imported since need not be looked through for garbage.
     gc.freeze()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from sqlalchemy.exc import SQLAlchemyError
 
+from seatrial import tracing
 from seatrial.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
 from seatrial.imports import kept_imports
 from seatrial.store.artifacts import open_store
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _stopping = threading.Event()
+_traces: list[Any] = []
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
@@ -50,6 +52,8 @@ def _worker() -> "Worker":
         from workers.runtime.worker import Worker
 
     settings = get_settings()
+    if settings.traces:
+        _traces.append(tracing.start("seatrial-worker"))
     notify = WakeupNotifier(settings).notify
     return Worker(_database(), open_store(settings), settings, is_stopping=_stopping.is_set, notify=notify)
 
@@ -72,6 +76,8 @@ def _prepare(**_: Any) -> None:
 def _end(**_: Any) -> None:
     if _worker.cache_info().currsize:
         _worker().leave()
+    for traces in _traces:
+        tracing.stop(traces)
     # The process ends: what families have imported since need not be looked through for garbage.
     gc.freeze()
 

@@ -27,6 +27,7 @@ from app.policies.baselines import check_baseline
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission
+from seatrial import tracing
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
 from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilyParams, Situation
@@ -290,6 +291,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         baseline=request.baseline,
         estimated_s=total_seconds(costs),
         request_id=bound_ids().get("request_id"),
+        traceparent=tracing.current(),
     )
     join_queue(session, project_id)
     session.add(audit)

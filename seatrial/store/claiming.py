@@ -282,6 +282,11 @@ def ids_of(session: Session, table: LeasedTable, row_id: str) -> dict[str, str]:
     return {name: one for name, one in found.items() if one is not None}
 
 
+def trace_of(session: Session, audit_id: str) -> str | None:
+    """Return the context of the trace that an audit is part of; None where there is none."""
+    return session.scalar(select(AuditRow.traceparent).where(AuditRow.id == audit_id))
+
+
 def join_queue(session: Session, project_id: str) -> None:
     """Begin where the others are, with a project that has nothing queued or running: idle time is not saved up.
 

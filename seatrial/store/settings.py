@@ -226,6 +226,11 @@ class Settings(BaseSettings):
     log_json: bool = Field(
         default=False, description="Log JSON lines, with the ids of what each is about, in all processes."
     )
+    traces: bool = Field(
+        default=False,
+        description="Send OpenTelemetry traces from the request to the shard (extra `otel`), to where "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` says.",
+    )
 
     def __init__(self, **values: Any) -> None:
         """Read the environment; ``values`` win over it.

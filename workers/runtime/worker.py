@@ -5,15 +5,17 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from seatrial import tracing
 from seatrial.logs import about
 from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
-from seatrial.store.claiming import LeasedTable, charge, claim_work, ids_of
+from seatrial.store.claiming import LeasedTable, charge, claim_work, ids_of, trace_of
 from seatrial.store.code_pins import restart_orphans
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
@@ -93,12 +95,16 @@ class Worker:
         """Claim one thing and work on it; return whether there was one."""
         with self._database.write() as session:
             claimed = claim_work(session, lease_s=self._settings.lease_s, worker=self.name, code=self._code)
-            # Only lines that are read by machines name them.
-            ids = ids_of(session, claimed[0], claimed[1]) if claimed is not None and self._settings.log_json else {}
+            # Only lines that are read by machines name them, and spans.
+            is_named = claimed is not None and (self._settings.log_json or tracing.is_on())
+            ids = ids_of(session, claimed[0], claimed[1]) if claimed is not None and is_named else {}
+            parent = trace_of(session, ids["audit_id"]) if "audit_id" in ids and tracing.is_on() else None
         if claimed is None:
             return False
-        with about(**ids):
+        with about(**ids), tracing.span(f"work on {claimed[0].__tablename__}", parent, **ids) as told:
             self._work_on(*claimed)
+            if tracing.is_on():
+                told |= self._outcome(claimed[0], claimed[1])
         sweep_discards(self._database, self._store)
         return True
 
@@ -120,6 +126,18 @@ class Worker:
             seconds = time.monotonic() - began_at
             self._charge(table, row_id, seconds)
         log.info("worked on %s for %.2f s", row_id, seconds, extra={"seconds": round(seconds, 3)})
+
+    def _outcome(self, table: LeasedTable, row_id: str) -> dict[str, str | float]:
+        """Return what became of a row, for its span; the work is done, whatever the database says now."""
+        try:
+            with self._database.read() as session:
+                row: Any = session.get(table, row_id)
+                if row is None:
+                    return {}
+                stage = getattr(row, "stage", None)
+                return {"state": row.state} | ({"stage": stage} if stage is not None else {})
+        except SQLAlchemyError:
+            return {}
 
     def _charge(self, table: LeasedTable, row_id: str, seconds: float) -> None:
         try:

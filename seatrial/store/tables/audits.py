@@ -46,6 +46,8 @@ class AuditRow(Base):
     """Digest of the code that measures it, from its first stage on; null before, and where codes may mix."""
     request_id: Mapped[str | None]
     """Of the request that asked for it, as the log has it; null where a plan or a hardening did."""
+    traceparent: Mapped[str | None]
+    """Context of that request's trace; null where traces are off."""
     event_seq: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
