@@ -187,6 +187,12 @@ class Settings(BaseSettings):
     logit_cache_bytes: int = Field(
         default=256 * MIB, ge=MIB, description="Memory a worker keeps logits of texts in, to ask each text once."
     )
+    shared_work_bytes: int = Field(
+        default=1024 * MIB,
+        ge=0,
+        description="Memory a worker keeps what the games of a check would each make alike in: the attacked training "
+        "data of RMC, the networks of TADV. What does not fit is made again; no record depends on it.",
+    )
     text_drivers: int = Field(
         default=0,
         ge=0,

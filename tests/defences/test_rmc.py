@@ -35,7 +35,9 @@ def play(defence, base, rounds, seed=0):
 
 
 def rmc(params=PARAMS, **more) -> Rmc:
-    return Rmc(params, pool=pool(), **more)
+    rmc = Rmc(params, **more)
+    rmc.use(pool().tensors())
+    return rmc
 
 
 def literal_epochs(curve, patience, below):

@@ -1,8 +1,9 @@
 """The augmented training set RMC looks for neighbours in: every example clean, then under attack, with its features."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +42,15 @@ class Pool:
     labels: Tensor
     features: Tensor
     clean: int
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return it as tensors by name, not copied."""
+        return {**vars(self), "clean": torch.tensor(self.clean)}
+
+    @classmethod
+    def read(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Return the pool that :meth:`tensors` wrote down."""
+        return cls(tensors["images"], tensors["labels"], tensors["features"], int(tensors["clean"]))
 
     def nearest(self, features: Tensor, count: int) -> Tensor:
         """Return the positions (count,) of the nearest rows by Euclidean distance, nearest first, the first of ties.

@@ -4,6 +4,7 @@ A defence turns a base classifier and the unlabelled test points of a round into
 (Gamma in Chen et al., sec. 3). The attacker knows all of it but the randomness the defender draws afterwards.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
@@ -69,6 +70,7 @@ class Traits:
         is_differentiable: Its answers have a gradient with respect to the images once adapted.
         sees_clean_half: What it adapts to are the round's clean points and then the perturbed ones, as in the
             evaluation it was published with (URejectron's x~). Its classifiers have no parameters per example.
+        ignores_points: What it adapts to has no influence: the same generator gives the same classifier (TADV).
     """
 
     is_stateful: bool
@@ -76,6 +78,7 @@ class Traits:
     is_randomized: bool
     is_differentiable: bool
     sees_clean_half: bool = False
+    ignores_points: bool = False
 
 
 @runtime_checkable
@@ -146,6 +149,23 @@ class Defence(Protocol):
 
         Guarantee: from there on it does bit for bit what the other one would have done, on the same device.
         """
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A defence that begins with work which is the same for every defender of one base, as RMC's attacked examples."""
+
+    def prepare(self, base: ImageClassifier, training: Training | None) -> dict[str, Tensor]:
+        """Return all of that work as tensors by name, on the CPU: a function of the arguments and hyper-parameters.
+
+        Raises:
+            DefenceError: As ``adapt``.
+        """
+        ...
+
+    def use(self, prepared: Mapping[str, Tensor]) -> None:
+        """Take what ``prepare`` of an equal defender returned, which nobody may change; else ``adapt`` prepares."""
         ...
 
 

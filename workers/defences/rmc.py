@@ -8,7 +8,7 @@ dropout in training mode.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +40,6 @@ class Rmc:
 
     Args:
         params: Hyper-parameters.
-        pool: What :meth:`make_pool` returned, for many defenders of one base; None: made at the first round.
         check_cancelled: Called before every forward and backward pass; may raise to stop.
     """
 
@@ -48,10 +47,10 @@ class Rmc:
         self,
         params: RmcParams = PRESETS["cifar10"],
         *,
-        pool: Pool | None = None,
         check_cancelled: Callable[[], None] = lambda: None,
     ) -> None:
-        self._params, self._pool, self._check_cancelled = params, pool, check_cancelled
+        self._params, self._check_cancelled = params, check_cancelled
+        self._pool: Pool | None = None
         self._base: ImageClassifier | None = None
         self._moving: _Moving | None = None
         self._state: dict[str, Tensor] = {}
@@ -74,6 +73,18 @@ class Rmc:
         """
         with torch.no_grad():
             penultimate(base, torch.zeros(2, *base.input_shape, device=base.device))
+
+    def prepare(self, base: ImageClassifier, training: Training | None) -> dict[str, Tensor]:
+        """Return the pool as tensors; see :class:`workers.defences.Preparing`.
+
+        Raises:
+            DefenceError: As :meth:`make_pool`.
+        """
+        return self.make_pool(base, training).tensors()
+
+    def use(self, prepared: Mapping[str, Tensor]) -> None:
+        """Look for neighbours in this pool, and make none."""
+        self._pool = Pool.read(prepared)
 
     def make_pool(self, base: ImageClassifier, training: Training | None) -> Pool:
         """Return the examples to look for neighbours in: a function of base, training data and hyper-parameters.

@@ -8,6 +8,7 @@ same but for odd batches.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,7 @@ from workers.defences.fresh import (
 )
 from workers.defences.networks import lenet_like, resnet20
 from workers.defences.pool import augmented, highest_cross_entropy
-from workers.defences.protocol import Training
+from workers.defences.protocol import Training, Traits
 from workers.defences.registry import Plugin
 from workers.models.image_classifier import ImageClassifier
 
@@ -46,6 +47,11 @@ class Tadv(OneRound):
         self, params: TadvParams = PRESETS["mnist"], *, check_cancelled: Callable[[], None] = lambda: None
     ) -> None:
         self._params, self._check_cancelled = params, check_cancelled
+
+    @property
+    def traits(self) -> Traits:
+        """One round, stateless, randomised, and the same whatever is asked."""
+        return replace(super().traits, ignores_points=True)
 
     def check(self, base: ImageClassifier) -> None:
         """Make the network that would be trained.

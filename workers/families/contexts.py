@@ -3,7 +3,7 @@
 A function of a family says in its signature which of them it uses.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -131,6 +131,18 @@ class ImageContext(RunContext, Protocol):
     @property
     def autocast(self) -> torch.dtype | None:
         """The dtype the operator allows networks to compute in where a method does not need float32; None: none."""
+        ...
+
+    def shared(self, purpose: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Return what several shards of this check need alike: made by one of a process, kept for the others.
+
+        Records must not depend on who made it: for one check, the same purpose has to be the same tensors to the bit.
+        Whatever ``make`` raises is let through, and nothing is kept then; nor is what the process has no room for.
+
+        Args:
+            purpose: What it is.
+            make: Makes it: tensors by name, on the CPU, which nobody may change afterwards.
+        """
         ...
 
     def batches(self) -> Iterator[Batch]:

@@ -1,6 +1,6 @@
 """What a family sees while it runs one shard."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -171,6 +171,10 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         if images.shape[2:] == size:
             return images
         return F.interpolate(images, size, mode="bilinear", align_corners=False, antialias=True).clamp(0, 1)
+
+    def shared(self, purpose: str, make: Callable[[], dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+        """Return what several shards of this check need alike; see :class:`workers.families.contexts.ImageContext`."""
+        return self._resources.shared.get(self._job.check_id, (self._job.model.digest, purpose), make)
 
     def check_cancelled(self) -> None:
         """Stop here if there is a reason to."""

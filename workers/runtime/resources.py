@@ -34,6 +34,7 @@ from workers.models.image_endpoint import ImageEndpoint
 from workers.models.loading import load_image_classifier, load_text_classifier
 from workers.runtime.executor import Files
 from workers.runtime.jobs import parse_manifest
+from workers.runtime.shared_work import SharedWork
 
 T = TypeVar("T")
 
@@ -73,6 +74,7 @@ class Resources:
         self.device = device
         self.autocast = torch.bfloat16 if settings.autocast == "bfloat16" else None
         self.settings = settings
+        self.shared = SharedWork(settings.shared_work_bytes)
         self._models: _Recent[ImageClassifier] = _Recent(_let_go)
         self._datasets: _Recent[ImageDataset] = _Recent()
         self._tables: _Recent[TableRows] = _Recent()

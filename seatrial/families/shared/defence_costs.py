@@ -36,6 +36,11 @@ def is_module(name: str, changes: Settings) -> bool:
     return name not in _COUNTED or name == "dent" or (name == "tent" and bool(changes.get("is_episodic", False)))
 
 
+def ignores_points(name: str) -> bool:
+    """Tell whether a shipped defence's networks are the same whatever is asked, as TADV's are."""
+    return name == "tadv"
+
+
 def passes_to_adapt(name: str, preset: str, changes: Settings, samples: int, training: int) -> int:
     """Return the forward and backward passes of adapting to a sample once.
 

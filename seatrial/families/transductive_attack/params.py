@@ -12,6 +12,7 @@ from seatrial.contracts.rules import all_different
 from seatrial.families.shared import defence_params
 from seatrial.families.shared.defence_costs import (
     RUNS,
+    ignores_points,
     is_module,
     passes_to_adapt,
     passes_to_begin,
@@ -157,16 +158,15 @@ class TransductiveAttackParams(FamilyParams):
         for defence in self.defences:
             settings = (defence.name, defence.preset, defence.settings)
             adapting = passes_to_adapt(*settings, samples, training)
-            beginning = passes_to_begin(*settings, training)
+            # A worker does that once, whatever it plays.
+            backward += passes_to_begin(*settings, training)
             rows = 1 + len(self.corruptions) + len(self.attacks)
-            games = (beginning + adapting) * (rows - sum(attack in MODEL_SPACE for attack in self.attacks))
+            games = self._adaptations(defence.name, rows) * adapting
             # Answers to the perturbed points and, of a defence that refuses, to the clean ones.
             forward += self.repeats * 3 * samples * rows
             rejecting = passes_to_reject(*settings)
             for attack in self.attacks:
                 if attack in MODEL_SPACE:
-                    # To clean points, T + 1 times to attacked ones, to those chosen, and the defender's own.
-                    games += beginning + (self.iterations + 4) * adapting
                     runs = RUNS.get(defence.name, 1)
                     games += runs * self._passes_of_attack(attack, samples) * (1 + rejecting)
                     # Where a run begins and ends, on each model, and for the least of them a look at all.
@@ -181,6 +181,15 @@ class TransductiveAttackParams(FamilyParams):
                     games += (auto.forward + auto.backward) * adapting // samples
             backward += self.repeats * games
         return Passes(forward, backward)
+
+    def _adaptations(self, defence: str, rows: int) -> int:
+        """Return how often a defence adapts in the games of one repeat, without AutoAttack's on itself."""
+        simulated = sum(attack in MODEL_SPACE for attack in self.attacks)
+        if ignores_points(defence):
+            # The defender's network is the same in every game, and so are those of the simulations.
+            return 1 + (self.iterations + 2) * bool(simulated)
+        # Simulated: to clean points, T + 1 times to attacked ones, to those chosen, and the defender's own.
+        return rows - simulated + simulated * (self.iterations + 4)
 
     def _steps_on_static(self, attack: AttackName) -> int:
         """Return the steps of an attack on the static model that are not AutoAttack's."""

@@ -1,5 +1,6 @@
 """Whole checks in memory: the static model, then every game, and what they come to."""
 
+from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -19,10 +20,13 @@ from workers.defences import registry
 from workers.defences.copies import Frozen
 from workers.defences.identity import Identity, IdentityParams
 from workers.defences.registry import Plugin
+from workers.defences.rmc import Rmc
+from workers.defences.tadv import Tadv
 from workers.defences.urejectron import URejectron
 from workers.families.protocol import Shard
 from workers.families.transductive_attack import family
 from workers.families.transductive_attack.family import FAMILY
+from workers.runtime.shared_work import SharedWork
 
 POINTS, LABELS = builders.points(40), builders.labels(1200, 40)
 
@@ -277,7 +281,8 @@ def game_seen(monkeypatch: pytest.MonkeyPatch, params: TransductiveAttackParams,
 
 
 def test_games_are_played_as_the_parameters_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    params = parameters("dent", "rmc", attacks=["fpa", "gmsa_min"], training_dataset="dat_1", iterations=2)
+    rmc = {"name": "rmc", "changes": {"neighbours": 20, "attack_steps": 1}}
+    params = parameters("dent", rmc, attacks=["fpa", "gmsa_min"], training_dataset="dat_1", iterations=2)
     dent, rmc = (game_seen(monkeypatch, params, f"{name}.gmsa_min.0") for name in ("dent", "rmc"))
     search = PGD("linf", 0.15, 0.05, 4, random_start=True)
     # DENT is attacked by fourteen runs, and what is sent has to beat the clean batch; RMC until it is wrong.
@@ -292,6 +297,35 @@ def test_games_are_played_as_the_parameters_say(monkeypatch: pytest.MonkeyPatch)
     turned = params.model_copy(update={"order": "adversarial", "state": "leaking"})
     leaking = game_seen(monkeypatch, turned, "rmc.fpa.0")
     assert (leaking["leaks"], leaking["sorts"]) == (True, True)
+
+
+def test_games_share_what_they_would_make_alike_and_no_record_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    of_tadv, of_rmc, of_urejectron = Tadv.adapt, Rmc.make_pool, URejectron.adapt
+    monkeypatch.setattr(Tadv, "adapt", lambda *given: made.append("network") or of_tadv(*given))
+    monkeypatch.setattr(Rmc, "make_pool", lambda *given: made.append("pool") or of_rmc(*given))
+    monkeypatch.setattr(URejectron, "adapt", lambda *given: made.append("discriminator") or of_urejectron(*given))
+    params = parameters(
+        {"name": "tadv", "changes": {"epochs": 1, "attack_steps": 1}},
+        {"name": "rmc", "changes": {"neighbours": 20, "adversarial_passes": 1, "attack_steps": 1, "epochs": 1}},
+        {"name": "urejectron", "changes": {"epochs": 1}},
+        attacks=["transfer_pgd", "fpa", "gmsa_avg"],
+        initial_model="induced",
+        training_dataset="dat_1",
+    )
+    data = (POINTS[:6], LABELS[:6])
+    more = {"data_of": {"training_dataset": (builders.images(0, 60), builders.labels(0, 60))}}
+    apart = run_check(FAMILY, params, builders.base(), data, **more)
+    # Four games, two of which simulate: F^(0), two iterations.
+    assert Counter(made) == {"network": 4 + 2 * 3, "pool": 4, "discriminator": 4 + 2 * 3}
+    made.clear()
+    work = SharedWork(2**30)
+    monkeypatch.setattr(Context, "shared", lambda self, purpose, make: work.get("chk_1", purpose, make))
+    together = run_check(FAMILY, params, builders.base(), data, **more)
+    # The defender's network and the simulations' three; a discriminator of the points as they are is one for both.
+    assert Counter(made) == {"network": 1 + 3, "pool": 1, "discriminator": 4 + 2 * 3 - 1}
+    assert together[1].keys() == apart[1].keys()
+    assert all(together[1][stage].equals(apart[1][stage]) for stage in apart[1])
 
 
 def test_each_repeat_draws_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,22 @@ def test_each_defence_costs_what_it_trains_and_no_other() -> None:
     assert both - nothing == (cost("identity", "tadv") - nothing) + (cost("identity", "urejectron") - nothing)
 
 
+def test_what_games_share_is_counted_once() -> None:
+    def cost(name: str, *attacks: str) -> int:
+        asked = parameters(defences=[{"name": name}], attacks=list(attacks), training_dataset="dat_1")
+        # Without what the attacks themselves take, which the identity shows.
+        nothing = parameters(defences=[{"name": "identity"}], attacks=list(attacks), training_dataset="dat_1")
+        sizes = {"training_dataset": 1000}
+        return asked.passes(100, sizes).backward - nothing.passes(100, sizes).backward
+
+    assert cost("tadv", "fpa") == cost("tadv", "fpa", "gmsa_avg", "transfer_pgd")
+    pool = defence_costs.passes_to_begin("rmc", "small", {}, 1000)
+    one, two = cost("rmc", "fpa") - pool, cost("rmc", "fpa", "gmsa_avg") - pool
+    clean = defence_costs.passes_to_adapt("rmc", "small", {}, 100, 1000)
+    assert pool > 0
+    assert two - clean == 2 * (one - clean)
+
+
 COUNTED = {
     "tent": {"steps": 1},
     "dent": {"steps": 6},

@@ -23,7 +23,7 @@ from seatrial.families.transductive_attack.records import ROBUST, holds
 from workers.attacks.carlini_wagner import RaiseWrongConfidence
 from workers.attacks.evasion import RaiseAnsweredLoss
 from workers.attacks.model_space import ModelSpaceAttack, Perturb, RaiseCrossEntropy
-from workers.defences.protocol import Checking, Defence, DefenceError, Training
+from workers.defences.protocol import Checking, Defence, DefenceError, Preparing, Training
 from workers.errors import PreflightError
 from workers.families.contexts import Batch, ImageContext, Records, ResumableImageContext, RunContext
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
@@ -222,6 +222,9 @@ def _game(
     if not isinstance(base, ImageClassifier):
         raise DefenceError("defences adapt the weights of a model, and this one has none")
     scope = f"{match.defence.name} {match.repeat}"
+    if isinstance(defence, Preparing):
+        name = f"{match.defence.name} prepared"
+        defence.use(context.shared(name, lambda: defence.prepare(base, training)))
 
     def seed(purpose: str, number: int) -> torch.Generator:
         return torch.Generator().manual_seed(context.seed(f"{scope} {purpose}", number))
@@ -239,6 +242,7 @@ def _game(
         sorts=params.order == "adversarial",
         starts_static=starts_static(match.defence.name, params),
         first_round=first // defence.batch_size,
+        shared=lambda purpose, make: context.shared(f"{scope} {purpose}", make),
     )
 
 

@@ -29,6 +29,9 @@ State: TypeAlias = dict[str, Tensor]
 Seed = Callable[[str, int], torch.Generator]
 """(what for, number) to a CPU generator, each time as new."""
 
+Shared = Callable[[str, Callable[[], State]], State]
+"""(what it is, what makes it) to tensors, made here or by another game alike."""
+
 
 @dataclass
 class Answers:
@@ -155,6 +158,8 @@ class Game:
         starts_static: Whether an attack on a one-round defence begins with the static model as F^(0).
         first_round: Number of the first round played here, for defences without memory whose rounds are cut into
             shards: what is drawn in a round depends on its number in the whole game.
+        shared: What to do and what it is for to the tensors it makes, which another game may have made: see
+            :meth:`workers.families.contexts.ImageContext.shared`.
     """
 
     defence: Defence
@@ -169,6 +174,7 @@ class Game:
     sorts: bool = False
     starts_static: bool = False
     first_round: int = 0
+    shared: Shared = lambda purpose, make: make()
 
     def play(
         self,
@@ -240,7 +246,10 @@ class Game:
             self.defence.restore(state if iteration <= 0 or self.leaks else _forgetting(state))
             randomness = self.seed(f"simulation {self._number(now)}", iteration)
             given = self._given(images.to(self.base.device), None if iteration == CLEAN else points)
-            adapted = self.defence.adapt(self.base, self.training, given, randomness)
+            # Before anything was perturbed, the simulations of all attacks see the same points.
+            is_common = iteration == CLEAN and self.defence.traits.is_one_round
+            purpose = f"simulation {self._number(now)} {iteration}"
+            adapted = self._adapt(given, randomness, purpose, is_common=is_common)
             if isinstance(self.defence, Reloading) and isinstance(adapted, Storable):
                 now.models[iteration] = adapted.state()
             return adapted
@@ -306,6 +315,29 @@ class Game:
             module, points, truth.to(points.device), generators=own, check_cancelled=self.check_cancelled
         ).images
 
+    def _adapt(self, points: Tensor, randomness: torch.Generator, purpose: str, *, is_common: bool = False) -> Adapted:
+        """Adapt to points, or take the model that another game got by adapting to the same with the same randomness.
+
+        Args:
+            points: What to adapt to.
+            randomness: To adapt with.
+            purpose: Tells apart what is drawn in one game.
+            is_common: The points are the same in all games of this defence and repeat.
+        """
+        defence = self.defence
+        if not (is_common or defence.traits.ignores_points) or not isinstance(defence, Reloading):
+            return defence.adapt(self.base, self.training, points, randomness)
+        made: list[Adapted] = []
+
+        def make() -> State:
+            adapted = defence.adapt(self.base, self.training, points, randomness)
+            made.append(adapted)
+            assert isinstance(adapted, Storable)  # noqa: S101 - of a defence that reloads
+            return adapted.state()
+
+        state = self.shared(purpose, make)
+        return made[0] if made else defence.reload(self.base, state)
+
     def _given(self, sent: Tensor, twins: Tensor | None) -> Tensor:
         """Return what a defence adapts to: what is sent, after its clean twins if it sees these and there are any."""
         return torch.cat([twins, sent]) if twins is not None and self.defence.traits.sees_clean_half else sent
@@ -314,7 +346,8 @@ class Game:
         """Play the defender's turn."""
         self.defence.restore(now.defender)
         given = self._given(sent, twins)
-        adapted = self.defence.adapt(self.base, self.training, given, self.seed("defender", self._number(now)))
+        number = self._number(now)
+        adapted = self._adapt(given, self.seed("defender", number), f"defender {number}")
         answered = ask(adapted, sent.cpu(), check_cancelled=self.check_cancelled)
         answers = now.answers
         answers.non_finite[at] = answered.non_finite
