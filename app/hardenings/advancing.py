@@ -7,7 +7,7 @@ to be done, so a process killed anywhere leaves either nothing or all of a part,
 import json
 import logging
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
@@ -31,7 +31,7 @@ from seatrial.reporting.outcomes import Judged
 from seatrial.store.activity import Author
 from seatrial.store.hardening import end_hardening, record_hardening
 from seatrial.store.ids import new_id
-from seatrial.store.tables import AuditRow, HardeningRow, ModelRow
+from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow
 from seatrial.store.tables.hardenings import AUDITING
 from seatrial.store.transitions import lock
 
@@ -140,7 +140,7 @@ def _end(services: Services, row: HardeningRow) -> None:
         for audit_id, which in ((before, "the model as it was"), (after, "the new version")):
             audit = session.get_one(AuditRow, audit_id)
             if audit.state != RunState.SUCCEEDED:
-                raise AuditFailedError(f"Audit {audit_id}, of {which}, is {audit.state}: its checks say why.")
+                raise AuditFailedError(f"Audit {audit_id}, of {which}, is {audit.state}{_why(session, audit_id)}")
     limit = float(row.spec["max_accuracy_loss"])
     compared = compare_versions(services, row.project_id, before, after, max_accuracy_loss=limit)
     judged: Judged | None = None
@@ -174,6 +174,13 @@ def _end(services: Services, row: HardeningRow) -> None:
         )
         told = json.loads(result.model_dump_json())
         end_hardening(session, row.id, RunState.SUCCEEDED, result=told, verdict=verdict, error=None)
+
+
+def _why(session: Session, audit_id: str) -> str:
+    """Return what the first check of an audit that failed says."""
+    query = select(CheckRow.error).where(CheckRow.audit_id == audit_id, CheckRow.error.is_not(None))
+    error = session.scalar(query.order_by(CheckRow.ordinal).limit(1))
+    return ": its checks say why." if not error else f": {error['title']}: {error['detail']}"
 
 
 def _summary(verdict: str | None, accuracy_holds: str, limit: float, promoted: str | None) -> str:

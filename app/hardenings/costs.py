@@ -12,6 +12,10 @@ from seatrial.store.tables import ModelRow
 BACKWARD_OF_FORWARD = 3.0
 """Times a forward pass that one with its backward pass takes, where only the former was timed (texts)."""
 FLOAT_BYTES = 4
+HEAP_OF_GRAPH = 1.7
+"""Resident memory for a byte of the graph on a CPU, where the allocator keeps what a step frees for the next: 1.4 to
+2.4 in ``benchmarks.training_memory``. A lower limit for blocks that go back to the system would bring it to 1.0, and
+takes 1.5 to 1.9 times the processor's time."""
 
 
 def price(
@@ -47,19 +51,36 @@ def price(
         backward_passes=passes.backward,
         seconds=seconds,
         audit_seconds=audit_seconds,
-        memory_bytes=None if measured is None else _memory(params, measured, examples),
+        memory_bytes=None if measured is None else _memory(params, measured, facts, examples),
     )
 
 
-def _memory(params: MethodParams, measured: Mapping[str, Any], examples: int) -> int | None:
-    """Return weights, gradients, the optimiser's moments, kept weights, and the graph of a micro-batch."""
-    each = measured.get("memory_bytes_per_example")
-    if not isinstance(params, TrainingParams) or each is None:
+def _memory(params: MethodParams, measured: Mapping[str, Any], facts: Mapping[str, Any], examples: int) -> int | None:
+    """Return what a step or a save takes, whichever is more, beside the process itself and its data.
+
+    A step holds weights, gradients, the optimiser's moments, the best epoch's weights and the graph of a micro-batch. A
+    save holds all of them but the graph, a copy of weights and moments, and everything it writes twice.
+    """
+    kept = measured.get("training_bytes")
+    if not isinstance(params, TrainingParams) or not kept:
         return None
     moments = 2 if params.optimizer == "adamw" else int(params.momentum > 0)
-    copies = 2 + moments + int(params.keep == "best")
-    held = min(params.micro_batch_size or params.batch_size, examples)
-    return int(copies * FLOAT_BYTES * measured["parameters"] + held * each)
+    best = int(params.keep == "best")
+    saved = 1 + moments + best
+    step, save = 2 + moments + best + params.further_gradients(), 3 + 2 * moments + best + 2 * saved
+    held = min(params.micro_batch_size or params.batch_size, examples) * params.graphs()
+    weights = FLOAT_BYTES * measured["parameters"]
+    graph = held * sum(each * _longest(facts, measured) ** power for power, each in enumerate(kept, start=1))
+    heap = HEAP_OF_GRAPH if measured["device"] == "cpu" else 1.0
+    return int(max(step * weights + heap * graph, save * weights))
+
+
+def _longest(facts: Mapping[str, Any], measured: Mapping[str, Any]) -> float:
+    """Return the tokens of a long text of the dataset; 1 where there are no texts."""
+    words = (facts.get("word_means") or [facts.get("mean_words")])[-1]
+    if not words or not measured.get("tokens"):
+        return 1.0
+    return float(min(TOKENS_PER_WORD * float(words), measured.get("longest") or float("inf")))
 
 
 def _longer(facts: Mapping[str, Any], measured: Mapping[str, Any]) -> float:

@@ -105,8 +105,9 @@ class HardeningEstimate(Read):
     )
     audit_seconds: float | None = Field(description="Seconds of the pair of audits; null until the model is checked.")
     memory_bytes: int | None = Field(
-        description="Memory of weights, gradients, optimiser, kept weights and the graph of a micro-batch, at their "
-        "most; null where nobody has counted what an example takes."
+        description="Memory the training adds to the process: weights, gradients, optimiser, kept weights and the "
+        "graph of a micro-batch, or what a save of them takes if that is more. Null for maps, and where the model was "
+        "checked before this was counted."
     )
 
 

@@ -346,6 +346,13 @@ class ModelFactsSummary(Read):
     memory_bytes_per_example: int | None = Field(
         default=None, description="Device memory per example of a backward pass, where known."
     )
+    training_bytes: list[float] | None = Field(
+        default=None,
+        max_length=2,
+        description="Bytes a training keeps of an example between the forward and the backward pass: one number, or "
+        "for a text of n tokens two, times n and times its square. Null where it cannot be trained, and of models "
+        "checked before this was kept.",
+    )
 
 
 class ModelFacts(ModelFactsSummary):

@@ -1,6 +1,6 @@
 """Methods that train image models (and models of tables) on perturbed inputs."""
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,10 @@ class AdversarialParams(TrainingParams):
         """Return passes of one example in one epoch: the attack's, and the weights' (two for TRADES)."""
         return self.steps + (2 if self.loss == "trades" else 1)
 
+    def graphs(self) -> int:
+        """Return how many forward passes of an example a step keeps at once."""
+        return 2 if self.loss == "trades" else 1
+
     def passes(self, examples: int, validation: int) -> Passes:
         """Return the same with the attack on validation examples."""
         trained = super().passes(examples, validation)
@@ -54,6 +58,10 @@ class GaussianParams(TrainingParams):
 
     def forward_backward(self) -> int:
         """Return passes of one example in one epoch."""
+        return self.draws
+
+    def graphs(self) -> int:
+        """Return how many forward passes of an example a step keeps at once."""
         return self.draws
 
     def passes(self, examples: int, validation: int) -> Passes:
@@ -83,6 +91,10 @@ class SmoothedAttackParams(TrainingParams):
     def forward_backward(self) -> int:
         """Return passes of one example in one epoch."""
         return self.draws * self.steps + (self.draws if self.trains_all_draws else 1)
+
+    def graphs(self) -> int:
+        """Return how many forward passes of an example a step keeps at once, if only for the attack."""
+        return self.draws
 
     def passes(self, examples: int, validation: int) -> Passes:
         """Return the same with the attack on validation examples."""
@@ -153,13 +165,11 @@ class AcceActParams(CalibrationTrainingParams):
         "for. Null: intervals around the mean of the draws as if it were exact.",
     )
 
-    @model_validator(mode="after")
-    def _keeps_the_batch_whole(self) -> Self:
-        if self.micro_batch_size is not None:
-            raise ValueError(
-                "micro_batch_size must be null: the calibration error is of the whole batch, lower batch_size"
-            )
-        return self
+    def passes(self, examples: int, validation: int) -> Passes:
+        """Return the same with a look at the whole batch before the attack, and before each of its steps for `admm`."""
+        trained = super().passes(examples, validation)
+        looks = self.epochs * (examples + validation) * self.draws * (1 + self.steps * (self.inner == "admm"))
+        return trained._replace(forward=trained.forward + looks)
 
 
 def _spec(params: type[TrainingParams], worker: str, paper: str) -> MethodSpec:

@@ -67,6 +67,14 @@ class TrainingParams(MethodParams):
         """Return forward and backward passes of one training example in one epoch."""
         return 1
 
+    def graphs(self) -> int:
+        """Return how many forward passes of an example in the micro-batch a step keeps at once."""
+        return 1
+
+    def further_gradients(self) -> int:
+        """Return how many gradients of all weights a step holds beside the one it ends in."""
+        return 0
+
     def passes(self, examples: int, validation: int) -> Passes:
         """Return what training takes at most, validation after every epoch included."""
         return Passes(self.epochs * validation, self.epochs * examples * self.forward_backward())

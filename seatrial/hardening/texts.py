@@ -74,6 +74,10 @@ class DDiAtParams(EmbeddingAttackParams):
         """Return passes of one example in one epoch."""
         return self.attacks * (self.steps + 1)
 
+    def further_gradients(self) -> int:
+        """Return how many gradients of all weights a step holds beside the one it ends in."""
+        return self.attacks
+
 
 class AsccParams(TextTrainingParams):
     """Train against the worst mixture of each word with its synonyms (Dong et al. 2021)."""
@@ -96,6 +100,10 @@ class AsccParams(TextTrainingParams):
     def forward_backward(self) -> int:
         """Return passes of one example in one epoch: the search's, and two for the weights."""
         return self.steps + 2
+
+    def graphs(self) -> int:
+        """Return how many forward passes of an example a step keeps at once: of the clean text and the mixture."""
+        return 2
 
     def passes(self, examples: int, validation: int) -> Passes:
         """Return the same with the search's clean pass, and the attack on validation examples."""

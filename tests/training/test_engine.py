@@ -23,7 +23,7 @@ from tests.training.builders import (
 )
 from workers.errors import PreflightError
 from workers.training.data import Batch, InMemory
-from workers.training.engine import Progress, train
+from workers.training.engine import Progress, make_optimizer, train
 from workers.training.errors import DivergedError
 from workers.training.methods.plain import CrossEntropy
 from workers.training.protocol import Step
@@ -221,6 +221,28 @@ def test_a_run_that_diverges_says_so() -> None:
     model, params = cnn(), _params(epochs=20, learning_rate=100, momentum=0.99, weight_decay=1)
     with pytest.raises(DivergedError, match="learning_rate"):
         _run(model, CrossEntropy(params, model), params)
+
+
+def test_bfloat16_trains_float32_weights_to_nearly_the_same_decisions() -> None:
+    # Requests take it on GPUs only; autocast is the same on a CPU, but slow.
+    decided, data, held_out = [], image_data(200), image_data(100, seed=1)
+    for in_bfloat16 in (False, True):
+        model = cnn(dropout=0, has_norm=False)
+        model.in_bfloat16 = in_bfloat16
+        params = _params(learning_rate=0.1)
+        method, optimizer = CrossEntropy(params, model), make_optimizer(model, params)
+        for start in [*range(0, 200, 20)] * 6:
+            set_gradients_to_none(model)
+            method.accumulate(batch_of(data, start, start + 20), 1.0, step_of(model, 20))
+            optimizer.step()
+        assert {each.dtype for each in model.module.parameters()} == {torch.float32}
+        logits = model.logits(held_out.read(range(100)))
+        assert logits.dtype == torch.float32
+        # What bfloat16 holds has no more than 8 bits: it was computed in it.
+        assert bool((logits == logits.bfloat16().float()).all()) == in_bfloat16
+        decided.append(logits.argmax(1))
+    assert float((decided[0] == decided[1]).float().mean()) >= 0.95
+    assert float((decided[0] == torch.as_tensor(held_out.labels)).float().mean()) > 0.6
 
 
 def test_what_cannot_be_trained_is_refused() -> None:

@@ -282,6 +282,18 @@ def test_adversarial_training_makes_a_model_more_robust_than_plain_training() ->
     assert hardened > 0.8 > 0.5 > plain, found
 
 
-def test_a_batch_that_is_calibrated_together_is_not_cut() -> None:
-    with pytest.raises(ValueError, match="lower batch_size"):
-        _made("acce_act", linear(WEIGHTS), micro_batch_size=4)
+@pytest.mark.parametrize("inner", ["admm", "exact"])
+def test_a_batch_that_is_calibrated_together_is_attacked_the_same_in_micro_batches(inner: str) -> None:
+    data, found = image_data(30), []
+    for micro in (None, 7):
+        model = cnn(dropout=0, has_norm=False)
+        asked = {"inner": inner, "steps": 3, "draws": 2, "epsilon": 0.4, "batch_size": 30, "micro_batch_size": micro}
+        method = _made("acce_act", model, epochs=2, warmup_epochs=1, learning_rate=0.1, **asked)
+        held: list[int] = []
+        model.module.register_forward_hook(lambda module, inputs, output, held=held: held.append(len(output)))
+        outcome = train(model, method, method.params, data, image_data(12, seed=1), seed=0)
+        found.append((outcome.curves[-1]["train_loss"], [each.clone() for each in model.module.parameters()]))
+        assert max(held) == 2 * (micro or 30)
+    (whole, weights), (cut, others) = found
+    assert cut == pytest.approx(whole, rel=1e-4)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(weights, others, strict=True))

@@ -18,7 +18,7 @@ from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
 from workers.models.table_classifier import TableClassifier
-from workers.models.timing import measure
+from workers.models.timing import graph_bytes, measure
 from workers.models.validating import (
     ERRORED,
     PreflightReport,
@@ -95,6 +95,7 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         check_logits(first, classifier.classes, count, words)
         flags = [*repeat_flags(first, second), *probability_flags(first)]
         forward_s, backward_s, memory = measure(classifier, images, most=fitting)
+        kept = graph_bytes(classifier.module, lambda: classifier.logits(images))
     except (RuntimeError, IndexError, MemoryError) as error:
         raise _failure(error, (count, *classifier.input_shape), words) from error
     facts = ModelFacts(
@@ -105,6 +106,7 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         forward_s=forward_s,
         backward_s=backward_s,
         memory_bytes_per_example=memory,
+        training_bytes=[kept / count] if kept else None,
     )
     return TargetReport(facts, flags)
 

@@ -12,6 +12,7 @@ from workers.data import Text
 from workers.models import Answer
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
 from workers.models.hf_folders import class_names, load_config, refusing
+from workers.models.timing import graph_bytes, quadratic
 from workers.models.tokenizing import (
     UNREADABLE,
     FrozenModel,
@@ -23,6 +24,8 @@ from workers.models.tokenizing import (
 )
 
 KIND = "a text classifier"
+MEASURED_TEXTS = 2
+"""Texts of a batch whose memory is counted."""
 
 
 def load_huggingface_text(manifest: ModelManifest, folder: Path, device: torch.device) -> "HuggingFaceTextClassifier":
@@ -96,6 +99,20 @@ class HuggingFaceTextClassifier(FrozenModel):
             Pieces(ids, types[number] if types is not None else None) for number, ids in enumerate(encoded["input_ids"])
         ]
         return [*self._batches.logits(pieces)]
+
+    def training_bytes(self, tokens: int) -> list[float]:
+        """Return the bytes a training keeps of a text of n tokens, times n and times its square.
+
+        From texts of ``tokens`` tokens and of four times as many, or of as many as the model takes.
+        """
+        first: int = self._encode([("a", "a") if self._takes_pairs else "a"])["input_ids"][0][0]
+
+        def kept(length: int) -> float:
+            ids = torch.full((MEASURED_TEXTS, length), first, device=self._device)
+            mask = torch.ones_like(ids)
+            return graph_bytes(self._module, lambda: self._module(ids, attention_mask=mask)) / MEASURED_TEXTS
+
+        return list(quadratic({length: kept(length) for length in (tokens, min(4 * tokens, self.longest))}))
 
     def read(self, texts: Sequence[Text]) -> list[Reading]:
         """Return what the tokenizer makes of each text, before anything is cut off."""

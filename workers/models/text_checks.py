@@ -89,7 +89,7 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
     with _failing(), classifier.checked() if isinstance(classifier, EndpointClassifier) else nullcontext():
         started = time.perf_counter()
         first = _rows(classifier.logits(probes), manifest.task)
-        seconds, tokens, longest = (time.perf_counter() - started) / len(probes), None, None
+        seconds, tokens, longest, kept = (time.perf_counter() - started) / len(probes), None, None, None
         check_logits(first, classifier.classes, len(first) if manifest.task == TAGGING else len(probes), words)
         second = _rows(classifier.logits(probes[:REPEATED]), manifest.task)
         if isinstance(classifier, (HuggingFaceTextClassifier, HuggingFaceTokenClassifier)):
@@ -97,6 +97,9 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
             longest = classifier.longest
             batch = [text] * classifier.preferred_texts
             seconds = shortest(lambda: classifier.logits(batch), classifier.device) / len(batch)
+        kept = (
+            classifier.training_bytes(tokens) if isinstance(classifier, HuggingFaceTextClassifier) and tokens else None
+        )
         found = generative_flags(classifier, probes[0]) if isinstance(classifier, EndpointClassifier) else []
     facts = ModelFacts(
         parameters=getattr(classifier, "parameters", 0),
@@ -105,6 +108,7 @@ def check_text_target(classifier: TextClassifier, manifest: ModelManifest) -> Ta
         forward_s=seconds,
         tokens=tokens,
         longest=longest,
+        training_bytes=kept,
     )
     doubts = probability_flags(first, several=manifest.task == MULTI_LABEL)
     return TargetReport(facts, [*repeat_flags(first[: len(second)], second), *doubts, *found])

@@ -93,10 +93,8 @@ class CheckpointStore:
         self._holder.check_cancelled()
 
     def _bytes(self, state: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
-        # Copied: safetensors takes neither tensors that share memory nor such that are not contiguous.
-        tensors = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in state.items()}
         return save(
-            tensors,
+            _own(state),
             metadata={
                 "format": FORMAT,
                 "belongs_to": self._belongs_to,
@@ -134,6 +132,21 @@ class CheckpointStore:
             log.warning("%s is not saved: %s", self._holder.row_id, error)
             return False
         return True
+
+
+def _own(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors that safetensors takes: contiguous, on the CPU, none a part of another's memory.
+
+    What is so already is not copied: a save of a training holds its weights several times as it is.
+    """
+    found, taken = {}, set[int]()
+    for name, tensor in state.items():
+        storage = tensor.untyped_storage()
+        is_own = storage.nbytes() == tensor.numel() * tensor.element_size() and storage.data_ptr() not in taken
+        is_ready = is_own and tensor.is_contiguous() and tensor.device.type == "cpu"
+        found[name] = tensor.detach() if is_ready else tensor.detach().to("cpu", copy=True).contiguous()
+        taken.add(storage.data_ptr())
+    return found
 
 
 def _header(data: bytes) -> dict[str, str]:

@@ -172,6 +172,10 @@ class _Loop:
         self._state = _State(params.micro_batch_size or params.batch_size, self._nothing())
 
     @property
+    def _is_cut(self) -> bool:
+        return self._method.divisible or getattr(self._method, "cuts_itself", False)
+
+    @property
     def curves(self) -> list[dict[str, float]]:
         """A point per epoch so far."""
         return self._state.curves
@@ -221,7 +225,7 @@ class _Loop:
                 loss, step = self._gradients(batch)
                 break
             except (RuntimeError, MemoryError) as error:
-                if state.micro == 1 or not self._method.divisible or not is_out_of_memory(error):
+                if state.micro == 1 or not self._is_cut or not is_out_of_memory(error):
                     raise
             # Outside the except block: the traceback would keep the failed batch's graph alive.
             if torch.cuda.is_available():
@@ -240,7 +244,15 @@ class _Loop:
 
     def _gradients(self, batch: Batch) -> tuple[Tensor, Step]:
         self._optimizer.zero_grad(set_to_none=True)
-        step = Step(self._model, self._state.epoch, self._state.step, self._generator, self._check, len(batch))
+        step = Step(
+            self._model,
+            self._state.epoch,
+            self._state.step,
+            self._generator,
+            self._check,
+            len(batch),
+            micro=self._state.micro,
+        )
         micro = self._state.micro if self._method.divisible else len(batch)
         total = self._nothing()
         for start in range(0, len(batch), micro):
@@ -267,7 +279,8 @@ class _Loop:
                 self._model,
                 self._method,
                 validation,
-                batch_size=state.micro,
+                batch_size=state.micro if self._method.divisible else self._params.batch_size,
+                micro=state.micro,
                 seed=self._seed,
                 epoch=state.epoch,
                 check_cancelled=self._check,

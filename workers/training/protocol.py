@@ -29,6 +29,8 @@ class Step:
         check_cancelled: Raises where the run is cancelled; called before each micro-batch, and by methods before each
             further forward pass.
         examples: Of the whole batch.
+        micro: Examples whose graph is held at once, for a method that takes batches whole and cuts them up itself; None
+            for all.
         scratch: What a method hands from one micro-batch of the step to the next; empty when the step begins.
     """
 
@@ -38,6 +40,7 @@ class Step:
     generator: torch.Generator
     check_cancelled: Callable[[], None]
     examples: int
+    micro: int | None = None
     scratch: dict[str, Any] = field(default_factory=dict)
 
 
@@ -70,7 +73,11 @@ class Method(Protocol):
     """
 
     divisible: bool
-    """Whether a batch may be given in micro-batches; not where the loss couples its examples."""
+    """Whether a batch may be given in micro-batches; not where the loss couples its examples.
+
+    A method that takes batches whole and holds the graph of ``Step.micro`` examples at once all the same says
+    ``cuts_itself = True`` beside it.
+    """
 
     def prepare(self, data: TrainingData, preparation: Preparation) -> TrainingData:
         """Return what is trained on: the data, or more of it. Pure and seeded: a resumed run calls it again."""

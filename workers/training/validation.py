@@ -27,6 +27,7 @@ def validate(
     data: TrainingData,
     *,
     batch_size: int,
+    micro: int | None = None,
     seed: int,
     epoch: int,
     check_cancelled: Callable[[], None],
@@ -44,7 +45,7 @@ def validate(
     with evaluating(model):
         for batch in in_order(data, batch_size, model.device):
             logits += _in_pieces(partial(_clean, model), batch, check_cancelled)
-            step = Step(model, epoch, 0, draw, check_cancelled, len(batch))
+            step = Step(model, epoch, 0, draw, check_cancelled, len(batch), micro=micro)
             under = [each for each in _in_pieces(partial(_attacked, method, step), batch, check_cancelled) if each]
             attacked += sum(examples for examples, _ in under)
             broken += sum(wrong for _, wrong in under)

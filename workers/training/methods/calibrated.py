@@ -1,5 +1,7 @@
 """Adversarial calibration training of smoothed models (Emde et al., eq. 7)."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from workers.certification.admm import LAST_PENALTY, Iterate, Program
 from workers.certification.confidence import slack, standard_bounds
 from workers.certification.worst_calibration import Intervals, worst_calibration_error
 from workers.training.data import Batch
-from workers.training.methods.smoothed import SmoothAdv, copies
+from workers.training.methods.smoothed import LEAST, SmoothAdv, copies, draw_noise
 from workers.training.models import Trainable, evaluating
 from workers.training.protocol import Step
 
@@ -43,10 +45,14 @@ class AcceAct(SmoothAdv):
     assignment takes a gradient step, copies are projected and multipliers ascend. ``exact``: the assignment of the
     largest error within the certified intervals is solved once, and confidences go where it pushes them: up in bins
     that are over-confident there, down in the others.
+
+    The assignment needs the confidences of the whole batch, and nothing else does: graphs are held of ``step.micro``
+    examples at a time, which costs ``admm`` one more forward pass in each step.
     """
 
     params: AcceActParams
     divisible = False
+    cuts_itself = True
 
     def __init__(self, params: AcceActParams, model: Trainable) -> None:
         super().__init__(params, model)
@@ -54,8 +60,8 @@ class AcceAct(SmoothAdv):
 
     def perturb(self, images: Tensor, labels: Tensor, noise: Tensor, step: Step) -> Tensor:
         """Return images (n, ...) after all steps of the attack on this batch as a whole."""
-        with torch.no_grad(), evaluating(self.model):
-            confidence, predicted = top_confidence(copies(self.model, images, noise))
+        with evaluating(self.model):
+            confidence, predicted = self._looked(images, noise, step)
         clean, correct = confidence.double().cpu().numpy().clip(0, 1), (predicted == labels).cpu().numpy()
         lower, upper = self.intervals(clean, len(noise), self.radius(step.epoch))
         if self.params.inner == "exact":
@@ -74,23 +80,66 @@ class AcceAct(SmoothAdv):
         lower, upper = standard_bounds(mean, eps, np.array([radius / self.params.sigma]))
         return lower[:, 0], upper[:, 0]
 
+    def accumulate(self, batch: Batch, share: float, step: Step) -> Tensor:
+        """Attack the batch as a whole, then add the gradient of the mean loss of its micro-batches."""
+        images = batch.inputs.to(self.model.device)  # type: ignore[union-attr]
+        noise = draw_noise(images, self.params.draws, self.params.sigma, step.generator)
+        perturbed = self.perturb(images, batch.labels, noise, step)
+        if not self.params.trains_all_draws:
+            noise = noise[:1]
+        total = torch.zeros((), device=self.model.device)
+        for part in _parts(len(images), step):
+            logits = copies(self.model, perturbed[part], noise[:, part])
+            loss = self.cross_entropy(logits.flatten(0, 1), batch.labels[part].repeat(len(noise)))
+            loss = loss * (len(perturbed[part]) / len(images))
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        return total
+
     def ascent(self, images: Tensor, delta: Tensor, labels: Tensor, noise: Tensor, step: Step) -> Tensor:
         """Return the direction (n, ...) that makes the batch's calibration worse."""
-        delta = delta.detach().requires_grad_()
-        confidence, _ = top_confidence(copies(self.model, images + delta, noise))
         if self.params.inner == "exact":
-            push = step.scratch["push"]
+            push: Tensor = step.scratch["push"]
         else:
             iterate: Iterate = step.scratch["iterate"]
-            iterate.place(confidence.detach().double().cpu().numpy())
+            confidence, _ = self._looked(images + delta, noise, step)
+            iterate.place(confidence.double().cpu().numpy())
             push = -torch.as_tensor(iterate.gradient_z().sum(0)).to(confidence)
             iterate.step(self.params.assignment_rate, 0.0)
             iterate.penalty = min(LAST_PENALTY, iterate.penalty * self.params.growth)
-        (gradient,) = torch.autograd.grad((push * confidence).sum(), delta)
-        return gradient
+        found = []
+        for part in _parts(len(images), step):
+            leaf = delta[part].detach().requires_grad_()
+            confidence, _ = top_confidence(copies(self.model, images[part] + leaf, noise[:, part]))
+            found += torch.autograd.grad((push[part] * confidence).sum(), leaf)
+        return torch.cat(found)
+
+    def _looked(self, images: Tensor, noise: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """Return confidences (n,) and classes (n,) of images, without gradients."""
+        with torch.no_grad():
+            parts = [
+                top_confidence(copies(self.model, images[part], noise[:, part])) for part in _parts(len(images), step)
+            ]
+        return torch.cat([confidence for confidence, _ in parts]), torch.cat([predicted for _, predicted in parts])
 
     def attacked(self, batch: Batch, step: Step) -> Tensor:
-        """Return the logarithm of mean scores at images attacked together."""
-        return super().attacked(
-            batch, Step(step.model, step.epoch, 0, step.generator, step.check_cancelled, len(batch))
-        )
+        """Return the logarithm of mean scores (n, classes) at images attacked together."""
+        images = batch.inputs.to(self.model.device)  # type: ignore[union-attr]
+        noise = draw_noise(images, self.params.draws, self.params.sigma, step.generator)
+        # What one batch hands from step to step is nothing to the next.
+        alone = Step(step.model, step.epoch, 0, step.generator, step.check_cancelled, len(batch), micro=step.micro)
+        perturbed = self.perturb(images, batch.labels, noise, alone)
+        with torch.no_grad():
+            scores = [
+                copies(self.model, perturbed[part], noise[:, part]).softmax(2).mean(0)
+                for part in _parts(len(images), alone)
+            ]
+        return torch.cat(scores).clamp_min(LEAST).log()
+
+
+def _parts(examples: int, step: Step) -> Iterator[slice]:
+    """Yield a batch's micro-batches, after a look at whether the run is cancelled."""
+    size = step.micro or examples
+    for start in range(0, examples, size):
+        step.check_cancelled()
+        yield slice(start, start + size)

@@ -23,6 +23,7 @@ class CrossEntropy:
     """
 
     divisible = True
+    cuts_itself = False
 
     def __init__(self, params: TrainingParams, model: Trainable) -> None:
         self.params = params

@@ -1,0 +1,107 @@
+"""Exported programs and Hugging Face folders, hardened over HTTP: trained, written back, audited in pairs, judged."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from app.hardenings.advancing import advance_hardenings
+from app.web.services import Services
+from seatrial.store.settings import Settings
+from tests import assets, texts
+from tests.runtime.inline import InlineWorker
+
+SPAN = {"kind": "uncertainty_span", "epsilon": 0.05, "steps": 2, "effort": "quick"}
+NOISE = {"kind": "low_level_attack", "attackers": ["disemvowel"], "levels": [0.5]}
+Uploads = dict[str, tuple[dict[str, Any], str, bytes]]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"max_model_bytes": 2**22, "torch_threads": 1})
+
+
+def digits(start: int, stop: int) -> bytes:
+    images, labels = assets.digits()
+    stream = io.BytesIO()
+    np.savez(stream, images=images[start:stop], labels=labels[start:stop])
+    return stream.getvalue()
+
+
+def exported(folder: Path) -> tuple[Uploads, dict[str, Any], dict[str, Any], str]:
+    uploads = {
+        "model": (assets.model_manifest(architecture={"kind": "exported"}), "m.pt2", assets.exported()),
+        "dataset": (assets.dataset_manifest("training", split="train"), "t.npz", digits(0, 200)),
+        "audited": (assets.dataset_manifest(), "d.npz", digits(1000, 1030)),
+    }
+    params = {"epochs": 1, "batch_size": 50, "steps": 1, "epsilon": 0.05, "learning_rate": 0.01}
+    return uploads, {"method": "adversarial", "params": params}, SPAN, "uncertainty_span.clean_accuracy"
+
+
+def huggingface(folder: Path) -> tuple[Uploads, dict[str, Any], dict[str, Any], str]:
+    def reviews(count: int, seed: int) -> bytes:
+        return texts.jsonl(folder / f"{seed}.jsonl", texts.sentences(count, seed=seed)).read_bytes()
+
+    model = texts.zip_folder(texts.tiny_sentiment(folder / "model", shard_size="100KB"))
+    uploads = {
+        "model": (texts.model_manifest(), "m.zip", model),
+        "dataset": (texts.dataset_manifest("training", split="train"), "t.jsonl", reviews(60, 11)),
+        "audited": (texts.dataset_manifest(), "d.jsonl", reviews(20, 12)),
+    }
+    params = {"epochs": 1, "steps": 1, "learning_rate": 1e-3}
+    return uploads, {"method": "pgd_k", "params": params}, NOISE, "low_level_attack.score[level=0]"
+
+
+def weights_of(container: bytes, name: str) -> dict[str, np.ndarray]:
+    """Return the weights of a container that holds them in one safetensors file."""
+    return load(zipfile.ZipFile(io.BytesIO(container)).read(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [exported, huggingface])
+def test_it_is_trained_written_back_and_audited_in_pairs(
+    client: httpx.Client, services: Services, settings: Settings, tmp_path: Path, kind: Any
+) -> None:
+    uploads, asked, check, metric = kind(tmp_path)
+    ids = {}
+    for name, (manifest, file, data) in uploads.items():
+        path = "/v1/models" if name == "model" else "/v1/datasets"
+        answer = client.post(path, **assets.multipart(manifest, file, data))
+        assert answer.status_code == 201, answer.text
+        ids[name] = answer.json()["id"]
+    worker = InlineWorker(services.database, services.store, settings)
+    worker.drain()
+    policy = {"name": "release", "rules": [{"metric": metric, "min": 0.3}]}
+    audit = {"dataset": ids["audited"], "checks": [check], "samples": 16, "policy": policy}
+    body = {"model": ids["model"], "dataset": ids["dataset"], **asked, "audit": audit, "max_accuracy_loss": 1.0}
+    told = client.post("/v1/hardenings/estimate", json=body)
+    assert told.status_code == 200, told.text
+    assert told.json()["memory_bytes"] > 0
+    submitted = client.post("/v1/hardenings", json=body)
+    assert submitted.status_code == 202, submitted.text
+    for _ in range(3):
+        worker.drain()
+        advance_hardenings(services)
+    made = client.get(submitted.headers["location"]).json()
+    assert made["state"] == "succeeded", made
+    assert [note for note in made["notes"] if "exported program" in note] == made["notes"]
+    assert bool(made["notes"]) == (kind is exported)
+    assert made["verdict"] == "passed"
+    assert "paired" in {one["worse_by"]["method"] for one in made["result"]["differences"]}
+    version = client.get(f"/v1/models/{made['hardened']}").json()
+    assert (version["state"], version["derived_from"]) == ("ready", ids["model"])
+    weights = load(client.get(f"/v1/models/{made['hardened']}/weights").content)
+    content = client.get(f"/v1/models/{made['hardened']}/content").content
+    if kind is huggingface:
+        held = weights_of(content, "model.safetensors")
+        assert all(np.array_equal(held[name], weights[name]) for name in weights)
+        before = {name: tensor.numpy() for name, tensor in texts.trained().items()}
+    else:
+        before = load(assets.weights())
+    assert weights.keys() == before.keys()
+    assert any(not np.array_equal(weights[name], before[name]) for name in before)
