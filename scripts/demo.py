@@ -52,7 +52,7 @@ POLICY = {"name": "demo", "rules": [{"metric": "uncertainty_span.mus_worst", "ma
 HARDENING = {
     "epsilon": EPSILON,
     "steps": 5,
-    "epochs": 20,
+    "epochs": 30,
     "batch_size": 100,
     "optimizer": "adamw",
     "learning_rate": 2e-3,

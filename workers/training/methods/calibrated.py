@@ -107,7 +107,7 @@ class AcceAct(SmoothAdv):
             push = -torch.as_tensor(iterate.gradient_z().sum(0)).to(confidence)
             iterate.step(self.params.assignment_rate, 0.0)
             iterate.penalty = min(LAST_PENALTY, iterate.penalty * self.params.growth)
-        found = []
+        found: list[Tensor] = []
         for part in _parts(len(images), step):
             leaf = delta[part].detach().requires_grad_()
             confidence, _ = top_confidence(copies(self.model, images[part] + leaf, noise[:, part]))
