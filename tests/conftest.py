@@ -15,6 +15,8 @@ import pytest
 from app.access.service import create_key
 from app.main import create_app
 from app.web.services import Services
+from seatrial.sandbox.calls import Call
+from seatrial.sandbox.zygote import named
 from seatrial.store.settings import Settings
 from tests import shared
 from tests.databases import migrated_file
@@ -55,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
 """Tests that were measured to take too long for `make test-fast`; `scripts/slow_tests.py` writes them down."""
 
+LONG = frozenset(Path(__file__).with_name("long.txt").read_text().split())
+"""Tests that show one thing on several set-ups and take long: the first is for `make test`, the others are drills."""
+
 # Fixtures that start a server or a process, whatever test asks for them.
 SERVED = {"server", "postgres_url", "valkey", "broker_url", "shared", "browser", "tab", "service", "serving"}
 
@@ -62,12 +67,17 @@ SERVED = {"server", "postgres_url", "valkey", "broker_url", "shared", "browser",
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server as ``served``, and begin with files of real processes: the last file bounds the run."""
+    begun: set[str] = set()
     for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name in LONG and name in begun:
+            item.add_marker(pytest.mark.drill)
+        begun.add(name)
         wanted = set(getattr(item, "fixturenames", ()))
         chosen = getattr(getattr(item, "callspec", None), "params", {})
         if wanted & SERVED or chosen.get("database") == "postgres":
             item.add_marker(pytest.mark.served)
-        if item.nodeid.partition("[")[0] in SLOW:
+        if name in SLOW:
             item.add_marker(pytest.mark.slow)
     items.sort(key=_turn)
 
@@ -92,6 +102,23 @@ def one_thread() -> Iterator[None]:
     yield
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def inspected_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inspect what is uploaded to an application of this process here: a child for each takes as long as all the rest.
+
+    Real servers have children always, and so has what is marked ``inspected_apart``: what is about the children.
+    """
+    if request.node.get_closest_marker("inspected_apart") is None:
+        monkeypatch.setattr("app.web.inspecting.Call", Here)
+
+
+class Here(Call):
+    """An inspection without a child."""
+
+    def __call__(self) -> Any:
+        return named(self._function)(*self._arguments, self._settings)
 
 
 @pytest.fixture

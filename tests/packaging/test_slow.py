@@ -1,14 +1,17 @@
-"""The list of slow tests names tests there are."""
+"""The lists of slow and of long tests name tests there are."""
 
 from pathlib import Path
+
+import pytest
 
 from scripts.slow_tests import SLOW, slow
 
 ROOT = SLOW.parents[1]
 
 
-def test_every_slow_test_is_there() -> None:
-    for line in SLOW.read_text().split():
+@pytest.mark.parametrize("listed", ["slow.txt", "long.txt"])
+def test_every_listed_test_is_there(listed: str) -> None:
+    for line in SLOW.with_name(listed).read_text().split():
         path, _, name = line.partition("::")
         told = (ROOT / path).read_text()
         # A doctest is named by its module as well, and may be of the module.

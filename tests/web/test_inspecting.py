@@ -18,6 +18,8 @@ from seatrial.sandbox.launcher import LaunchError, Zygote
 from seatrial.store.settings import Settings
 from tests.sandbox.test_launcher import is_running
 
+pytestmark = pytest.mark.inspected_apart
+
 MIB = 2**20
 
 
