@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Row, Select, func, literal_column, or_, select, true, update
+from sqlalchemy import Boolean, ColumnElement, Row, Select, and_, func, literal_column, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import ModelState, RunState
+from seatrial.store.sizes import ANY_SIZE, Sizes
 from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow, ProjectRow, ShardRow
 from seatrial.store.tables.audits import ADVANCEABLE, QUEUED, UNFINISHED
 from seatrial.store.tables.hardenings import TRAINING
@@ -82,16 +83,25 @@ def waiting_trainings() -> Select[Any]:
     )
 
 
-def _own_code(code: str | None) -> ColumnElement[bool]:
-    """Return the condition that an audit is measured by this code, or by none so far."""
-    return true() if code is None else or_(AuditRow.code.is_(None), AuditRow.code == code)
+def _own(code: str | None, sizes: Sizes) -> ColumnElement[bool]:
+    """Return the condition that an audit is measured by this code, or by none so far, and its model of such a size."""
+    return and_(
+        true() if code is None else or_(AuditRow.code.is_(None), AuditRow.code == code),
+        sizes.of_audits(),
+    )
 
 
 _OLDEST = (AuditRow.priority.desc(), AuditRow.id)
 
 
 def claim_model(
-    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, most_turn: float | None = None
+    session: Session,
+    *,
+    lease_s: float,
+    worker: str,
+    project_id: str | None = None,
+    most_turn: float | None = None,
+    sizes: Sizes = ANY_SIZE,
 ) -> tuple[str, str] | None:
     """Take a model that waits for its checks, the oldest of the project whose turn it is.
 
@@ -101,8 +111,11 @@ def claim_model(
         worker: Who takes it, for people.
         project_id: Of one project only.
         most_turn: Of projects only that are not further than this.
+        sizes: Of such sizes only.
     """
-    waiting = waiting_models().order_by(ProjectRow.priority.desc(), ProjectRow.turn, ModelRow.id)
+    waiting = (
+        waiting_models().where(sizes.of_models()).order_by(ProjectRow.priority.desc(), ProjectRow.turn, ModelRow.id)
+    )
     if project_id is not None:
         waiting = waiting.where(ModelRow.project_id == project_id)
     if most_turn is not None:
@@ -118,6 +131,7 @@ def claim_check(
     project_id: str | None = None,
     is_begun: bool = False,
     code: str | None = None,
+    sizes: Sizes = ANY_SIZE,
 ) -> tuple[str, str] | None:
     """Take the check of the oldest audit that can be advanced to its next stage or to its result.
 
@@ -128,8 +142,9 @@ def claim_check(
         project_id: Of one project only.
         is_begun: Only one that has begun.
         code: Of audits only that no other code measures.
+        sizes: Of audits only whose model is of such a size.
     """
-    found = advanceable().where(_own_code(code)).order_by(*_OLDEST, CheckRow.id)
+    found = advanceable().where(_own(code, sizes)).order_by(*_OLDEST, CheckRow.id)
     if project_id is not None:
         found = found.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
     if is_begun:
@@ -138,44 +153,52 @@ def claim_check(
 
 
 def claim_shard(
-    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, code: str | None = None
+    session: Session,
+    *,
+    lease_s: float,
+    worker: str,
+    project_id: str | None = None,
+    code: str | None = None,
+    sizes: Sizes = ANY_SIZE,
 ) -> tuple[str, str] | None:
     """Take the oldest queued shard of the oldest audit, of one project only where that is named.
 
-    And of audits only that no code but ``code`` measures.
+    And of audits only that no code but ``code`` measures, and whose model is of such a size.
     """
-    queued = waiting_shards().where(_own_code(code)).order_by(*_OLDEST, ShardRow.id)
+    queued = waiting_shards().where(_own(code, sizes)).order_by(*_OLDEST, ShardRow.id)
     if project_id is not None:
         queued = queued.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
     return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
 
 
 def claim_training(
-    session: Session, *, lease_s: float, worker: str, project_id: str | None = None
+    session: Session, *, lease_s: float, worker: str, project_id: str | None = None, sizes: Sizes = ANY_SIZE
 ) -> tuple[str, str] | None:
     """Take the oldest hardening that waits to be trained, of one project only where that is named."""
-    waiting = waiting_trainings().order_by(HardeningRow.id)
+    waiting = waiting_trainings().where(sizes.of_models()).order_by(HardeningRow.id)
     if project_id is not None:
         waiting = waiting.where(HardeningRow.project_id == project_id)
     return claim(session, HardeningRow, waiting, lease_s=lease_s, worker=worker)
 
 
-def claim_work(session: Session, *, lease_s: float, worker: str, code: str | None = None) -> Claimed | None:
+def claim_work(
+    session: Session, *, lease_s: float, worker: str, code: str | None = None, sizes: Sizes = ANY_SIZE
+) -> Claimed | None:
     """Take what is to be done next; None where nothing can be claimed.
 
-    Audits that another ``code`` measures are left to those who run it.
+    Audits that another ``code`` measures are left to those who run it, and models of other sizes to who takes them.
 
     Checks of uploads first, since audits wait for them. Then the project whose turn it is: what has begun is advanced,
     and the shards of its oldest audit are run, before another audit is begun. A hardening older than that audit is
     trained before it.
     """
-    projects = _projects_with_work(session, code)
+    projects = _projects_with_work(session, code, sizes)
     ahead = min(row.turn for row in projects) + AHEAD_S if projects else None
-    if (model := claim_model(session, lease_s=lease_s, worker=worker, most_turn=ahead)) is not None:
+    if (model := claim_model(session, lease_s=lease_s, worker=worker, most_turn=ahead, sizes=sizes)) is not None:
         _take_turn(session, select(ModelRow.project_id).where(ModelRow.id == model[0]))
         return (ModelRow, *model)
     for project in projects:
-        claimed = _claim_of(session, project.id, code, lease_s=lease_s, worker=worker)
+        claimed = _claim_of(session, project.id, code, lease_s=lease_s, worker=worker, sizes=sizes)
         if claimed is not None:
             _take_turn(session, select(ProjectRow.id).where(ProjectRow.id == project.id))
             return claimed
@@ -183,15 +206,19 @@ def claim_work(session: Session, *, lease_s: float, worker: str, code: str | Non
 
 
 def _claim_of(session: Session, project_id: str, code: str | None, **by: Any) -> Claimed | None:
+    sizes: Sizes = by["sizes"]
     if (model := claim_model(session, project_id=project_id, **by)) is not None:
         return (ModelRow, *model)
     if (check := claim_check(session, project_id=project_id, is_begun=True, code=code, **by)) is not None:
         return (CheckRow, *check)
-    own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED), _own_code(code))
+    own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED), _own(code, sizes))
     shard = session.execute(_oldest(waiting_shards().where(*own))).one_or_none()
     begin = session.execute(_oldest(advanceable().where(*own))).one_or_none()
     training = session.scalar(
-        waiting_trainings().where(HardeningRow.project_id == project_id).order_by(HardeningRow.id).limit(1)
+        waiting_trainings()
+        .where(HardeningRow.project_id == project_id, sizes.of_models())
+        .order_by(HardeningRow.id)
+        .limit(1)
     )
     audits = [row for row in (shard, begin) if row is not None]
     if training is not None and all(row.priority <= 0 and _age(training) < _age(row.id) for row in audits):
@@ -219,17 +246,23 @@ def _oldest(found: Select[Any]) -> Select[int, str]:
     return found.with_only_columns(AuditRow.priority, AuditRow.id).order_by(*_OLDEST).limit(1)
 
 
-def _projects_with_work(session: Session, code: str | None = None) -> Sequence[Row[str, float]]:
+def _projects_with_work(
+    session: Session, code: str | None = None, sizes: Sizes = ANY_SIZE
+) -> Sequence[Row[str, float]]:
     """Return the projects that have something to claim, in the order of their turns."""
-    own = (AuditRow.project_id == ProjectRow.id, in_words(AuditRow, UNFINISHED), _own_code(code))
+    own = (AuditRow.project_id == ProjectRow.id, in_words(AuditRow, UNFINISHED), _own(code, sizes))
     model = select(ModelRow.id).where(
-        ModelRow.state == ModelState.CHECKING, is_free(ModelRow), ModelRow.project_id == ProjectRow.id
+        ModelRow.state == ModelState.CHECKING,
+        is_free(ModelRow),
+        ModelRow.project_id == ProjectRow.id,
+        sizes.of_models(),
     )
+    training = waiting_trainings().where(HardeningRow.project_id == ProjectRow.id, sizes.of_models())
     exists = or_(
         model.correlate(ProjectRow).exists(),
         waiting_shards().where(*own).correlate(ProjectRow).exists(),
         advanceable().where(*own).correlate(ProjectRow).exists(),
-        waiting_trainings().where(HardeningRow.project_id == ProjectRow.id).correlate(ProjectRow).exists(),
+        training.correlate(ProjectRow).exists(),
     )
     query = select(ProjectRow.id, ProjectRow.turn).where(exists)
     return session.execute(

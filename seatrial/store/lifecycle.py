@@ -150,7 +150,7 @@ def close_shard(session: Session, shard_id: str, token: str | None, state: RunSt
         state: A terminal state.
         values: Result columns, stored in the same statement.
     """
-    owner = _lock_owner(session, shard_id)
+    owner = lock_owner(session, shard_id)
     if owner is None:
         return False
     mine = holds(ShardRow, shard_id, token) if token else (ShardRow.id == shard_id, ShardRow.lease_until < epoch_now())
@@ -180,7 +180,7 @@ def family_and_stage(session: Session, shard_id: str) -> tuple[str, str]:
     return family, stage
 
 
-def _lock_owner(session: Session, shard_id: str) -> tuple[str, str] | None:
+def lock_owner(session: Session, shard_id: str) -> tuple[str, str] | None:
     """Lock a shard's audit and return the ids of audit and check; None when they are gone."""
     owner = session.execute(
         select(CheckRow.audit_id, CheckRow.id)
@@ -215,7 +215,7 @@ def _record_progress(session: Session, audit_id: str, check_id: str) -> None:
 
 def report_progress(session: Session, shard_id: str, token: str, done: int, *, lease_s: float) -> bool:
     """Store how far a shard is and prolong its lease; False when it is no longer the caller's."""
-    owner = _lock_owner(session, shard_id)
+    owner = lock_owner(session, shard_id)
     if owner is None:
         return False
     if not heartbeat(session, ShardRow, shard_id, token, lease_s=lease_s, done=done):
@@ -347,8 +347,14 @@ def give_back(
 ) -> bool:
     """Queue a shard again with what it saved: its worker stops (the attempt does not count) or stumbled (it does).
 
-    With ``put_off_s`` nobody may claim it for so many seconds, and that is counted as a deferral.
+    With ``put_off_s`` nobody may claim it for so many seconds, and that is counted as a deferral. A shard whose check
+    is being cancelled ends instead: nobody claims it any more, and the audit would wait for it for ever.
     """
+    owner = lock_owner(session, shard_id)
+    if owner is None:
+        return False
+    if session.scalar(select(CheckRow.state).where(CheckRow.id == owner[1])) == RunState.CANCELLING:
+        return close_shard(session, shard_id, token, RunState.CANCELLED)
     if not counts:
         values["attempts"] = ShardRow.attempts - 1
     if put_off_s:

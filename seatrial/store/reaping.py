@@ -10,7 +10,7 @@ from seatrial.contracts.states import ACTIVE, ModelState, RunState
 from seatrial.store.counters import LEASE_EXPIRIES, SHARDS_REQUEUED, count
 from seatrial.store.database import Database, epoch_now
 from seatrial.store.hardening import LET_GO, end_training, record_hardening
-from seatrial.store.lifecycle import close_check, close_shard, family_and_stage
+from seatrial.store.lifecycle import close_check, close_shard, family_and_stage, lock_owner
 from seatrial.store.tables import CheckRow, HardeningRow, ModelRow, ShardRow
 from seatrial.store.transitions import move
 
@@ -79,6 +79,9 @@ def _reap_training(session: Session, hardening_id: str, max_attempts: int) -> bo
 
 
 def _reap_shard(session: Session, shard_id: str, max_attempts: int) -> bool:
+    # Before its check is looked at: a cancellation in between would leave a queued shard behind, which nobody claims.
+    if lock_owner(session, shard_id) is None:
+        return False
     shard = session.get_one(ShardRow, shard_id)
     check = session.get_one(CheckRow, shard.check_id)
     if check.state == RunState.CANCELLING:

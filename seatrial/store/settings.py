@@ -228,6 +228,15 @@ class Settings(BaseSettings):
         default=None, description="What the private keys in it are encrypted with; default: they are not."
     )
 
+    least_model_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="A worker takes no model smaller than this, nor audits and trainings of one: small models are for "
+        "workers without a GPU, where there are any. Of each worker by itself.",
+    )
+    most_model_bytes: int | None = Field(
+        default=None, ge=0, description="The same of larger models; default: it takes all."
+    )
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(
         default=False, description="Log JSON lines, with the ids of what each is about, in all processes."

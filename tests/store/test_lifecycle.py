@@ -66,6 +66,21 @@ def states(db: Database, audit_id: str) -> tuple[str, list[str]]:
         return state_of(db, AuditRow, audit_id), list(checks)
 
 
+@pytest.mark.parametrize("how", ["given back", "reaped"])
+def test_a_shard_that_is_queued_again_keeps_no_cancelled_audit_waiting(database: Database, how: str) -> None:  # noqa: F811
+    audit_id = add_audit(database)
+    start_stage(database, audit_id, shards=2)
+    held = take_shard(database, LONG if how == "given back" else -1.0)
+    with database.write() as session:
+        assert cancel_audit(session, audit_id)
+    if how == "given back":
+        with database.write() as session:
+            assert give_back(session, *held, counts=True)
+    else:
+        assert reap(database, max_attempts=3) == 1
+    assert states(database, audit_id) == ("cancelled", ["cancelled"])
+
+
 def finish_check(db: Database, state: RunState = RunState.SUCCEEDED) -> bool:
     with db.write() as session:
         claimed = claim_check(session, lease_s=LONG, worker="w")

@@ -23,6 +23,7 @@ from seatrial.store.lifecycle import count_workers
 from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers
 from seatrial.store.settings import Settings
+from seatrial.store.sizes import Sizes
 from seatrial.store.staging import sweep_staging
 from seatrial.store.tables import CheckRow, HardeningRow, ModelRow, ShardRow, WorkerRow
 from seatrial.store.tables.base import utc_now
@@ -74,6 +75,7 @@ class Worker:
         # Before anybody can replace the sources under this process.
         self._own_code = code_version()
         self._code = code_of_audits(settings)
+        self._sizes = Sizes(settings.least_model_bytes, settings.most_model_bytes)
         self._store = store
         self._executor = executor or SandboxedExecutor(store, settings)
         self.device = self._executor.device()
@@ -94,7 +96,9 @@ class Worker:
     def step(self) -> bool:
         """Claim one thing and work on it; return whether there was one."""
         with self._database.write() as session:
-            claimed = claim_work(session, lease_s=self._settings.lease_s, worker=self.name, code=self._code)
+            claimed = claim_work(
+                session, lease_s=self._settings.lease_s, worker=self.name, code=self._code, sizes=self._sizes
+            )
             # Only lines that are read by machines name them, and spans.
             is_named = claimed is not None and (self._settings.log_json or tracing.is_on())
             ids = ids_of(session, claimed[0], claimed[1]) if claimed is not None and is_named else {}
