@@ -18,6 +18,7 @@ from app.cli.progress import progress_display, say
 from app.cli.remote import KEY
 from app.cli.reproduction import Reproduction
 from app.cli.showing import echo_line
+from app.cli.tolerances import Tolerances, read_tolerances
 from seatrial.client import Client, ProblemResponseError, Source, WaitTimeoutError
 from seatrial.contracts.registry import as_meant
 from seatrial.contracts.states import RunState
@@ -66,10 +67,11 @@ _INPUT = click.Path(exists=True, path_type=Path)
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    show_default=True,
-    help="Largest difference that counts as the same: another device adds floats in another order.",
+    "tolerances",
+    multiple=True,
+    metavar="[FAMILY=]NUMBER",
+    help="Largest difference that counts as the same, of all families or of one; may be repeated. Another device adds "
+    "floats in another order.  [default: 0]",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
 @click.option(
@@ -84,7 +86,7 @@ def replay(
     key: str | None,
     models: Sequence[Path],
     data: Sequence[Path],
-    tolerance: float,
+    tolerances: Sequence[str],
     timeout: float | None,
     attestation: Path | None,
     signing_key: Path | None,
@@ -98,6 +100,7 @@ def replay(
         # Reading records takes Arrow, which other commands do without.
         from app.reports.unbundling import BundleError
 
+        tolerance = read_tolerances(tolerances)
         signing = read_key(signing_key)
         if (attestation is None) != (signing is None):
             raise BadRequestError("--attestation and --signing-key go together: a reproduction is signed by who ran it")
@@ -111,7 +114,7 @@ def replay(
                 comparison = _compared(recorded, replayed, tolerance)
                 status = _tell(comparison, tolerance)
                 if reproduction is not None and status == Exit.PASSED:
-                    reproduction.add(comparison, replayed, tolerance)
+                    reproduction.add(comparison, replayed, tolerance.largest)
                     echo_line(f"Signed in {attestation}: reproduced.")
         except BundleError as error:
             raise BadRequestError(f"{bundle} is not a sound bundle: {error}") from error
@@ -265,7 +268,7 @@ def _renamed(value: Any, ids: dict[str, str]) -> Any:
     return ids.get(value, value) if isinstance(value, str) else value
 
 
-def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> "Comparison":
+def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: Tolerances) -> "Comparison":
     """Return what differs."""
     from app.reports.replays import compare
     from app.reports.repository import HARDWARE
@@ -276,11 +279,12 @@ def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> "Comp
             say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
     try:
         with memory_limited(MEMORY_BYTES):
-            comparison = compare(recorded, replayed, tolerance=tolerance)
+            comparison = compare(recorded, replayed, tolerance=tolerance.overall, by_family=tolerance.by_family)
         if before.get(HARDWARE) != now.get(HARDWARE):
             # Byte-identical on like hardware only: how far unlike hardware is off is for a person to weigh.
             for kind, apart in comparison.largest.items():
-                allowed = f"{tolerance:g} is allowed" if tolerance else "none is allowed without --tolerance"
+                most = tolerance.of(kind)
+                allowed = f"{most:g} is allowed" if most else "none is allowed without --tolerance"
                 say(f"On unlike hardware: {kind} differs by at most {apart:.3g}; {allowed}.")
         return comparison
     except MemoryError as error:
@@ -290,14 +294,14 @@ def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: float) -> "Comp
         raise BadRequestError(f"the records cannot be compared: {shorten(str(error))}") from error
 
 
-def _tell(comparison: "Comparison", tolerance: float) -> Exit:
+def _tell(comparison: "Comparison", tolerance: Tolerances) -> Exit:
     """Print what came out and return how the command ends."""
     if comparison.recast:
         say(f"The intervals of {comparison.recast:,} numbers are made in another way since: these were not compared.")
     if comparison.differences:
         _print_differences(comparison)
     else:
-        same = "identical" if not tolerance else f"the same within {tolerance:g}"
+        same = "identical" if not tolerance.largest else f"the same within {tolerance}"
         echo_line(f"{same}: {comparison.numbers:,} numbers, {comparison.records:,} records")
     _print_new(comparison.new)
     return Exit.FAILED if comparison.differences else Exit.PASSED

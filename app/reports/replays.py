@@ -1,7 +1,7 @@
 """Whether running an audit again gave the same: every number, every record."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,7 +61,9 @@ class Comparison:
             self.largest[kind] = max(self.largest.get(kind, 0.0), apart)
 
 
-def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Comparison:
+def compare(
+    recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0, by_family: Mapping[str, float] | None = None
+) -> Comparison:
     """Compare two runs of one audit, check by check; checks that gave no numbers the first time are left out.
 
     What only the first run has is a difference. What only the second has is new, except for a flag: a doubt that was
@@ -71,6 +73,7 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
         recorded: The first run.
         replayed: The second, of the same checks.
         tolerance: Numbers that are this far apart at most are the same. 0: exactly; undefined equals undefined.
+        by_family: Other tolerances of checks of these kinds.
 
     Raises:
         BundleError: A file of records cannot be read.
@@ -81,8 +84,9 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
         if first is None or first.result is None:
             continue
         where = f"{check.position}/{check.kind}"
+        allowed = (by_family or {}).get(check.kind, tolerance)
         is_older = as_meant(check.kind, check.params).keys() != check.params.keys()
-        _compare_results(comparison, where, first.result, second.result if second else None, tolerance, is_older)
+        _compare_results(comparison, where, first.result, second.result if second else None, allowed, is_older)
         again = {
             one.stage: one
             for other in replayed.index.checks
@@ -94,7 +98,7 @@ def compare(recorded: Bundle, replayed: Bundle, *, tolerance: float = 0.0) -> Co
             if one.stage not in again:
                 comparison.differences.append(Difference(place, f"{one.rows:,} records", "none", ""))
                 continue
-            _compare_tables(comparison, place, recorded.records(one), replayed.records(again[one.stage]), tolerance)
+            _compare_tables(comparison, place, recorded.records(one), replayed.records(again[one.stage]), allowed)
         known = {one.stage for one in check.records}
         comparison.new += [f"{where}/{stage}" for stage in again if stage not in known]
     return comparison

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.exits import Exit
+from app.cli.exits import BadRequestError, Exit
 from app.cli.replay import _compared, _tell
+from app.cli.tolerances import Tolerances, read_tolerances
 from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
 from app.reports.replays import Comparison, _compare_tables, compare
 from app.reports.repository import HARDWARE
@@ -155,6 +156,22 @@ def test_a_changed_cell_is_told_with_its_row(tmp_path: Path, column: str, row: i
     assert found.where == f"0/uncertainty_span/attack.{column}: 1 of 3 differ, most in row {row}"
 
 
+def test_a_family_s_own_tolerance_goes_before_that_of_all(tmp_path: Path) -> None:
+    first = bundle(tmp_path / "first", fabricated.result(), ROWS)
+    rows = ROWS | {"entropy": [1.0, NAN, 1.5]}
+    second = bundle(tmp_path / "second", fabricated.result(), rows)
+    (kind,) = {check.kind for check in first.index.checks}
+    assert not compare(first, second, tolerance=0.0, by_family={kind: 0.6}).differences
+    assert not compare(first, second, tolerance=0.6, by_family={"calibration": 0.0}).differences
+    assert len(compare(first, second, tolerance=0.6, by_family={kind: 0.4}).differences) == 1
+
+
+@pytest.mark.parametrize(("words", "told"), [(["x"], "FAMILY=NUMBER"), (["nan"], "FAMILY"), (["a=1"], "no family 'a'")])
+def test_what_is_no_tolerance_says_what_is(words: list[str], told: str) -> None:
+    with pytest.raises(BadRequestError, match=told):
+        read_tolerances(words)
+
+
 @pytest.mark.parametrize(("tolerance", "count"), [(0.3, 0), (0.25, 0), (0.2, 1)])
 def test_numbers_within_the_tolerance_are_the_same(tmp_path: Path, tolerance: float, count: int) -> None:
     rows = {**ROWS, "entropy": [0.75, NAN, 1.5]}
@@ -223,12 +240,12 @@ def test_the_command_lists_what_is_new_and_succeeds(tmp_path: Path, capsys: pyte
         bundle(tmp_path / "first", fabricated.result()),
         bundle(tmp_path / "second", later(fabricated.result())),
     )
-    assert _tell(_compared(first, second, 0.0), 0.0) == Exit.PASSED
+    assert _tell(_compared(first, second, Tolerances()), Tolerances()) == Exit.PASSED
     summary, *new = capsys.readouterr().out.splitlines()
     assert summary.startswith("identical: ")
     assert new[0] == "new, not in the bundle: 0/uncertainty_span.margin"
     assert len(new) == 3
-    assert _tell(_compared(second, first, 0.0), 0.0) == Exit.FAILED
+    assert _tell(_compared(second, first, Tolerances()), Tolerances()) == Exit.FAILED
     told = capsys.readouterr().out
     assert "different: 7 differences in" in told
     assert "new, not in the bundle" not in told
@@ -254,7 +271,7 @@ def test_the_largest_distance_is_told_by_kind_where_hardware_differs(
     second = bundle(tmp_path / "second", result, {**ROWS, "entropy": [0.5, NAN, 1.5 + 2.0**-12]})
     for before, now, is_told in (("one", "one", False), ("one", "another", True)):
         first.index.versions, second.index.versions = {HARDWARE: before}, {HARDWARE: now}
-        found = _compared(first, second, 2.0**-10)
+        found = _compared(first, second, Tolerances(2.0**-10))
         assert (found.differences, found.largest) == ([], {"uncertainty_span": 2.0**-12})
         told = capsys.readouterr()
         assert (
