@@ -31,8 +31,8 @@ class Tolerances:
     def __str__(self) -> str:
         """Return them for people.
 
-        >>> str(Tolerances(0.1, {"calibration": 0.5})), str(Tolerances(0.25))
-        ('0.1 (calibration 0.5)', '0.25')
+        >>> str(Tolerances(0.1, {"of_one": 0.5})), str(Tolerances(0.25))
+        ('0.1 (of_one 0.5)', '0.25')
         """
         named = ", ".join(f"{family} {value:g}" for family, value in self.by_family.items())
         return f"{self.overall:g} ({named})" if named else f"{self.overall:g}"
@@ -44,8 +44,10 @@ def read_tolerances(words: Sequence[str]) -> Tolerances:
     Raises:
         BadRequestError: One is neither, or names no family.
 
-    >>> read_tolerances(["0.001", "certified_calibration=0.01"]).of("certified_calibration")
-    0.01
+    >>> one, other = list(families())[:2]
+    >>> read = read_tolerances(["0.001", f"{one}=0.01"])
+    >>> read.of(one), read.of(other)
+    (0.01, 0.001)
     """
     overall, by_family = 0.0, {}
     for word in words:
