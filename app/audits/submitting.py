@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,9 @@ from seatrial.store.reuse import asked_digest, offered
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
+SAMPLES = 500
+"""Examples drawn where nobody says how many, if the dataset holds as many."""
+
 
 class UnknownReferenceError(InvalidRequestError):
     """The request names something this project does not have."""
@@ -60,7 +64,8 @@ class Plan:
     """A request whose names have been looked up.
 
     Attributes:
-        request: What was asked.
+        request: What was asked, with the number of examples where nobody gave one.
+        samples: That number.
         model: The model audited.
         dataset: The dataset it is audited on.
         further: What else the checks name, by JSON pointer.
@@ -73,6 +78,7 @@ class Plan:
     """
 
     request: AuditCreate
+    samples: int
     model: ModelRow
     dataset: DatasetRow
     further: dict[str, ModelRow | DatasetRow]
@@ -86,7 +92,7 @@ class Plan:
     @property
     def examples(self) -> int:
         """Examples that will be audited."""
-        return min(self.request.samples, int(self.dataset.facts["examples"]))
+        return min(self.samples, int(self.dataset.facts["examples"]))
 
 
 def plan(session: Session, project_id: str, request: AuditCreate, limits: Settings) -> Plan:
@@ -103,7 +109,9 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     further: dict[str, ModelRow | DatasetRow] = {}
     costs: list[Cost] = []
     least: list[Cost] = []
-    samples = min(request.samples, int(dataset.facts["examples"]))
+    drawn = request.samples or samples_for(request.checks, int(dataset.facts["examples"]))
+    request = request.model_copy(update={"samples": drawn})
+    samples = min(drawn, int(dataset.facts["examples"]))
     check_memory(request, dataset, samples, limits.max_batch_bytes)
     for position, check in enumerate(request.checks):
         check_family(check, model, dataset, samples, f"/checks/{position}")
@@ -147,7 +155,7 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         found = [offered(session, project_id, one, codes=codes) for one in asked]
         reused = [one[0] if one else None for one in found]
     of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
-    return Plan(request, model, dataset, further, costs, policy, least, asked, reused, of_kinds)
+    return Plan(request, drawn, model, dataset, further, costs, policy, least, asked, reused, of_kinds)
 
 
 def _asked(
@@ -166,6 +174,17 @@ def _asked(
         kinds = [one.kind for one in request.checks]
         deciding = [request.stop, policy.source.digest, request.baseline, position, kinds]
     return asked_digest(check, request.model_dump(), {"model": model, "dataset": dataset, **named}, deciding)
+
+
+def samples_for(checks: Iterable[FamilyParams], examples: int) -> int:
+    """Return how many examples are drawn where nobody says, beside those of the dataset that checks set apart.
+
+    >>> samples_for([], 10_000)
+    500
+    """
+    left = examples - max((check.held_out() for check in checks), default=0)
+    # Where too few are left, what is refused is the number to be set apart, not one that nobody asked for.
+    return min(SAMPLES, left) if left >= 2 else SAMPLES
 
 
 def looks_of(check: FamilyParams, request: AuditCreate, samples: int) -> list[int]:
@@ -283,7 +302,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         model_id=planned.model.id,
         dataset_id=planned.dataset.id,
         seed=request.seed,
-        samples=request.samples,
+        samples=planned.samples,
         priority=request.priority,
         spec=spec,
         spec_digest=_digest(planned, spec),

@@ -209,7 +209,8 @@ def _with_checks(client: Client, spec: dict[str, Any]) -> dict[str, Any]:
         return spec
     policy = spec.get("policy")
     known = None if policy is None else known_policy(policy, client)
-    return spec | {"checks": default_checks(known, client.model(spec["model"]).task, say)}
+    examples = client.dataset(spec["dataset"]).facts.examples if spec["dataset"] else None
+    return spec | {"checks": default_checks(known, client.model(spec["model"]).task, say, examples=examples)}
 
 
 def print_results(audit: AuditRead) -> None:

@@ -103,7 +103,9 @@ class Ask:
 )
 @click.option("--model-version", help="Version of the model.  [default: its manifest's, or a digest of its content]")
 @click.option("--checks", type=_FILE, help="What to run, YAML or JSON.  [default: the policy file's]")
-@click.option("--samples", type=click.IntRange(min=2), help="Examples drawn.  [default: the policy file's, or 500]")
+@click.option(
+    "--samples", type=click.IntRange(min=2), help="Examples drawn.  [default: the policy file's, or at most 500]"
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Seed.  [default: the policy file's, or 0]")
 @click.option(
     "--no-stop",
@@ -276,7 +278,9 @@ def _judged(
     _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
-    checks = ask.checks or default_checks(known_policy(ask.policy, client), task, say, is_local=is_local)
+    checks = ask.checks or default_checks(
+        known_policy(ask.policy, client), task, say, examples=client.dataset(data_id).facts.examples, is_local=is_local
+    )
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
     print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
     if ask.estimates_only:

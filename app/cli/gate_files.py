@@ -14,6 +14,7 @@ from app.policies import presets
 from app.policies.documents import YamlError, yaml_to_json
 from seatrial.client import Client
 from seatrial.contracts.checks import CheckParams
+from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.policies import GateFile, Policy, Rule, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
 from seatrial.ingest.strict_json import strict_json
@@ -88,16 +89,23 @@ def known_policy(policy: Policy | str, client: Client) -> Policy:
 
 
 def default_checks(
-    policy: Policy | None, task: str, say: Callable[[str], None], *, is_local: bool = False
+    policy: Policy | None,
+    task: str,
+    say: Callable[[str], None],
+    *,
+    examples: int | None = None,
+    is_local: bool = False,
 ) -> list[BaseModel]:
     """Return the families a policy requires, as far as they audit such models and need no parameters, else one.
 
-    Shipped policies require none, so that as little as possible is run where nobody has chosen a cost.
+    Shipped policies require none, so that as little as possible is run where nobody has chosen a cost. A check sets
+    apart at most half of the examples: with its own default it could leave none to be attacked.
 
     Args:
         policy: The policy, where it is known here.
         task: What the model does.
         say: Called with what is run.
+        examples: What the dataset holds, where it is known.
         is_local: Whether it runs in this installation, so that what it lacks the packages for is no default.
 
     Raises:
@@ -117,7 +125,16 @@ def default_checks(
         )
     kinds = ", ".join(_kinds(checks))
     say(f"No checks are given: running {kinds} with default parameters.")
-    return checks
+    return [_within(check, examples, say) for check in checks] if examples is not None else checks
+
+
+def _within(check: BaseModel, examples: int, say: Callable[[str], None]) -> BaseModel:
+    kind = str(getattr(check, "kind", ""))
+    apart = family(kind).needs.held_out
+    if apart is None or not isinstance(check, FamilyParams) or 2 * check.held_out() <= examples or examples < 4:
+        return check
+    say(f"{apart.number} of {kind} is {examples // 2:,}: half of the {examples:,} examples there are.")
+    return params_contract(kind).model_validate({"kind": kind, apart.number: examples // 2})
 
 
 def _defaults(kinds: Iterable[str], task: str) -> list[BaseModel]:

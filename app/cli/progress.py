@@ -39,7 +39,7 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
         tasks: dict[str, Any] = {}
 
         def show(audit: AuditRead) -> None:
-            if len(audit.checks) > 1 and audit.progress.share is not None:
+            if audit.progress.share is not None:
                 if audit.id not in tasks:
                     tasks[audit.id] = bars.add_task("the whole audit", total=100, left="")
                 left = time_left(audit.progress.remaining_s)
@@ -60,18 +60,23 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
         yield show
 
 
+def _overall(audit: AuditRead) -> list[str]:
+    share, left = audit.progress.share, time_left(audit.progress.remaining_s)
+    return ([] if share is None else [f"the whole audit {100 * share:.0f} %"]) + ([left] if left else [])
+
+
 def _plain_lines() -> Callable[[AuditRead], None]:
     told: dict[str, str] = {}
 
     def show(audit: AuditRead) -> None:
         for check in audit.checks:
             # A line per state, stage and quarter of it: enough for a log.
+            line = f"{check.kind}: {check.state}"
             done, total = check.progress.done, check.progress.total
-            quarter = 25 * (4 * done // total) if total else 0
-            line = f"{check.kind}: {check.state} {check.progress.stage or ''} {quarter} %"
+            if check.state == RunState.RUNNING and check.progress.stage:
+                line += f" {check.progress.stage} {25 * (4 * done // total) if total else 0} %"
             if told.get(check.id) != line:
                 told[check.id] = line
-                left = time_left(check.progress.remaining_s)
-                say(f"{line}, {left}" if left else line)
+                say(", ".join([line, *_overall(audit)]) if check.state == RunState.RUNNING else line)
 
     return show

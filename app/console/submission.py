@@ -31,7 +31,7 @@ from seatrial.store.tables import ModelRow
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 KEY = re.compile(r"console-[0-9a-f-]{36}")
-STARTING = {"samples": "500", "seed": "0", "policy": "standard"}
+STARTING = {"seed": "0", "policy": "standard"}
 
 
 @router.get("/submit")
@@ -47,7 +47,8 @@ def estimate_cost(request: Request, viewer: Runner, services: Service, posted: P
     try:
         asked = request_of(form.values, kinds)
         with services.database.read() as session:
-            cost = estimate(plan(session, viewer.project_id, asked, services.settings))
+            planned = plan(session, viewer.project_id, asked, services.settings)
+            asked, cost = planned.request, estimate(planned)
     except ProblemError as error:
         form.refuse_all(error, lambda pointer: field_of(pointer, kinds, form.values))
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)

@@ -6,7 +6,6 @@ for the documentation, and takes it with :func:`json_body`.
 """
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -70,7 +69,7 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     errors = [
         FieldError(
             pointer=root + _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"]),
-            detail=_detail(one),
+            detail=str(one["msg"]).removeprefix("Value error, "),
         )
         for one in found[:MAX_ERRORS]
     ]
@@ -78,20 +77,6 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     if len(found) > MAX_ERRORS:
         told += f"; `errors` has the first {MAX_ERRORS} of {len(found):,}"
     raise InvalidRequestError(told, errors=errors)
-
-
-_NAME_PATTERN = re.compile(r"\^\[A-Za-z0-9\]\[A-Za-z0-9(.+)\]\*\$")
-
-
-def _detail(error: Mapping[str, Any]) -> str:
-    """Return what is wrong in words: the pattern of a name is no sentence.
-
-    >>> _detail({"type": "string_pattern_mismatch", "ctx": {"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}, "msg": "..."})
-    'Use letters, digits and . _ - only, beginning with a letter or a digit'
-    """
-    if error["type"] == "string_pattern_mismatch" and (signs := _NAME_PATTERN.fullmatch(error["ctx"]["pattern"])):
-        return f"Use letters, digits and {' '.join(signs[1])} only, beginning with a letter or a digit"
-    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:

@@ -46,7 +46,7 @@ class AsyncAudits(AsyncSession):
         checks: Iterable[Mapping[str, Any] | BaseModel],
         *,
         seed: int = 0,
-        samples: int = 500,
+        samples: int | None = None,
         policy: str | Policy | Mapping[str, Any] | None = None,
         baseline: str | None = None,
         stop: Literal["decided"] | None = None,
@@ -65,7 +65,8 @@ class AsyncAudits(AsyncSession):
             dataset: Id of the dataset.
             checks: What to run: the ``kind`` of a family and its parameters each.
             seed: Everything random follows from it.
-            samples: Examples drawn, stratified by label; the whole dataset where that is smaller.
+            samples: Examples drawn, stratified by label; the whole dataset where that is smaller. By default 500, or as
+                many as the dataset holds beside those that a check sets apart.
             policy: What it is judged by when it ends: an id, a name, ``name@version``, or a policy itself.
             baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
             stop: ``decided``: looks at the examples and stops once the policy's blocking rules are decided.
@@ -81,10 +82,10 @@ class AsyncAudits(AsyncSession):
         Raises:
             ProblemResponseError: A field is refused, with its name and the reason.
         """
-        fields = without_none({"policy": policy, "baseline": baseline, "stop": stop, "shards": shards}) | as_json(
-            further
-        )
-        fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
+        fields = without_none(
+            {"samples": samples, "policy": policy, "baseline": baseline, "stop": stop, "shards": shards}
+        ) | as_json(further)
+        fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         # An older service knows neither.
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
@@ -99,7 +100,7 @@ class AsyncAudits(AsyncSession):
         checks: Iterable[Mapping[str, Any] | BaseModel],
         *,
         seed: int = 0,
-        samples: int = 500,
+        samples: int | None = None,
         policy: str | Policy | Mapping[str, Any] | None = None,
         baseline: str | None = None,
         stop: Literal["decided"] | None = None,
@@ -111,10 +112,10 @@ class AsyncAudits(AsyncSession):
         **further: Any,
     ) -> Cost:
         """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
-        fields = without_none({"policy": policy, "baseline": baseline, "stop": stop, "shards": shards}) | as_json(
-            further
-        )
-        fields |= {"seed": seed, "samples": samples, "batch_size": batch_size, "max_error_rate": max_error_rate}
+        fields = without_none(
+            {"samples": samples, "policy": policy, "baseline": baseline, "stop": stop, "shards": shards}
+        ) | as_json(further)
+        fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
         body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
         return await self._ask(Request("POST", "/v1/audits/estimate", json=body), Cost)

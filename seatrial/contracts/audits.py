@@ -24,11 +24,12 @@ class AuditCreate(Request):
         min_length=1, max_length=16, description="What to run; each is a family and its parameters."
     )
     seed: int = Field(default=0, ge=0, le=2**53 - 1, description="Everything random follows from it.")
-    samples: int = Field(
-        default=500,
+    samples: int | None = Field(
+        default=None,
         ge=2,
         le=1_000_000,
-        description="Examples drawn, stratified by label; the whole dataset when it is smaller.",
+        description="Examples drawn, stratified by label; the whole dataset when it is smaller. Null: 500, or as many "
+        "as the dataset holds beside those that a check sets apart.",
     )
     policy: PolicyReference | None = Field(
         default=None,

@@ -9,7 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Read, Request
 from seatrial.contracts.features import MAX_FEATURES, FeatureName
-from seatrial.contracts.models import IMAGES, NAME, TABLES, VERSION, Task
+from seatrial.contracts.models import IMAGES, TABLES, Task
+from seatrial.contracts.names import Name, Version
 
 DatasetFormat = Literal["npz", "image_folder", "parquet", "csv", "jsonl", "conllu"]
 
@@ -38,8 +39,8 @@ may be missing."""
 class DatasetManifest(Request):
     """What must be said about a file of examples."""
 
-    name: str = NAME
-    version: str = VERSION
+    name: Name
+    version: Version
     task: Task = Field(description="What the labels are for.")
     split: Literal["train", "validation", "test"] = Field(default="test", description="Which split it is.")
     columns: dict[str, str] | None = Field(

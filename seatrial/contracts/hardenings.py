@@ -9,6 +9,7 @@ from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.base import Read, Real, Request
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.names import VERSION_SIGNS
 from seatrial.contracts.policies import NAME, Judgement, Outcome, PolicyReference, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
@@ -68,11 +69,8 @@ class HardeningCreate(Request):
         default_factory=dict, description="Parameters of the method; what is left out is at its default."
     )
     seed: int = Field(default=0, ge=0, le=2**53 - 1, description="Everything random follows from it, audits included.")
-    version: str | None = Field(
+    version: Annotated[str, Field(min_length=1, max_length=50), VERSION_SIGNS] | None = Field(
         default=None,
-        min_length=1,
-        max_length=50,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
         description="Version of the model that is made. Null: the present one, `+`, the method and a number.",
         examples=["4"],
     )

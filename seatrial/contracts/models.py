@@ -29,6 +29,7 @@ from seatrial.contracts.endpoints import (
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.generative import GenerativeArchitecture
+from seatrial.contracts.names import Name, Version
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.recalibration import LogitMap
 from seatrial.contracts.states import ModelState
@@ -106,27 +107,11 @@ class InputSpec(Request):
         return self
 
 
-NAME = Field(
-    min_length=1,
-    max_length=100,
-    pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-    description="Name, unique with its version.",
-    examples=["mnist-cnn"],
-)
-VERSION = Field(
-    min_length=1,
-    max_length=50,
-    pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
-    description="Version as its owner counts.",
-    examples=["3"],
-)
-
-
 class ModelManifest(Request):
     """What must be said about weights before they mean anything."""
 
-    name: str = NAME
-    version: str = VERSION
+    name: Name
+    version: Version
     task: Task = Field(description="What the model does.")
     architecture: Architecture = Field(description="How the weights are wired.")
     input: InputSpec | None = Field(

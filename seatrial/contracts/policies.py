@@ -25,6 +25,10 @@ Outcome = Literal["passed", "failed", "inconclusive", "errored", "skipped"]
 """What became of a rule. `inconclusive`: the interval holds the bound; `errored`: the check failed, was cancelled or is
 not to be relied on; `skipped`: nothing in the audit measures it. Only `passed` is good."""
 
+Unmeasured = Literal["no_check", "not_set_to_measure", "no_baseline"]
+"""Why a rule was skipped: no check of its family was run, those that were were not set to measure its number, or there
+is nothing to compare it with."""
+
 Verdict = Literal["passed", "failed", "inconclusive", "errored"]
 """Of a whole policy. `failed`: the model is bad; `errored`: nobody knows, something did not run; `inconclusive`: nobody
 knows, more examples would tell."""
@@ -290,6 +294,12 @@ class RuleOutcome(Read):
         "wanted a larger dataset is needed.",
     )
     reason: str = Field(description="Why, in a sentence.")
+    unmeasured: Unmeasured | None = Field(
+        default=None,
+        exclude_if=lambda unmeasured: unmeasured is None,
+        description="Of a skipped rule: `no_check` of its family was run, its checks were `not_set_to_measure` the "
+        "number, or it has `no_baseline`; absent from others.",
+    )
     looks: Looks | None = Field(
         default=None,
         exclude_if=lambda looks: looks is None,

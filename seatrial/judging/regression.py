@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Flag
+from seatrial.contracts.policies import Unmeasured
 from seatrial.contracts.states import RunState
 from seatrial.judging.comparability import differences
 from seatrial.judging.evidence import ALPHA, ROUNDING, Evidence, Range, critical, ends
@@ -37,10 +38,11 @@ _OTHER_DATA = Flag(
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a rule has nothing to decide."""
+    """Why a rule has nothing to decide; ``unmeasured`` is of one that is skipped."""
 
     outcome: Literal["errored", "skipped"]
     reason: str
+    unmeasured: Unmeasured | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def compare(
         paired: Records of both.
     """
     if baseline is None:
-        return Refusal("skipped", _NO_BASELINE)
+        return Refusal("skipped", _NO_BASELINE, "no_baseline")
     found = _counterpart(metric, check, baseline)
     if isinstance(found, Refusal):
         return found
@@ -109,14 +111,15 @@ def _counterpart(metric: str, check: MeasuredCheck, baseline: Measured) -> tuple
     """Return the baseline's estimate and its check: the first whose parameters mean the same."""
     others = [one for one in baseline.checks if one.kind == check.kind]
     if not others:
-        return Refusal("skipped", f"the baseline has no {check.kind}")
+        return Refusal("skipped", f"the baseline has no {check.kind}", "no_baseline")
     measured = [one for one in others if one.state == RunState.SUCCEEDED and one.result is not None]
     if not measured:
         return Refusal("errored", f"the baseline's {check.kind} {others[0].state.value}")
     publishing = [(one.published(named(metric)).get(metric), one) for one in measured]
     found = [(estimate, one) for estimate, one in publishing if estimate is not None]
     if not found:
-        return Refusal("skipped", f"the baseline's {check.kind} did not measure it with these parameters")
+        reason = f"the baseline's {check.kind} did not measure it with these parameters"
+        return Refusal("skipped", reason, "no_baseline")
     apart = [differences(metric, check.params, one.params) for _, one in found]
     if [] not in apart:
         return Refusal("errored", f"it does not mean the same in the baseline: {'; '.join(apart[0])}")

@@ -158,7 +158,7 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
     checks = [check for check in audit.checks if check.kind == asked.family]
     nothing = Finding(position, rule, rule.metric, rule.label or rule.metric)
     if not checks:
-        yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit))), None
+        yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit), "no_check")), None
         return
     is_found = False
     for check in checks:
@@ -174,7 +174,8 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
             found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
             yield replace(found, highest=highest_of(metric, check), looks=check.looks), check
     if not is_found:
-        yield replace(nothing, refusal=Refusal("skipped", wording.no_metric(asked, checks))), None
+        refusal = Refusal("skipped", wording.no_metric(asked, checks), "not_set_to_measure")
+        yield replace(nothing, refusal=refusal), None
 
 
 def _weigh(
@@ -298,6 +299,7 @@ def _decide(
         further_examples=further,
         available_examples=None if further is None else left,
         reason=reason,
+        unmeasured=None if refusal is None else refusal.unmeasured,
         looks=finding.looks,
     )
 

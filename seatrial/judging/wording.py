@@ -8,7 +8,7 @@ from seatrial.contracts.policies import MetricName, Outcome, Rule
 from seatrial.judging.evidence import Evidence, Side
 from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.reporting.numbers import format_bound, format_interval, format_number
-from seatrial.reporting.outcomes import NO_CHECK, further_in_words
+from seatrial.reporting.outcomes import further_in_words
 
 _MANY = 8
 _THAN_BEFORE = " worse than the baseline"
@@ -37,7 +37,7 @@ def expanded(asked: str, metric: str) -> str:
 def no_family(family: str, audit: Measured) -> str:
     """Say that no check measures a metric."""
     there = ", ".join(dict.fromkeys(check.kind for check in audit.checks)) or "none"
-    return f"{NO_CHECK.format(family=family)}; its checks: {there}"
+    return f"the audit has no {family} check; its checks: {there}"
 
 
 def no_metric(asked: MetricName, checks: Sequence[MeasuredCheck]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seatrial.contracts.policies import Judgement, RuleOutcome
+from seatrial.contracts.policies import Judgement, RuleOutcome, Unmeasured
 from seatrial.reporting.numbers import format_aligned, format_bound, format_estimate, format_interval
 
 Level = Literal["none", "note", "warning", "error"]
@@ -127,8 +127,13 @@ def applied(judgement: Judgement) -> list[RuleOutcome]:
     return [outcome for outcome in judgement.rules if outcome.counts_as != "skipped" or outcome.estimate is not None]
 
 
-NO_CHECK = "the audit has no {family} check"
-"""How the reason of a rule begins that is about a family no check was of."""
+_UNMEASURED: tuple[tuple[Unmeasured | None, str, str], ...] = (
+    ("no_check", "is about a check that was not run ({})", "are about checks that were not run ({})"),
+    ("not_set_to_measure", "asks for more than {} was set to measure", "ask for more than {} was set to measure"),
+    ("no_baseline", "has no baseline to compare {} with", "have no baseline to compare {} with"),
+    # Of a judgement that an earlier version stored.
+    (None, "found nothing to judge ({})", "found nothing to judge ({})"),
+)
 
 
 def not_measured_in_words(rules: Sequence[RuleOutcome]) -> str:
@@ -136,25 +141,23 @@ def not_measured_in_words(rules: Sequence[RuleOutcome]) -> str:
 
     >>> said = {"rule": 0, "label": "span", "severity": "block", "bound": 0.3, "requirement": "at most 0.3"}
     >>> said |= {"outcome": "skipped", "counts_as": "skipped", "judged": None, "estimate": None}
-    >>> absent = RuleOutcome(**said, metric="a.mus", reason="the audit has no a check; its checks: b")
-    >>> unasked = RuleOutcome(**said, metric="b.parts", reason="b did not measure it with these parameters")
+    >>> absent = RuleOutcome(**said, metric="a.mus", reason="...", unmeasured="no_check")
+    >>> unasked = RuleOutcome(**said, metric="b.parts", reason="...", unmeasured="not_set_to_measure")
+    >>> of_before = RuleOutcome(**said, metric="b.parts", reason="...")
     >>> not_measured_in_words([absent])
     '1 rule did not apply: it is about a check that was not run (a).'
     >>> not_measured_in_words([absent, absent, unasked])
     '3 rules did not apply: 2 are about checks that were not run (a), and 1 asks for more than b was set to measure.'
+    >>> not_measured_in_words([of_before])
+    '1 rule did not apply: it found nothing to judge (b).'
     """
 
     def family(outcome: RuleOutcome) -> str:
         return outcome.metric.partition(".")[0]
 
-    absent = [one for one in rules if one.reason.startswith(NO_CHECK.format(family=family(one)))]
-    unasked = [one for one in rules if one not in absent]
     told = []
-    for some, one, several in (
-        (absent, "is about a check that was not run ({})", "are about checks that were not run ({})"),
-        (unasked, "asks for more than {} was set to measure", "ask for more than {} was set to measure"),
-    ):
-        if some:
+    for cause, one, several in _UNMEASURED:
+        if some := [outcome for outcome in rules if outcome.unmeasured == cause]:
             count = ("it" if len(some) == 1 else "they") if len(some) == len(rules) else f"{len(some):,}"
             names = ", ".join(dict.fromkeys(map(family, some)))
             told.append(f"{count} {(one if len(some) == 1 else several).format(names)}")

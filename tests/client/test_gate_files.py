@@ -167,6 +167,14 @@ def test_every_task_has_a_check_by_default(task: str, kind: str) -> None:
     assert check.model_dump()["kind"] == kind
 
 
+@pytest.mark.parametrize(("examples", "apart"), [(1000, 200), (100, 50), (3, 200)])
+def test_a_check_by_default_leaves_examples_to_attack(examples: int, apart: int) -> None:
+    said: list[str] = []
+    (check,) = default_checks(None, "text-classification", said.append, examples=examples)
+    assert check.model_dump()["validation_samples"] == apart
+    assert any("half of the 100 examples" in line for line in said) == (examples == 100)
+
+
 def test_a_task_without_checks_is_refused() -> None:
     with pytest.raises(BadRequest, match="no check audits models for speech-recognition by default"):
         default_checks(None, "speech-recognition", print)

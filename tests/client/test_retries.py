@@ -316,7 +316,7 @@ def test_only_fields_that_are_given_are_sent_beside_the_defaults(asking: Callabl
     one = asking(said(AUDIT), said(AUDIT))
     one.ask("submit", "mdl_1", "dat_1", [CHECK])
     one.ask("submit", "mdl_1", "dat_1", iter([CHECK]), policy=Policy.model_validate(POLICY), seed=3, later=[1])
-    defaults = {"seed": 0, "samples": 500, "batch_size": 64, "max_error_rate": 0.05}
+    defaults = {"seed": 0, "batch_size": 64, "max_error_rate": 0.05}
     plain = {"model": "mdl_1", "dataset": "dat_1", "checks": [CHECK], **defaults}
     sent = [json.loads(body) for body in one.bodies]
     policy = sent[1].pop("policy")

@@ -134,6 +134,8 @@ def test_what_a_text_audit_cannot_be_is_said_at_once(shared: Deployment, tmp_pat
         return str(answer.json()["detail"])
 
     assert "20" in refused("/checks/0/validation_samples", samples=110)
+    unsaid = {"model": model, "dataset": dataset, "checks": [{"kind": "temperature_attack", "validation_samples": 20}]}
+    assert shared.client.post("/v1/audits/estimate", json=unsaid).json()["examples"] == 100
     assert "image-classification" in refused("/checks/0/kind", model=digits, dataset=images)
     assert "leave this out" in refused("/checks/0/validation_dataset", params={"validation_dataset": dataset})
     refused("/checks/0/recipes/0", params={"recipes": ["no such recipe"]})

@@ -91,7 +91,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="saturated_logits",
         severities=("error", "warning", "info"),
         speaks_of=("mus", "msus", "entropy", "confidence", "conformal*"),
-        meaning="The float32 softmax of many clean images is exactly one-hot, so its entropy hardly moves under the "
+        meaning="The float32 softmax of many clean images is exactly one-hot, where entropy has no gradient for the "
         "paper's attacks. An error where the attack on temperature-scaled logits reaches what no other does.",
         remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
     ),

@@ -228,19 +228,20 @@ def saturated_logits(sample: Sample, tempered: Sample, others: Mapping[str, Samp
     hidden = widened - reached
     is_short = hidden > MORE or hidden > max(MORE_LEAST, MORE_SHARE * reached)
     message = (
-        f"The float32 softmax of {share:.0%} of the clean images is exactly one-hot, so its entropy hardly moves "
-        f"under the paper's attacks: mus says {plain:.3g} nat, "
+        f"The float32 softmax of {share:.0%} of the clean images is exactly one-hot, where the entropy has no gradient "
+        f"to follow. The mean span is {plain:.3g} nat by the paper's attacks, "
     )
     if is_short:
         message += (
-            f"all attacks but one {reached:.3g}, and with the one on temperature-scaled logits and across the decision "
-            f"boundary it is {widened:.3g}. The model looks robust and must not be relied on; calibrate it first."
+            f"{reached:.3g} by all attacks but one, and {widened:.3g} with that one, which follows temperature-scaled "
+            "logits across the decision boundary: without it the model looks more robust than it is. Calibrate it, and "
+            "audit it again."
         )
     else:
         message += (
-            f"all attacks together {widened:.3g}. The one on temperature-scaled logits adds nothing to speak of, but "
-            "this model's entropy says little: rely on mus_worst, and calibrate the model before using its "
-            "uncertainty."
+            f"and {widened:.3g} by all of them, to which the attack on temperature-scaled logits adds nothing to speak "
+            "of. This model's entropy says little all the same: rely on mus_worst, and calibrate the model before "
+            "using its uncertainty."
         )
     severity: Severity = "error" if is_short else "warning" if is_quick else "info"
     return [Flag(code="saturated_logits", severity=severity, message=message)]
