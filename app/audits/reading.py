@@ -95,7 +95,9 @@ def render_audit(
 def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | None) -> dict[str, Any]:
     work = parts.work.get(check.id, StageWork())
     spec = find_family(check.kind)
-    shares = spec.stage_shares(check.params, check.stage) if spec and spec.stage_shares and check.stage else None
+    shares = None
+    if spec and spec.stage_shares and check.stage:
+        shares = spec.stage_shares(check.params, check.stage, parts.audit.samples)
     return {
         "id": check.id,
         "kind": check.kind,

@@ -1,5 +1,6 @@
 """What a check costs, in passes."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -22,7 +23,7 @@ class Passes(NamedTuple):
 
 
 class StageShares(NamedTuple):
-    """Where a stage stands in its check, in forward passes an example.
+    """Where a stage stands in its check, in forward passes.
 
     Attributes:
         before: Cost of the stages before.
@@ -33,3 +34,19 @@ class StageShares(NamedTuple):
     before: float
     here: float
     after: float
+
+
+def place_of(stage: str, costs: Mapping[str, float]) -> StageShares | None:
+    """Return where a stage stands among those of its check; None where it is none of them.
+
+    Args:
+        stage: Its name.
+        costs: What each costs, in the order in which they are run.
+
+    >>> place_of("b", {"a": 2.0, "b": 3.0, "c": 4.0}), place_of("z", {"a": 2.0})
+    (StageShares(before=2.0, here=3.0, after=4.0), None)
+    """
+    if stage not in costs:
+        return None
+    each, number = list(costs.values()), list(costs).index(stage)
+    return StageShares(sum(each[:number]), each[number], sum(each[number + 1 :]))

@@ -339,7 +339,8 @@ class FamilySpec:
         unset: What parameters that are not given stand for, in words.
         starting: What stands in a form where parameters have no default.
         stopping: Whether its checks can stop when they are decided.
-        stage_shares: (parameters as stored, stage) to where in a check the stage stands, None where it is not known.
+        stage_shares: (parameters as stored, stage, examples audited) to where in a check the stage stands, None where
+            it is not known.
         glossary: Terms of its report that are not in everybody's, with their meanings.
         evidence: Which of its numbers speak for which controls of published frameworks.
         not_for: Why it does not audit what another task's models do, by task, where there is more to say.
@@ -362,7 +363,7 @@ class FamilySpec:
     unset: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Any] = field(default_factory=dict)
     stopping: Stopping = field(default_factory=Stopping)
-    stage_shares: Callable[[Mapping[str, Any], str], StageShares | None] | None = None
+    stage_shares: Callable[[Mapping[str, Any], str, int], StageShares | None] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
     not_for: Mapping[str, str] = field(default_factory=dict)

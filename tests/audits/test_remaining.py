@@ -9,9 +9,14 @@ from sqlalchemy import update
 from app.audits.reading import overall, remaining_s
 from app.audits.repository import RunningShard, StageWork
 from app.web.services import Services
-from seatrial.contracts.costs import StageShares
+from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.states import RunState
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
+from seatrial.families.temperature_attack import params as temperature_attack
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.uncertainty_span import stage_costs as uncertainty_span
+from seatrial.families.uncertainty_span.effort import STAGES
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.store import claiming, lifecycle
 from seatrial.store.tables import CheckRow, ShardRow
 from seatrial.store.tables.base import utc_now
@@ -100,24 +105,53 @@ def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
         session.execute(update(CheckRow).values(estimated_s=None))
     told = client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]
     assert told["done"] == 10
-    assert told["remaining_s"] == pytest.approx(10.0, abs=2.0)
+    # Half of the stage took 10 s; that stage is 0.37 of the check.
+    assert told["remaining_s"] == pytest.approx(44.0, abs=9.0)
 
 
 def test_every_stage_of_an_audit_of_noise_begins_where_the_one_before_ended() -> None:
     params = LowLevelAttackParams(kind="low_level_attack", levels=[0.2, 0.5], draws=3, combined=True)
     stages = ["clean", *(f"attack_{attacker}" for attacker in params.runs("text-classification"))]
-    shares = [stage_shares(params.model_dump(mode="json"), stage) for stage in stages]
-    whole = params.passes(1, {}).forward
+    _follow_each_other(
+        [stage_shares(params.model_dump(mode="json"), stage, 7) for stage in stages], params.passes(7, {})
+    )
+    assert stage_shares(params.model_dump(mode="json"), "preflight", 7) is None
+
+
+def test_every_stage_of_an_attack_on_texts_begins_where_the_one_before_ended() -> None:
+    params = TemperatureAttackParams(kind="temperature_attack", recipes=["deepwordbug", "pruthi"])
+    stages = ["probe", "validation", "search_1", "attack_deepwordbug", "attack_pruthi", "closing"]
+    stored = params.model_dump(mode="json")
+    shares = [temperature_attack.stage_shares(stored, stage, 300) for stage in stages]
+    _follow_each_other(shares, params.passes(300, {}))
+
+
+def test_every_stage_of_an_attack_on_images_begins_where_the_one_before_ended() -> None:
+    stored = {"kind": "uncertainty_span", "effort": "standard", "attacks": ["ace"]}
+    stored = UncertaintySpanParams.model_validate(stored).model_dump(mode="json")
+    stages = ["attack", "growth", "surrogate", *STAGES, "crossing", "transformed", "ace", "pictures"]
+    shares = [uncertainty_span.stage_shares(stored, stage, 300) for stage in stages]
+    _follow_each_other(shares)
+    tempered = uncertainty_span.stage_shares(stored, "tempered", 300)
+    assert tempered is not None
+    assert tempered.here > 0
+    assert uncertainty_span.stage_shares({**stored, "outliers": {"dataset": "dat_1"}}, "attack", 300) is None
+
+
+def _follow_each_other(shares: list[StageShares | None], whole: Passes | None = None) -> None:
     reached = 0.0
     for share in shares:
         assert share is not None
-        assert share.before == reached
+        assert share.before == pytest.approx(reached)
+        assert share.here > 0
         reached += share.here
-        assert reached + share.after == whole
-    assert stage_shares(params.model_dump(mode="json"), "preflight") is None
+        if whole is not None:
+            assert reached + share.after == pytest.approx(whole.forward, abs=1)
+    assert shares[-1] is not None
+    assert shares[-1].after == 0
 
 
-def test_what_earlier_stages_took_is_taken_off_the_estimate(
+def test_what_earlier_stages_took_tells_how_long_later_ones_take(
     client: httpx.Client, services: Services, pair: tuple[str, str]
 ) -> None:
     make_ready(services)
@@ -133,7 +167,8 @@ def test_what_earlier_stages_took_is_taken_off_the_estimate(
             claimed = claiming.claim_shard(session, lease_s=60, worker="w")
             assert claimed is not None
             lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=20, seconds=seconds)
-    assert told == [30.0, 30.0, 25.0]
+    # 5 s of attack stand for 8.5 s of what follows, whatever was estimated.
+    assert told == [30.0, 30.0, 8.5]
 
 
 def test_the_whole_audit_is_as_far_as_its_checks_together(
@@ -152,7 +187,8 @@ def test_the_whole_audit_is_as_far_as_its_checks_together(
     left = told["checks"][0]["progress"]["remaining_s"]
     progress = told["progress"]
     assert (progress["share"], progress["remaining_s"]) == (round(10 / (10 + left), 4), left)
-    assert 0.3 < told["progress"]["share"] < 0.6
+    # Half of its first stage.
+    assert 0.1 < told["progress"]["share"] < 0.3
     client.post(f"/v1/audits/{audit}/cancel")
     over = dict.fromkeys(("remaining_s", "remaining_low_s", "remaining_high_s"), 0.0)
     assert client.get(f"/v1/audits/{audit}").json()["progress"] == {"share": 1.0, **over}

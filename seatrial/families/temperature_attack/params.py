@@ -1,11 +1,12 @@
 """Parameters of ``temperature_attack``: is a text classifier's robustness an illusion."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.contracts.base import Real
-from seatrial.contracts.costs import Passes
+from seatrial.contracts.costs import Passes, StageShares, place_of
 from seatrial.contracts.datasets import PairParts
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
@@ -199,22 +200,37 @@ class TemperatureAttackParams(FamilyParams):
             sizes: Examples of each further dataset of :meth:`references`, by the same keys.
             mean_words: Mean words of a text; 25 when not known.
         """
-        words = mean_words or ASSUMED_WORDS
+        validation = min(self.validation_samples, sizes.get("validation_dataset", self.validation_samples))
+        costs = self._stage_costs(samples, validation, mean_words or ASSUMED_WORDS).values()
+        forward, queries = (sum(one) for one in zip(*costs, strict=True))
+        return Passes(forward=round(forward), backward=0, queries=round(queries))
+
+    def _stage_costs(self, samples: int, validation: int, words: float) -> dict[str, tuple[float, float]]:
+        """Return forward passes and queries of each stage, in the order in which they are run."""
+        costs: dict[str, tuple[float, float]] = {}
         further = len(self.arms)
         # A path of edits, three of its texts once more, its ends from another session, and a path that is to cross: all
         # of it before everything else and after it.
         # Before it, words are edited at random as well.
         path = PROBE_STEPS + 6 + CROSSING_STEPS + 1
-        probe = (2 * path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
-        forward = queries = float(samples + probe)
+        probe = (path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
+        costs["probe"] = probe, probe
+        if self.is_fitted:
+            costs["validation"] = validation, validation
+            if "optimized" in self.arms:
+                attack = self._queries("deepwordbug", words) * validation
+                search = (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
+                costs["search"] = search, self.temperature_evaluations * attack
         flipping = sum(recipe != UNCOUNTED for recipe in self.recipes)
+        closing = float(path * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well, what attacks ended with is asked again, and edited
             # texts before and after unedited ones.
-            closing = (self.most_label_queries + 9 + (2 + further) * flipping) * min(samples, PROBED)
-            forward, queries = forward + closing, queries + closing
-        for recipe in self.recipes:
+            closing += (self.most_label_queries + 9 + (2 + further) * flipping) * min(samples, PROBED)
+        for number, recipe in enumerate(self.recipes):
             attack = self._queries(recipe, words) * samples
+            # The texts as they are are scored once.
+            forward = queries = 0.0 if number else float(samples)
             queries += (1 + further) * attack
             forward += (1 + FURTHER_ARM * further) * attack
             if "transfer" in self.arms:
@@ -224,15 +240,9 @@ class TemperatureAttackParams(FamilyParams):
                 asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS)
                 queries += asked * samples
                 forward += asked * samples
-        if self.is_fitted:
-            validation = min(self.validation_samples, sizes.get("validation_dataset", self.validation_samples))
-            queries += validation
-            forward += validation
-            if "optimized" in self.arms:
-                attack = self._queries("deepwordbug", words) * validation
-                queries += self.temperature_evaluations * attack
-                forward += (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
-        return Passes(forward=round(forward), backward=0, queries=round(queries))
+            costs[f"attack_{recipe}"] = forward, queries
+        costs["closing"] = closing, closing
+        return costs
 
     @property
     def most_label_queries(self) -> int:
@@ -244,3 +254,17 @@ class TemperatureAttackParams(FamilyParams):
 
     def _within_budget(self, most: float) -> float:
         return most if self.query_budget is None else min(most, self.query_budget)
+
+
+def stage_shares(params: Mapping[str, Any], stage: str, samples: int) -> StageShares | None:
+    """Return where a stage stands, in forward passes; each round of the temperature search stands for all of it.
+
+    Args:
+        params: As stored with the check.
+        stage: Its name; the first round is ``search_1``.
+        samples: Examples audited.
+    """
+    asked = TemperatureAttackParams.model_construct(**params)
+    costs = asked._stage_costs(samples, asked.validation_samples, ASSUMED_WORDS)
+    stage = "search" if stage.startswith("search_") else stage
+    return place_of(stage, {name: forward for name, (forward, _) in costs.items()})

@@ -6,7 +6,7 @@ from seatrial.contracts.models import SINGLE_LABEL_TEXTS
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.temperature_attack.flags import FLAGS
 from seatrial.families.temperature_attack.metrics import METRICS
-from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.temperature_attack.params import TemperatureAttackParams, stage_shares
 
 SPEC = FamilySpec(
     kind="temperature_attack",
@@ -27,6 +27,7 @@ SPEC = FamilySpec(
         Evidence(control="AISVS 11.2.4", metrics=("illusion_gap",)),
         Evidence(control="AISVS 11.3.1", metrics=("ece", "mce"), qualifiers={"arm": ("as_served",)}),
     ),
+    stage_shares=stage_shares,
     needs=Needs(held_out=HeldOut("validation_samples", "validation_dataset")),
     audit_examples={
         "Is the robustness of a text classifier an illusion of its temperature?": {

@@ -13,6 +13,7 @@ from seatrial.families.shared.robust_accuracy import without_gradients
 from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.stage_costs import stage_shares
 
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -70,6 +71,7 @@ SPEC = FamilySpec(
         ),
         Evidence(control="AISVS 11.3.1", metrics=("ece", "s_ece", "mce", "brier"), qualifiers={"arm": ("clean",)}),
     ),
+    stage_shares=stage_shares,
     misfits=misfits,
     canonical=canonical,
     formerly={"effort": "quick"},

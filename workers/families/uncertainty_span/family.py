@@ -17,6 +17,7 @@ from seatrial.families.uncertainty_span.effort import (
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
+from seatrial.families.uncertainty_span.stage_costs import GROWTH_EXAMPLES
 from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
 from workers.families import robust_accuracy, robust_accuracy_first
@@ -46,9 +47,6 @@ from workers.families.uncertainty_span.transformed import attack_transformed
 from workers.models import gives_gradients, passes_of
 
 OUTLIERS = "outliers/dataset"
-
-GROWTH_EXAMPLES = 100
-"""Examples attacked again at twice the radius: enough to see a mean grow."""
 
 
 class UncertaintySpan:
