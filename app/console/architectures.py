@@ -72,16 +72,18 @@ class ArchitectureField:
     Attributes:
         name: Name in the form.
         title: Name for people.
-        help: What to fill in.
+        helps: What to fill in, for each of the architectures.
         kinds: The architectures.
+        is_required: Whether one of them cannot be without it.
         is_json: Whether it takes several lines.
         placeholder: An example of what to fill in.
     """
 
     name: str
     title: str
-    help: str
+    helps: tuple[tuple[str, str], ...]
     kinds: tuple[str, ...]
+    is_required: bool
     is_json: bool
     placeholder: str
 
@@ -121,7 +123,7 @@ class ArchitectureForm:
         """Return an architecture from what stands in the fields; those of other architectures are left out.
 
         Raises:
-            InvalidRequestError: A list or an object is not JSON.
+            InvalidRequestError: A list or an object is not JSON, or what it cannot be without is not there.
 
         >>> ARCHITECTURES.read("wide_resnet", {"depth": "28", "width": "ten", "layers": "left over"})
         {'kind': 'wide_resnet', 'depth': 28, 'width': 'ten'}
@@ -131,6 +133,13 @@ class ArchitectureForm:
             if not isinstance(endpoint, dict):
                 raise InvalidRequestError("Give a JSON object.", pointer=POINTER)
             return {"kind": kind, **endpoint}
+        for one in self.parameters.get(kind, ()):
+            if one.is_required and not said.get(one.field):
+                help_ = one.schema.get("description", "")
+                raise InvalidRequestError(
+                    f"{self.titles[kind]} needs it, and nothing was filled in. {help_}".rstrip(),
+                    pointer=POINTER + one.name,
+                )
         given = [one for one in self.parameters.get(kind, ()) if one.is_required or said.get(one.field)]
         return {"kind": kind, **{one.name: one.parse(said.get(one.field, "")) for one in given}}
 
@@ -154,14 +163,18 @@ class ArchitectureForm:
 
     def _field(self, name: str, by_kind: Mapping[str, Parameter]) -> ArchitectureField:
         schemas = {kind: one.schema for kind, one in by_kind.items()}
-        helps = {self.titles[kind]: schema.get("description", "") for kind, schema in schemas.items()}
+        helps = {kind: schema.get("description", "") for kind, schema in schemas.items()}
+        is_one = len(set(helps.values())) == 1
         first = next(iter(schemas.values()))
         examples = [json.dumps(one) for schema in schemas.values() for one in schema.get("examples", ())]
         return ArchitectureField(
             name=name,
             title=first["title"],
-            help=" ".join(helps.values() if len(helps) == 1 else (f"{title}: {text}" for title, text in helps.items())),
+            helps=((" ".join(helps), next(iter(helps.values()))),)
+            if is_one
+            else tuple((kind, f"{self.titles[kind]}: {text}") for kind, text in helps.items()),
             kinds=tuple(schemas),
+            is_required=any(one.is_required for one in by_kind.values()),
             is_json=any(one.is_json for one in by_kind.values()),
             placeholder=next(iter(examples), ""),
         )

@@ -95,12 +95,11 @@ def test_its_fields_reach_the_manifest_with_their_types(form: ArchitectureForm) 
         "version": "S/16",
     }
     assert Mixer.model_validate(told).patch is None
-    assert form.read("mixer", {"widths": "[]"}) == {
-        "kind": "mixer",
-        "depth": "",
-        "activation": "",
-        "widths": [],
-    }
+    with pytest.raises(
+        InvalidRequestError, match=r"MLP-Mixer needs it.* Blocks\."
+    ) as refused:
+        form.read("mixer", {"widths": "[]"})
+    assert field_of(refused.value.errors[0].pointer) == "depth"
 
 
 @pytest.mark.usefixtures("form")
