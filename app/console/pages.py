@@ -47,6 +47,7 @@ def _environment() -> Environment:
         duration=duration,
         prose=prose,
         visible=visible,
+        visible_prose=visible_prose,
         one_line=one_line,
         words=words,
         measured=measured,
@@ -170,4 +171,14 @@ def prose(text: str) -> Markup:
     <code>read</code> sees &amp; <code>run</code> acts
     """
     parts = text.split("`")
+    return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+
+
+def visible_prose(text: str) -> Markup:
+    """Return the same of a sentence that repeats what a stranger wrote.
+
+    >>> print(visible_prose("`read` it: <b>"))
+    <code>read</code> it: &lt;b&gt;
+    """
+    parts = [visible(part) for part in text.split("`")]
     return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))

@@ -12,9 +12,9 @@ _DECIDED = ("passed", "failed")
 _LACKS: dict[Asks, str] = {
     "measured": "",
     "judged": "No rule of a policy that blocks has decided on one of these numbers.",
-    "held": "No rule of a policy about these numbers has passed, or one has not.",
+    "held": "No rule of a policy is about these numbers, or not every such rule has passed.",
     "compared": "No rule compares these numbers with those of a baseline: the model before.",
-    "no_regression": "No rule that compares these numbers with a baseline's has passed, or one has not.",
+    "no_regression": "No rule compares these numbers with a baseline's, or not every such rule has passed.",
 }
 
 

@@ -32,7 +32,7 @@ def _comparison(example: Mapping[str, Any], labels: list[str] | None) -> Compari
     original = [str(part) for part in example["original"]]
     label, said = example["label"], example.get("prediction")
     recipe = f", {words(str(example['recipe']))}" if example.get("recipe") else ""
-    unattacked = "" if said is None else f"; the model says {class_name(said, labels)} unattacked"
+    unattacked = "" if said is None else f"; unattacked, the model says {class_name(said, labels)}"
     return Comparison(
         title=f"Example {example['example_id']}{recipe}",
         note=f"Its label is {class_name(label, labels)}{unattacked}.",

@@ -95,9 +95,7 @@ def test_its_fields_reach_the_manifest_with_their_types(form: ArchitectureForm) 
         "version": "S/16",
     }
     assert Mixer.model_validate(told).patch is None
-    with pytest.raises(
-        InvalidRequestError, match=r"MLP-Mixer needs it.* Blocks\."
-    ) as refused:
+    with pytest.raises(InvalidRequestError, match=r"MLP-Mixer needs it.* Blocks\.") as refused:
         form.read("mixer", {"widths": "[]"})
     assert field_of(refused.value.errors[0].pointer) == "depth"
 

@@ -68,8 +68,8 @@ def test_robustness_that_stays_is_real() -> None:
     answer = told(kept=HONEST, spread=0.02)
     assert answer.standing == "real"
     assert answer.headline == (
-        "Yes, against these attacks: served as it is, it keeps 62% accuracy of 84% under DeepWordBug, and attacked in "
-        "other ways 61%."
+        "Yes, against these attacks: served as it is, it falls from 84% accuracy to 62% under DeepWordBug, and "
+        "attacked in other ways it keeps 61%."
     )
 
 
@@ -77,7 +77,7 @@ def test_a_weak_model_without_an_illusion_is_honest_about_it() -> None:
     answer = told(kept={"as_served": 0.10, "calibrated": 0.09, "optimized": 0.10}, spread=0.02)
     assert answer.standing == "partly"
     assert "the model is weak and honest about it" in answer.headline
-    assert "10% accuracy of 84%" in answer.headline
+    assert "it falls from 84% accuracy to 10%" in answer.headline
 
 
 def test_few_texts_suffice_to_say_that_a_model_is_weak() -> None:
@@ -173,10 +173,7 @@ def test_what_was_not_measured_is_not_shown(measured: dict[str, Any], words: str
 
 def test_an_arm_without_numbers_is_named_and_errors_are_counted() -> None:
     findings = " ".join(told(kept={"as_served": 0.7, "calibrated": 0.1, "optimized": None}, errored=7).findings)
-    assert (
-        "Attacked at the most harmful temperature found (logits divided by a further 97.5) it has no numbers"
-        in findings
-    )
+    assert "Attacked at the most harmful temperature found (logits divided by 97.5) it has no numbers" in findings
     assert "7 of 207 examples errored" in findings
 
 
@@ -234,7 +231,7 @@ def test_examples_that_show_the_illusion_come_first_and_outcomes_are_the_models(
     result = Result.model_validate(fabricated_texts.result())
     found = comparisons(result, fabricated_texts.LABELS)
     assert [one.title for one in found] == ["Example 17, DeepWordBug", "Example 21, PWWS", "Example 3, DeepWordBug"]
-    assert found[0].note == "Its label is positive; the model says positive unattacked."
+    assert found[0].note == "Its label is positive; unattacked, the model says positive."
     assert [(row.name, row.outcome, row.prediction) for row in found[0].rows] == [
         ("as served", "held", "positive"),
         ("calibrated", "flipped", "negative"),

@@ -254,22 +254,30 @@ def _honest(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     most = at_most(gap) if gap is not None else 1.0
     if most > SMALL_GAP:
         return "partly", (
-            f"In part: it shows little robustness, and no illusion was found. {_served(params)} it keeps "
-            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under "
-            f"{_attack(result, params)}: the model is weak and honest about it, as far as {served.n:,} texts tell."
+            f"In part: it shows little robustness, and no illusion was found. {_served(params)} it "
+            f"{_falls(clean, served.value)} under {_attack(result, params)}: the model "
+            f"is weak and honest about it, as far as {served.n:,} texts tell."
         )
     if least < ROBUST_FRACTION * clean:
         return "partly", (
-            f"In part: what it shows is real, and it is little. {_served(params)} it keeps "
-            f"{format_percentage(served.value)} accuracy of {format_percentage(clean)} under "
-            f"{_attack(result, params)}, and attacked in other ways no less to speak of "
+            f"In part: what it shows is real, and it is little. {_served(params)} it {_falls(clean, served.value)} "
+            f"under {_attack(result, params)}, and attacked in other ways hardly further "
             f"({format_percentage(lowest[1].value)}): the model is weak and honest about it."
         )
     return "real", (
-        f"Yes, against these attacks: {_served(params, start=False)} it keeps {format_percentage(served.value)} "
-        f"accuracy of {format_percentage(clean)} under {_attack(result, params)}, and attacked in other ways "
-        f"{format_percentage(lowest[1].value)}."
+        f"Yes, against these attacks: {_served(params, start=False)} it {_falls(clean, served.value)} under "
+        f"{_attack(result, params)}, and attacked in other ways it keeps {format_percentage(lowest[1].value)}."
     )
+
+
+def _falls(clean: float, left: float) -> str:
+    """Say what an attack leaves of the accuracy.
+
+    >>> _falls(0.875, 0.1), _falls(0.8, 0.8)
+    ('falls from 87.5% accuracy to 10%', 'keeps its accuracy of 80%')
+    """
+    before, after = format_percentage(clean), format_percentage(left)
+    return f"keeps its accuracy of {before}" if before == after else f"falls from {before} accuracy to {after}"
 
 
 def _recipes(params: Mapping[str, Any]) -> list[str]:
@@ -322,7 +330,9 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(result, params)}."
     for arm in [*params.get("arms", []), *({"label_only"} & answered_arms(result))]:
         accuracy, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
-        at = "" if temperature is None else f" (logits divided by a further {_plain(temperature)})"
+        at = "" if temperature is None else f" (logits divided by {_plain(temperature)})"
+        if at and params.get("design_temperature", 1) != 1:
+            at = f" (logits divided by a further {_plain(temperature)})"
         if temperature == 1:
             at = " (the one it is served at)"
         if accuracy is None or accuracy.value is None:
