@@ -49,7 +49,7 @@ FORMATS: dict[ReportFormat, str] = {
     "cyclonedx": "a bill of materials (CycloneDX)",
     "model-index": "the head of a model card (model-index)",
     "annex-iv": "an extract for Annex IV of the EU AI Act, to print",
-    "annex-iv-markdown": "the same as Markdown",
+    "annex-iv-markdown": "an extract for Annex IV of the EU AI Act, as Markdown",
 }
 DONE = {
     "cancelled": "Cancelling: running work stops at its next batch.",

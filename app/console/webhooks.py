@@ -34,7 +34,7 @@ EVENTS = {
     "audit.not_passed": "an audit was judged, and did not pass",
     "audit.judged": "an audit was judged, whatever the verdict",
     "audit.succeeded": "an audit ended with numbers",
-    "audit.failed": "an audit ended without",
+    "audit.failed": "an audit ended without numbers",
     "audit.cancelled": "an audit was cancelled",
     "audit.attested": "a verdict was signed",
     "plan.notified": "a plan that names the webhook reached its end",

@@ -232,10 +232,10 @@ def saturated_logits(sample: Sample, tempered: Sample, others: Mapping[str, Samp
         f"to follow. The mean span is {plain:.3g} nat by the paper's attacks, "
     )
     if is_short:
+        message += "" if is_quick else f"{reached:.3g} by all attacks but one, "
         message += (
-            f"{reached:.3g} by all attacks but one, and {widened:.3g} with that one, which follows temperature-scaled "
-            "logits across the decision boundary: without it the model looks more robust than it is. Calibrate it, and "
-            "audit it again."
+            f"and {widened:.3g} with one that follows temperature-scaled logits across the decision boundary: without "
+            "it the model looks more robust than it is. Calibrate it, and audit it again."
         )
     else:
         message += (
