@@ -50,7 +50,8 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
     """Print what an audit would cost."""
     time = "unknown until a worker has checked the model"
     if estimate.seconds is not None:
-        time = f"about {duration(estimate.seconds)}"
+        told = duration(estimate.seconds)
+        time = told if told.startswith("under") else f"about {told}"
     costs = [f"{estimate.examples:,} examples", f"{estimate.forward_passes:,} forward passes"]
     if estimate.backward_passes:
         costs.append(f"{estimate.backward_passes:,} backward passes")
@@ -58,9 +59,10 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
         costs.append(f"{estimate.queries:,} queries")
     if estimate.least_seconds is not None:
         time += f", {duration(estimate.least_seconds)} if decided at the first look"
-    if estimate.seconds_low is not None and estimate.seconds_high is not None:
+    # Between less than a second and less than a second nothing is said.
+    if estimate.seconds_low is not None and estimate.seconds_high is not None and estimate.seconds_high >= 0.5:
         time += f"; expected between {duration(estimate.seconds_low)} and {duration(estimate.seconds_high)}"
-    echo_line(f"At most: {', '.join(costs)}. Time on one worker, no bound: {time}", err=err)
+    echo_line(f"At most: {', '.join(costs)}. Time on one worker, by estimate: {time}", err=err)
     for kind, audit in ((one["kind"], one["reused"]["audit"]) for one in estimate.checks if one.get("reused")):
         echo_line(f"{kind} is taken from audit {audit}, and not measured again", err=err)
     if over := estimate.over_budget:

@@ -114,7 +114,10 @@ def _head(report: ReportRead) -> Iterator[str]:
         if others:
             yield prose(not_measured_in_words(others))
         reasons = [
-            f"- {code(outcome.metric)}: {prose(outcome.reason)}" for outcome in shown if outcome.outcome != "passed"
+            f"- {code(outcome.metric) if outcome.label == outcome.metric else prose(outcome.label)}: "
+            f"{prose(outcome.reason)}"
+            for outcome in shown
+            if outcome.outcome != "passed"
         ]
         if reasons:
             yield "\n".join(reasons)

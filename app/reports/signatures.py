@@ -126,7 +126,7 @@ def _left_out(subject: Sequence[Descriptor], audit: AuditPredicate, *, is_regist
         if check.reused is not None:
             yield (
                 f"A measurement of {check.kind} by this audit: its records are those of audit {check.reused.audit}, "
-                f"measured by {check.reused.measured_at:%Y-%m-%d %H:%M} UTC."
+                f"measured until {check.reused.measured_at:%Y-%m-%d %H:%M} UTC."
             )
     if audit.other_seeds:
         asked = "1 audit" if audit.other_seeds == 1 else f"{audit.other_seeds:,} audits"

@@ -6,6 +6,7 @@ from seatrial.contracts.policies import RuleOutcome, Verdict
 from seatrial.judging.ranges import described, named
 from seatrial.reporting.outcomes import further_in_words
 from seatrial.reporting.quantities import Quantity, quantity_of
+from seatrial.reporting.words import enumerate_words
 
 _SAID: dict[Verdict, str] = {
     "failed": "Do not ship",
@@ -20,15 +21,23 @@ _ALSO: dict[Verdict, str] = {
 }
 
 
-def headline(verdict: Verdict, rules: Sequence[RuleOutcome]) -> str:
-    """Return whether the model may ship, and what decided it, in one sentence."""
+def headline(verdict: Verdict, rules: Sequence[RuleOutcome], *, doubts: Sequence[str] = ()) -> str:
+    """Return whether the model may ship, and what decided it, in one sentence.
+
+    Args:
+        verdict: Of the policy.
+        rules: Their outcomes.
+        doubts: Codes of flags about numbers that passed by a policy that looks past them.
+    """
     blocking = [rule for rule in rules if rule.severity == "block"]
     # What was skipped warns of nothing.
     warned = sum(rule.severity == "warn" and rule.counts_as not in ("passed", "skipped") for rule in rules)
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
         warnings = f" ({warned} {'warning' if warned == 1 else 'warnings'})" if warned else ""
-        return f"May ship: {_held(deciding)}{warnings}{_applied(rules)}."
+        said = enumerate_words([code.replace("_", " ") for code in dict.fromkeys(doubts)])
+        doubted = f", though flags cast doubt on this ({said})" if doubts else ""
+        return f"May ship: {_held(deciding)}{warnings}{_applied(rules)}{doubted}."
     if not deciding:
         return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
     first, more = deciding[0], len(deciding) - 1
@@ -51,8 +60,9 @@ def _held(rules: Sequence[RuleOutcome]) -> str:
     if len(held) == 1 and not undecided:
         told.append(_explain(held[0]))
     elif held:
+        some_held = f"{len(held)} of {len(rules)} numbers {'is' if len(held) == 1 else 'are'}"
         all_held = "both numbers are" if len(held) == 2 else f"all {len(held)} numbers are"
-        told.append(f"{f'{len(held)} of {len(rules)} numbers are' if undecided else all_held} within bounds")
+        told.append(f"{some_held if undecided else all_held} within bounds")
     if undecided:
         told.append(f"{undecided} undecided {'number counts' if undecided == 1 else 'numbers count'} as passed")
     return ", ".join(told)

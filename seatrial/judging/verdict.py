@@ -129,11 +129,18 @@ def judge(
     return Judgement(
         audit=audit.audit,
         verdict=verdict,
-        headline=headline(verdict, rules),
+        headline=headline(verdict, rules, doubts=_passed_over(findings, rules)),
         rules=rules,
         policy=source,
         baseline=None if baseline is None else baseline.audit,
     )
+
+
+def _passed_over(findings: Sequence[Finding], rules: Sequence[RuleOutcome]) -> list[str]:
+    """Return the codes of flags that speak of numbers which passed all the same, as the policy asks."""
+    passed = [one for one, rule in zip(findings, rules, strict=True) if rule.counts_as == "passed"]
+    doubts = (doubts_about(one.metric, one.flags, "relevant") for one in passed if one.rule.severity == "block")
+    return list(dict.fromkeys(flag.code for flags in doubts for flag in flags))
 
 
 def _verdict(rules: Sequence[RuleOutcome]) -> Verdict:

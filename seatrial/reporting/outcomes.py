@@ -111,10 +111,11 @@ def required(outcome: RuleOutcome) -> str:
 def share_of_range(value: float, highest: float) -> str:
     """Write a number as a share of the largest there is.
 
-    >>> share_of_range(0.6, 2.4)
-    '25% of the range'
+    >>> share_of_range(0.6, 2.4), share_of_range(0.008, 2.4), share_of_range(0.0, 2.4)
+    ('25% of the range', 'under 1% of the range', '0% of the range')
     """
-    return f"{100 * value / highest:.0f}% of the range"
+    share = 100 * value / highest
+    return f"{'under 1' if 0 < share < 0.5 else f'{share:.0f}'}% of the range"
 
 
 def not_measured(judgement: Judgement) -> list[RuleOutcome]:

@@ -181,7 +181,7 @@ def test_a_remote_gate_that_runs_out_of_time_cancels_and_writes_what_there_is(
     gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--timeout", 2)
     ended = run(*gate, "--junit", "junit.xml", "--markdown", "comment.md")
     assert ended.exit_code == 5, ended.output
-    assert "Time on one worker, no bound: unknown" in ended.stderr
+    assert "Time on one worker, by estimate: unknown" in ended.stderr
     assert "errored" in ended.stdout
     for told in (ended.stdout, ended.stderr):
         assert "Timed out after 2 s (--timeout).\n" in told

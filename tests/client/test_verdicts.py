@@ -96,7 +96,7 @@ def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) 
     known, unknown = capsys.readouterr().out.splitlines()
     assert (
         known
-        == "At most: 500 examples, 1,000 forward passes, 40 queries. Time on one worker, no bound: about 2 h 2 min"
+        == "At most: 500 examples, 1,000 forward passes, 40 queries. Time on one worker, by estimate: about 2 h 2 min"
     )
     assert "unknown until a worker has checked the model" in unknown
     costs = [{"kind": "temperature_attack", "forward_passes": 900}, {"kind": "low_level_attack", "forward_passes": 100}]

@@ -13,7 +13,7 @@ def test_what_is_undecided_and_let_pass_is_not_said_to_hold() -> None:
     assert judged(NUMBERS, LET_PASS).headline == "May ship: 1 undecided number counts as passed."
     assert judged(NUMBERS, LET_PASS, LET_PASS).headline == "May ship: 2 undecided numbers count as passed."
     assert judged(NUMBERS, PASSED, LET_PASS).headline == (
-        "May ship: 1 of 2 numbers are within bounds, 1 undecided number counts as passed."
+        "May ship: 1 of 2 numbers is within bounds, 1 undecided number counts as passed."
     )
 
 
@@ -48,3 +48,13 @@ def test_a_headline_says_shares_in_per_cent_and_spans_as_shares_of_their_range()
     assert accuracy.headline == (
         "Do not ship: its accuracy without an attack is 94.96%; the policy asks for at least 95%."
     )
+
+
+def test_a_headline_does_not_pass_over_a_flag_that_its_policy_passes_over() -> None:
+    mus = {"metric": f"{SPAN}.mus", "max": 0.5}
+    doubted = audit(check({"mus": gap(0.1, 0.0, 0.2)}, ("saturated_logits", "warning")))
+    assert judged(doubted, mus).headline.endswith(", though flags cast doubt on this (saturated logits).")
+    # Of other numbers, or of one that fails, it is no news.
+    beside = audit(check({"clean_accuracy": gap(0.9, 0.8, 0.95)}, ("saturated_logits", "warning")))
+    assert "doubt" not in judged(beside, {"metric": f"{SPAN}.clean_accuracy", "min": 0.5}).headline
+    assert "doubt" not in judged(doubted, {**mus, "max": 0.01}).headline

@@ -7,7 +7,7 @@ from tests.reports.conftest import OneAudit
 from tests.reports.fabricated_judgements import judged, outcome
 
 REUSED = {"audit": "aud_earlier", "check": "chk_earlier", "measured_at": "2026-11-24T10:00:00Z"}
-TOLD = "its records are those of audit aud_earlier (check chk_earlier), measured by 2026-11-24 10:00 UTC"
+TOLD = "its records are those of audit aud_earlier (check chk_earlier), measured until 2026-11-24 10:00 UTC"
 
 
 @pytest.mark.parametrize("format", ["html", "markdown", "junit", "sarif", "json"])

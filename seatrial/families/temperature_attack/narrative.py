@@ -331,7 +331,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     for arm in [*params.get("arms", []), *({"label_only"} & answered_arms(result))]:
         accuracy, temperature = accuracy_in(result, arm), value_of(result, f"temperature[arm={arm}]")
         at = "" if temperature is None else f" (logits divided by {_plain(temperature)})"
-        if at and params.get("design_temperature", 1) != 1:
+        if temperature is not None and params.get("design_temperature", 1) != 1:
             at = f" (logits divided by a further {_plain(temperature)})"
         if temperature == 1:
             at = " (the one it is served at)"
