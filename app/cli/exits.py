@@ -79,6 +79,8 @@ def as_click(error: ClientError) -> click.ClickException:
     told = str(error)
     if isinstance(error, ServiceUnreachableError) and "refused" in told.lower():
         told += "\nNo service listens there: start one with `seatrial serve`, or name another by --url (SEATRIAL_URL)."
+    if isinstance(error, ProblemResponseError) and error.status == 401:
+        told += "\nAt a command line a key is given by SEATRIAL_KEY or --key; `seatrial keys create NAME` makes one."
     return (BadRequestError if is_request_wrong else CouldNotRunError)(told)
 
 

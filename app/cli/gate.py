@@ -303,7 +303,10 @@ def _judged(
         if ask.cancels:
             _cancel(client, audit.id)
         raise
-    status = _told(ended, outputs.write(client, audit.id), ask.promote.replace("AUDIT", audit.id))
+    # What is about to be done is no advice.
+    is_promoted = ask.bootstraps and ended.judgement is not None and ended.judgement.verdict == "passed"
+    promote = "" if is_promoted else ask.promote.replace("AUDIT", audit.id)
+    status = _told(ended, outputs.write(client, audit.id), promote)
     if ask.bootstraps and status == Exit.PASSED:
         _bootstrap(ask, client, ended)
     return status

@@ -24,7 +24,7 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
 
     Args:
         judgement: The verdict.
-        promote: Printed where a number could not be compared because nothing has been promoted yet.
+        promote: Printed where a number could not be compared because nothing has been promoted yet; nothing if empty.
     """
     rules, others = applied(judgement), not_measured(judgement)
     rows = [_COLUMNS, *(tuple(map(escaped_line, _row(rule))) for rule in rules)] if rules else []
@@ -40,7 +40,7 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
         echo_line(not_measured_in_words(others))
     for line in _reasons(rules):
         echo_line(line)
-    if _lacks_baseline(judgement):
+    if promote and _lacks_baseline(judgement):
         echo_line(f"To have a baseline: {promote}.")
     echo_line()
     echo_line(judgement.headline)
