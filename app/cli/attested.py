@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.cli.exits import BadRequestError
-from app.cli.uploads import MANIFEST, read_object
+from app.cli.uploads import read_object
 from seatrial.attestation.subjects import (
     ENDPOINT_MANIFEST,
     RECALIBRATION,
@@ -18,6 +18,7 @@ from seatrial.attestation.subjects import (
     weights_name,
 )
 from seatrial.attestation.verifying import VerificationError
+from seatrial.client.preparing import MANIFEST
 from seatrial.contracts.endpoints import SERVED
 from seatrial.contracts.models import ModelManifest
 

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.cli.exits import BadRequestError
-from app.cli.uploads import MANIFEST, Prepared, name_and_version, read_object
+from app.cli.uploads import Prepared, read_object
+from seatrial.client.preparing import MANIFEST, name_and_version
 from seatrial.contracts.architectures import PredictionsArchitecture
 from seatrial.contracts.models import PREDICTIONS
 from seatrial.ingest.inspection.errors import InspectionError

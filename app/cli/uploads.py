@@ -4,7 +4,6 @@ What a manifest leaves out is filled in from the files: name and version (a dige
 version), task and labels of a Hugging Face folder, columns of their usual names.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,24 +14,29 @@ from typing import Any
 
 from app.cli.exits import BadRequestError
 from app.cli.files import read_limited, shorten
-from app.cli.folder_archive import FolderArchive
 from app.models.folders import HEADS, label_names
 from seatrial.client import ProblemResponseError, Source
+from seatrial.client.folder_archive import FolderArchive
+from seatrial.client.preparing import (
+    HUGGING_FACE,
+    MANIFEST,
+    files_in,
+    image_folders,
+    name_and_version,
+    task_of_data,
+    tasks_of_heads,
+)
 from seatrial.contracts.datasets import COLUMNS
 from seatrial.contracts.endpoints import SERVED
-from seatrial.contracts.models import ARRAYS, IMAGES, TABLES
+from seatrial.contracts.models import IMAGES, TABLES
 from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.strict_json import strict_json
 
-MANIFEST = "manifest.json"
 _SAFETENSORS = ".safetensors"
 _EXPORTED, _ONNX = ".pt2", ".onnx"
-# Of a Hugging Face folder, what the service reads; weights in other formats and code it would refuse.
-_WANTED = frozenset({".json", ".txt", ".model", ".jinja", ".vocab", _SAFETENSORS})
 _PICKLED = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
 _TEXT = "text-classification"
-_HEAD_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -131,11 +135,7 @@ def data_task(path: Path, manifest_path: Path | None = None) -> str | None:
     manifest_file = manifest_path or _manifest_beside(path, is_model=False)
     if manifest_file is not None and (task := read_object(manifest_file).get("task")):
         return str(task)
-    if path.is_dir() or path.suffix == ".npz":
-        return IMAGES
-    columns = _columns(path)
-    by_length = sorted(COLUMNS.items(), key=lambda pair: -len(pair[1]))
-    return next((task for task, wanted in by_length if task not in ARRAYS and columns.issuperset(wanted)), None)
+    return task_of_data(path)
 
 
 @contextmanager
@@ -208,8 +208,8 @@ def _model_folder(
         return Prepared(name_and_version(manifest, name, version, None), None)
     if _kind(manifest) == "huggingface":
         _describe(manifest, folder, for_task)
-        files = {one.name: one for one in _files(folder) if one.name != MANIFEST and one.suffix in _WANTED}
-        if left := sorted(one.name for one in _files(folder) if one.name not in files and one.name != MANIFEST):
+        files = {one.name: one for one in files_in(folder) if one.name != MANIFEST and one.suffix in HUGGING_FACE}
+        if left := sorted(one.name for one in files_in(folder) if one.name not in files and one.name != MANIFEST):
             say(f"Not sent, since the service reads safetensors and tokenizers only: {', '.join(left)}")
         if not any(one.endswith(_SAFETENSORS) for one in files):
             raise BadRequestError(
@@ -218,8 +218,8 @@ def _model_folder(
             )
         source: Source = FolderArchive(f"{name}.tar", files)
         return Prepared(name_and_version(manifest, name, version, source), source)
-    weights = [one for one in _files(folder) if one.suffix in (_SAFETENSORS, _EXPORTED, _ONNX)]
-    pickled = [one for one in _files(folder) if one.suffix in _PICKLED]
+    weights = [one for one in files_in(folder) if one.suffix in (_SAFETENSORS, _EXPORTED, _ONNX)]
+    pickled = [one for one in files_in(folder) if one.suffix in _PICKLED]
     if pickled and not weights:
         raise _pickled(*pickled)
     if _kind(manifest) == "ensemble" and len(weights) > 1:
@@ -269,8 +269,7 @@ def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> N
 
 def _task(config: Mapping[str, Any], for_task: str | None) -> str | None:
     architectures = _architectures(config)
-    # A sequence classifier may read texts or pairs of them.
-    tasks = {task for task, head in HEADS.items() if any(one.endswith(head) for one in architectures)}
+    tasks = tasks_of_heads(architectures)
     if len(tasks) <= 1:
         return next(iter(tasks), None)
     if config.get("problem_type") == "multi_label_classification":
@@ -284,51 +283,8 @@ def _architectures(config: Mapping[str, Any]) -> list[str]:
     return [str(one) for one in named] if isinstance(named, list) else []
 
 
-def _files(folder: Path) -> list[Path]:
-    """Return the files of a folder itself: what exporters put below is other formats of the same."""
-    return sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
-
-
 def _image_folders(folder: Path) -> FolderArchive:
-    found = {one.relative_to(folder): one for one in folder.rglob("*") if one.is_file() and one.name != MANIFEST}
-    files = {
-        inside.as_posix(): one
-        for inside, one in found.items()
-        if not any(part.startswith(".") for part in inside.parts)
-    }
-    if not files:
-        raise BadRequestError(f"{folder} holds no files: it must hold a folder of images for each class")
-    return FolderArchive(f"{folder.resolve().name}.tar", files)
-
-
-def _columns(path: Path) -> set[str]:
-    """Return the columns of a CSV or JSON Lines file by its first line; none where it is neither."""
-    with path.open("rb") as file:
-        line = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace").strip()
-    if line.startswith("{"):
-        try:
-            return set(strict_json(line))
-        except ValueError:
-            return set()
-    return {cell.strip().strip('"') for cell in re.split(r"[,;\t]", line)}
-
-
-def name_and_version(manifest: dict[str, Any], name: str, version: str | None, source: Source | None) -> dict[str, Any]:
-    """Return a manifest with a name and a version."""
-    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:100]
-    filled = {"name": cleaned or "unnamed", **manifest}
-    if version is not None:
-        filled["version"] = version
-    elif "version" not in filled:
-        filled["version"] = _digest(filled, source)
-    return filled
-
-
-def _digest(manifest: Mapping[str, Any], source: Source | None) -> str:
-    """Return a version that differs where the content does."""
-    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
-    if source is not None:
-        with source.open("rb") as file:
-            while chunk := file.read(2**20):
-                digest.update(chunk)
-    return digest.hexdigest()[:12]
+    try:
+        return image_folders(folder)
+    except ValueError as error:
+        raise BadRequestError(str(error)) from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
-from seatrial.contracts.models import ModelManifest, Task
+from seatrial.contracts.models import HEADS, ModelManifest
 from seatrial.ingest.archives import ArchiveEntry
 from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.huggingface.configuration import label_names
@@ -31,13 +31,6 @@ from seatrial.ingest.inspection.errors import (
 from seatrial.ingest.inspection.magic import Kind, looks_like
 from seatrial.ingest.inspection.safetensors_header import read_safetensors_header
 
-HEADS: dict[Task, str] = {
-    "image-classification": "ForImageClassification",
-    "text-classification": "ForSequenceClassification",
-    "text-pair-classification": "ForSequenceClassification",
-    "multi-label-classification": "ForSequenceClassification",
-    "token-classification": "ForTokenClassification",
-}
 MAX_TENSORS = 200_000
 """Tensors of all safetensors files of an archive together; their names are kept while it is read."""
 MAX_TENSOR_NAME_CHARS = 64 * 2**20

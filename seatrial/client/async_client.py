@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from seatrial.client.async_hardenings import AsyncHardenings
 from seatrial.client.async_keeping import AsyncKeeping
+from seatrial.client.preparing import dataset_upload, model_upload
 from seatrial.client.requests import (
     Request,
     Source,
@@ -49,18 +50,23 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         ValueError: ``base_url`` is not an address.
     """
 
-    async def add_model(self, file: Source | str, manifest: Mapping[str, Any], *, wait_s: int = 30) -> Model:
+    async def add_model(
+        self, file: Source | str, manifest: Mapping[str, Any] | None = None, *, wait_s: int = 30
+    ) -> Model:
         """Upload weights and return the model.
 
         Args:
-            file: One .safetensors, or an archive of a folder.
-            manifest: What the weights are: ``name``, ``version``, ``task``, ``architecture``, ...
+            file: One .safetensors, an archive of a folder, or a folder: a Hugging Face one, or ``manifest.json`` beside
+                weights.
+            manifest: What the weights are: ``name``, ``version``, ``task``, ``architecture``, ... By default what is
+                found beside the file or in the folder; name and version are then made up where they are missing.
             wait_s: Seconds to wait for a worker to load it; after that it is returned in state ``checking``.
 
         Raises:
             ProblemResponseError: The manifest, the file or the model itself is refused, with the reason.
+            ValueError: Nothing says what the file is.
         """
-        return await self._ask(upload_request("/v1/models", file, manifest, wait_s), Model)
+        return await self._ask(upload_request("/v1/models", *model_upload(file, manifest), wait_s), Model)
 
     async def add_endpoint(self, manifest: Mapping[str, Any], *, wait_s: int = 30) -> Model:
         """Store a model behind an HTTP endpoint and return it.
@@ -101,17 +107,19 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """
         return await self._ask(Request("POST", f"/v1/models/{path_part(model_id)}/cancel"), Model)
 
-    async def add_dataset(self, file: Source | str, manifest: Mapping[str, Any]) -> Dataset:
+    async def add_dataset(self, file: Source | str, manifest: Mapping[str, Any] | None = None) -> Dataset:
         """Upload examples and return the dataset.
 
         Args:
-            file: .npz, .parquet, .csv, .jsonl, .conllu, or an archive of folders of images.
-            manifest: What the examples are: ``name``, ``version``, ``task``, ...
+            file: .npz, .parquet, .csv, .jsonl, .conllu, an archive of folders of images, or such a folder.
+            manifest: What the examples are: ``name``, ``version``, ``task``, ... By default what is found beside them,
+                else the task is that of the columns.
 
         Raises:
             ProblemResponseError: The manifest or the file is refused, with the reason.
+            ValueError: Nothing says what the examples are for.
         """
-        return await self._ask(upload_request("/v1/datasets", file, manifest), Dataset)
+        return await self._ask(upload_request("/v1/datasets", *dataset_upload(file, manifest)), Dataset)
 
     def datasets(
         self, *, name: str | None = None, task: Task | None = None, limit: int | None = None

@@ -30,7 +30,13 @@ MAX_ROWS = 50
 """Rows of a table in HTML; :meth:`to_frame` has them all."""
 
 
-class Number(Estimate):
+class _Printed:
+    def __str__(self) -> str:
+        # Pydantic's own is every field on one line.
+        return repr(self)
+
+
+class Number(_Printed, Estimate):
     """A number and the interval it is known to lie in."""
 
     def __repr__(self) -> str:
@@ -47,7 +53,7 @@ class CheckResult(Result):
     estimates: dict[str, Number]  # type: ignore[assignment]
 
 
-class Check(CheckRead):
+class Check(_Printed, CheckRead):
     """One check of an audit."""
 
     result: CheckResult | None = None
@@ -56,7 +62,7 @@ class Check(CheckRead):
         return f"<Check {self.kind}: {self.state.value}>"
 
 
-class Model(ModelRead):
+class Model(_Printed, ModelRead):
     """A stored model."""
 
     def __repr__(self) -> str:
@@ -73,7 +79,7 @@ class Model(ModelRead):
         return _html(lines, ("model", ""), rows)
 
 
-class Dataset(DatasetRead):
+class Dataset(_Printed, DatasetRead):
     """A stored dataset."""
 
     def __repr__(self) -> str:
@@ -86,7 +92,7 @@ class Dataset(DatasetRead):
         return _html([f"{self.name} {self.version}"], ("dataset", ""), [*rows, ("digest", self.digest)])
 
 
-class Cost(AuditEstimate):
+class Cost(_Printed, AuditEstimate):
     """What an audit would cost."""
 
     def __repr__(self) -> str:
@@ -148,7 +154,7 @@ class Figures(list[Figure]):
         return "".join(f"<div>{figure._repr_html_()}</div>" for figure in self)
 
 
-class AuditJudgement(Judgement):
+class AuditJudgement(_Printed, Judgement):
     """What a policy makes of an audit."""
 
     def __repr__(self) -> str:
@@ -181,7 +187,7 @@ class AuditJudgement(Judgement):
         return _html([self.headline], ("outcome", "severity", "rule", "requirement", "measured", "reason"), rows)
 
 
-class Audit(AuditRead):
+class Audit(_Printed, AuditRead):
     """An audit with its checks.
 
     What a client returns reads on through it: :meth:`records` and :meth:`figures` wait for the service, or are awaited

@@ -107,6 +107,16 @@ class InputSpec(Request):
         return self
 
 
+HEADS: dict[Task, str] = {
+    "image-classification": "ForImageClassification",
+    "text-classification": "ForSequenceClassification",
+    "text-pair-classification": "ForSequenceClassification",
+    "multi-label-classification": "ForSequenceClassification",
+    "token-classification": "ForTokenClassification",
+}
+"""How the names of Hugging Face's classes of such models end."""
+
+
 class ModelManifest(Request):
     """What must be said about weights before they mean anything."""
 

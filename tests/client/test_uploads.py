@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.exits import BadRequestError
-from app.cli.folder_archive import FolderArchive
 from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
 from seatrial.client import Client
+from seatrial.client.folder_archive import FolderArchive
 from seatrial.ingest.archives import check_archive
 from seatrial.ingest.conversion import CONVERT
 from seatrial.store.settings import Settings
