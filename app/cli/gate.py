@@ -181,8 +181,9 @@ def _asked(options: dict[str, Any]) -> Ask:
         raise BadRequestError("--predictions stands in place of --model; what its columns are says FILE.manifest.json")
     file = read_gate_file(Path(options["policy"])) if is_file(options["policy"]) else None
     timeout_s: float | None = options["timeout"]
+    whole_table = None if options["predictions"] is None else MOST_SAMPLES  # It costs nothing.
     chosen = {
-        "samples": options["samples"] or (file.samples if file else None) or _whole_table(options),
+        "samples": options["samples"] or (file.samples if file else None) or whole_table,
         "seed": options["seed"] if options["seed"] is not None else file.seed if file else None,
         "baseline": options["baseline"],
         "stop": _stop(options, file),
@@ -205,11 +206,6 @@ def _asked(options: dict[str, Any]) -> Ask:
         promote=_promote(options),
         bootstraps=options["promote_if_passed"],
     )
-
-
-def _whole_table(options: dict[str, Any]) -> int | None:
-    """Return the most samples there may be for a table, which costs nothing to look at as a whole."""
-    return None if options["predictions"] is None else MOST_SAMPLES
 
 
 def _stop(options: dict[str, Any], file: GateFile | None) -> str | None:
@@ -278,8 +274,9 @@ def _judged(
     _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
+    examples = client.dataset(data_id).facts.examples
     checks = ask.checks or default_checks(
-        known_policy(ask.policy, client), task, say, examples=client.dataset(data_id).facts.examples, is_local=is_local
+        known_policy(ask.policy, client), task, say, examples=examples, is_local=is_local
     )
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
     print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
@@ -304,8 +301,7 @@ def _judged(
             _cancel(client, audit.id)
         raise
     # What is about to be done is no advice.
-    is_promoted = ask.bootstraps and ended.judgement is not None and ended.judgement.verdict == "passed"
-    promote = "" if is_promoted else ask.promote.replace("AUDIT", audit.id)
+    promote = "" if ask.bootstraps and ended.verdict == "passed" else ask.promote.replace("AUDIT", audit.id)
     status = _told(ended, outputs.write(client, audit.id), promote)
     if ask.bootstraps and status == Exit.PASSED:
         _bootstrap(ask, client, ended)
