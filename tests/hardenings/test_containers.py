@@ -62,7 +62,7 @@ def weights_of(container: bytes, name: str) -> dict[str, np.ndarray]:
     return load(zipfile.ZipFile(io.BytesIO(container)).read(name))
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize("kind", [exported, huggingface])
 def test_it_is_trained_written_back_and_audited_in_pairs(
     client: httpx.Client, services: Services, settings: Settings, tmp_path: Path, kind: Any
