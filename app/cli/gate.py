@@ -274,10 +274,11 @@ def _judged(
     _look_up_policy(ask, client)
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
-    examples = client.dataset(data_id).facts.examples
-    checks = ask.checks or default_checks(
-        known_policy(ask.policy, client), task, say, examples=examples, is_local=is_local
-    )
+    checks = ask.checks
+    if not checks:
+        examples = client.dataset(data_id).facts.examples
+        policy = known_policy(ask.policy, client)
+        checks = default_checks(policy, task, say, examples=examples, is_local=is_local)
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
     print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
     if ask.estimates_only:

@@ -149,6 +149,7 @@ def answers(name: str) -> dict[str, Answer]:
         "POST /v1/audits/aud_2": refusal,
         "GET /v1/models": page(model(name)),
         "GET /v1/datasets": page(dataset(name)),
+        "GET /v1/datasets/": told(dataset(name)),
         "GET /v1/policies": page(policy),
         "GET /v1/policies/": told(policy),
         "GET /v1/baselines": page(baseline),

@@ -127,7 +127,7 @@ def test_a_report_that_is_none_is_told(model: Path) -> None:
         done = run(
             "gate", "--model", model, "--data", model / "d.npz", "--policy", policy, "--sarif", sarif, "--server", url
         )
-    assert done.exit_code == 1
+    assert done.exit_code == 1, done.output
     assert "Traceback" not in done.output
 
 

@@ -83,7 +83,7 @@ def test_the_gate_is_inert(url: str, tmp_path: Path) -> None:
     checks = tmp_path / "checks.json"
     checks.write_text('[{"kind": "uncertainty_span"}]')
     gated = run("gate", "--model", model, *data, "--checks", checks)
-    assert gated.exit_code == 1
+    assert gated.exit_code == 1, gated.output
     assert_inert(gated.output)
     missing = run("gate", "--model", f"{model}-no", *data)
     assert (missing.exit_code, "<U+001B>[2J" in missing.output, "\x1b" in missing.output) == (2, True, False)

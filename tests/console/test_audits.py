@@ -5,6 +5,7 @@ import json
 import pytest
 
 from app.gates.service import judge_ended
+from seatrial.families.uncertainty_span.stage_costs import stage_shares
 from seatrial.store.tables import AuditRow, BaselineRow, CheckRow, JudgementRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.console.conftest import Console, actions, elements, words
@@ -95,10 +96,15 @@ def test_a_running_audit_is_followed(console: Console) -> None:
     part = console.get(str(live["data-fragment"]))
     (progress,) = [one for one in elements(part, "div") if one.get("id") == "progress"]
     assert progress["data-over"] == "no"
-    assert elements(part, "progress") == [
-        {"max": "1", "value": "0.5", "aria-label": "The whole audit, done"},
-        {"max": "20", "value": "10", "aria-label": "Examples of uncertainty_span done"},
-    ]
+    params = console.client.get(f"/v1/audits/{audit}").json()["checks"][0]["params"]
+    before, here, after = stage_shares(params, "attack", 20)
+    whole, examples = elements(part, "progress")
+    # Of seconds that are rounded to a tenth.
+    done = (before + here / 2) / (before + here + after)
+    assert float(whole.pop("value")) == pytest.approx(done, rel=0.02)
+    assert 0 < done < 0.5
+    assert whole == {"max": "1", "aria-label": "The whole audit, done"}
+    assert examples == {"max": "20", "value": "10", "aria-label": "Examples of uncertainty_span done"}
 
 
 def test_the_stream_is_the_api_s_and_goes_on_where_it_broke(console: Console) -> None:

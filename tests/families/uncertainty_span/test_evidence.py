@@ -82,5 +82,5 @@ def test_saturation_is_an_error_where_tempering_finds_what_nothing_else_did(
     others = {} if ascent is None else {"ascent": sample(np.full(9, ascent))}
     (flag,) = flags.saturated_logits(sample(np.full(9, plain)), sample(np.full(9, tempered)), others, is_quick=is_quick)
     assert flag.severity == severity
-    assert f"mus says {plain:.3g} nat" in flag.message
+    assert f"The mean span is {plain:.3g} nat by the paper's attacks" in flag.message
     assert f"{max(plain, ascent or 0, tempered):.3g}" in flag.message
