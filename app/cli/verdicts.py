@@ -82,7 +82,7 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
     further = f"{rule.further_examples:,}" if rule.further_examples else ""
     left = rule.available_examples
     if rule.further_examples and left is not None and rule.further_examples > left:
-        further += f" (the dataset has {left:,})"
+        further += f" (the dataset has {left:,} more)"
     return rule.label, _value(rule), rule.requirement, outcome, further
 
 

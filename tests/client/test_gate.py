@@ -195,7 +195,7 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     assert status == 3, gate.errors()
     (row,) = (line for line in printed.splitlines() if line.startswith("uncertainty_span.clean_accuracy  "))
     assert "inconclusive" in row
-    further = re.search(r"([0-9,]+) \(40 left\)$", row)
+    further = re.search(r"([0-9,]+) \(the dataset has 40 more\)$", row)
     assert further is not None, row
     assert int(further[1].replace(",", "")) > 60
     assert printed.rstrip().rpartition("\n")[2].startswith("Not decided: ")

@@ -73,7 +73,7 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     assert ended.exit_code == 3, ended.output
     (row,) = (line for line in ended.stdout.splitlines() if line.startswith("uncertainty_span.clean_accuracy  "))
     assert "inconclusive" in row
-    further = re.search(r"([0-9,]+) \(the dataset has 40\)$", row)
+    further = re.search(r"([0-9,]+) \(the dataset has 40 more\)$", row)
     assert further is not None, row
     assert int(further[1].replace(",", "")) > 60
     assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Not decided: ")
