@@ -9,9 +9,9 @@ import click
 
 from app.cli.deletions import deleting
 from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
-from app.cli.gate_files import default_checks, is_file, known_policy, read_checks, read_gate_file
+from app.cli.gate_files import default_checks_of, is_file, read_checks, read_gate_file
 from app.cli.outputs import FORMATS
-from app.cli.progress import progress_display, say
+from app.cli.progress import progress_display
 from app.cli.remote import with_client
 from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
@@ -207,10 +207,9 @@ def _with_checks(client: Client, spec: dict[str, Any]) -> dict[str, Any]:
     """Return a body with checks: where none are given, those that a gate runs of such a model."""
     if spec["checks"] or not spec["model"]:
         return spec
-    policy = spec.get("policy")
-    known = None if policy is None else known_policy(policy, client)
-    examples = client.dataset(spec["dataset"]).facts.examples if spec["dataset"] else None
-    return spec | {"checks": default_checks(known, client.model(spec["model"]).task, say, examples=examples)}
+    task = client.model(spec["model"]).task
+    checks = default_checks_of(client, spec.get("policy"), task, spec["dataset"])
+    return spec | {"checks": checks}
 
 
 def print_results(audit: AuditRead) -> None:

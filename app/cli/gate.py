@@ -3,8 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,20 @@ from pydantic import BaseModel
 
 from app.cli.audits import REUSE
 from app.cli.embedded import embedded
-from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit, ending_as_documented, exit_table
-from app.cli.gate_files import default_checks, is_file, known_policy, read_checks, read_gate_file, unknown_policy
+from app.cli.exits import BadRequestError, Exit, ending_as_documented, exit_table
+from app.cli.gate_files import is_file, read_checks, read_gate_file, unknown_policy
+from app.cli.gate_judging import Ask, judged
 from app.cli.outputs import Outputs, output_options
 from app.cli.predictions import prepared_predictions
-from app.cli.progress import progress_display, say, say_all
+from app.cli.progress import say
 from app.cli.remote import KEY, connected
 from app.cli.serve import require_worker_extra
-from app.cli.showing import echo_line
-from app.cli.uploads import Prepared, data_task, pointing_to_manifest, prepare_data, prepare_model
-from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
+from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
+from app.cli.verdicts import PROMOTE
 from app.policies import presets
-from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
-from seatrial.contracts.audits import AuditRead
-from seatrial.contracts.policies import GateFile, Policy
-from seatrial.contracts.states import ModelState
-from seatrial.reporting.reuse import reused_in_words
+from seatrial.client import Client
+from seatrial.contracts.policies import GateFile
 
-CHECKED_S = 60
-"""Seconds to wait for a model to be checked; after that it is audited all the same, without an estimate of its time."""
-CANCELLED_S = 30.0
-"""Seconds an audit that ran out of time is given to stop and be judged, so that its reports can be written."""
 MOST_SAMPLES = 1_000_000
 """Of an audit."""
 OWN_OUTAGE_S = 5.0
@@ -43,49 +35,6 @@ _NOTHING_KEPT = "a gate that leaves nothing behind has none: give --home DIR, ke
 _PROMOTE_HOME = "while seatrial serve --home DIR runs, seatrial baselines promote AUDIT makes one"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What the options ask for.
-
-    Attributes:
-        model: Path or id; empty where there are predictions.
-        data: Likewise.
-        predictions: A table in place of both.
-        predictions_of: Whose answers to read in it.
-        policy: The policy, or what the service finds it by.
-        checks: What to run; None where nothing says.
-        options: Options of the audit: ``samples``, ``seed``, ``baseline``, ``stop``, ``reuse``.
-        data_manifest: What is said about the data.
-        model_version: Overrides that of the model's manifest.
-        timeout_s: Seconds in total; None for no limit.
-        deadline: When they are over, by the monotonic clock.
-        cancels: Whether an audit that is no longer waited for is cancelled.
-        estimates_only: Whether to stop before anything is spent.
-        promote: How to have a baseline the next time, ``AUDIT`` standing for the audit.
-        bootstraps: Whether an audit that passes becomes the baseline where there is none.
-    """
-
-    model: str
-    data: str
-    predictions: Path | None
-    predictions_of: str | None
-    policy: Policy | str
-    checks: list[BaseModel] | None
-    options: dict[str, Any]
-    data_manifest: Path | None
-    model_version: str | None
-    timeout_s: float | None
-    deadline: float | None
-    cancels: bool
-    estimates_only: bool
-    promote: str
-    bootstraps: bool
-
-    def patience_s(self) -> float | None:
-        """Return the seconds left."""
-        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
 
 
 @click.command(epilog=exit_table())
@@ -155,7 +104,7 @@ def _run(options: dict[str, Any]) -> Exit:
         if options["home"] is not None:
             raise BadRequestError("--home is for the embedded service: leave it out, or --server (SEATRIAL_URL)")
         with connected(server, options["key"]) as client, _prepared(ask, client) as prepared:
-            return _judged(ask, client, prepared, outputs, {})
+            return judged(ask, client, prepared, outputs, {})
     if options["home"] is None and (_is_stored(ask.model) or _is_stored(ask.data)):
         raise BadRequestError(f"{ask.model} and {ask.data} are ids on a service: give --server, or --home")
     # What is known to be wrong is refused before anything is started.
@@ -171,7 +120,7 @@ def _run(options: dict[str, Any]) -> Exit:
         embedded(options["home"], workers=options["workers"], say=say) as url,
         Client(url) as client,
     ):
-        return _judged(ask, client, prepared, outputs, {"outage_s": OWN_OUTAGE_S}, is_local=True)
+        return judged(ask, client, prepared, outputs, {"outage_s": OWN_OUTAGE_S}, is_local=True)
 
 
 def _asked(options: dict[str, Any]) -> Ask:
@@ -257,145 +206,3 @@ def _prepared_files(ask: Ask, client: Client | None) -> tuple[Prepared | None, P
     if _is_stored(ask.data):
         return model, None
     return model, prepare_data(Path(ask.data), ask.data_manifest, model=model)
-
-
-def _judged(
-    ask: Ask,
-    client: Client,
-    prepared: tuple[Prepared | None, Prepared | None],
-    outputs: Outputs,
-    waiting: dict[str, float],
-    *,
-    is_local: bool = False,
-) -> Exit:
-    if outputs.needs_key and not client.signing_keys().keys:
-        # Better known before hours of work than after.
-        raise BadRequestError("--attestation: no key signs there; sign with one of your own: --signing-key KEY.pem")
-    _look_up_policy(ask, client)
-    model_id, task = _upload_model(ask, client, prepared[0])
-    data_id = _upload_data(ask, client, prepared[1])
-    checks = ask.checks
-    if not checks:
-        examples = client.dataset(data_id).facts.examples
-        policy = known_policy(ask.policy, client)
-        checks = default_checks(policy, task, say, examples=examples, is_local=is_local)
-    asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
-    print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
-    if ask.estimates_only:
-        return Exit.PASSED
-    audit = client.submit(model_id, data_id, checks, **asked)
-    say(f"Auditing: {audit.id}")
-    try:
-        ended = _followed(client, audit.id, timeout_s=ask.patience_s(), **waiting)
-    except NotJudgedError as error:
-        outputs.write(client, audit.id)
-        raise CouldNotRunError(str(error)) from error
-    except WaitTimeoutError:
-        headline = f"Timed out after {ask.timeout_s:g} s (--timeout)."
-        say(headline)
-        _give_up(ask, client, audit.id, outputs)
-        # Below a verdict that knows only of a cancelled audit.
-        echo_line(headline)
-        return Exit.TIMED_OUT
-    except KeyboardInterrupt:
-        if ask.cancels:
-            _cancel(client, audit.id)
-        raise
-    # What is about to be done is no advice.
-    promote = "" if ask.bootstraps and ended.verdict == "passed" else ask.promote.replace("AUDIT", audit.id)
-    status = _told(ended, outputs.write(client, audit.id), promote)
-    if ask.bootstraps and status == Exit.PASSED:
-        _bootstrap(ask, client, ended)
-    return status
-
-
-def _bootstrap(ask: Ask, client: Client, audit: AuditRead) -> None:
-    """Promote an audit that passed where nothing has been compared with.
-
-    Never where a baseline is: each run could then be worse by what one may lose, and nobody would have decided it.
-    """
-    if audit.judgement is None or audit.judgement.baseline is not None:
-        return
-    name = str(ask.options.get("baseline") or known_policy(ask.policy, client).baseline)
-    if name.startswith("aud_"):
-        return
-    promoted = client.promote(audit.id, name, note="by seatrial gate --promote-if-passed")
-    say(f"{audit.id} is the baseline {promoted.name} of {promoted.model} now.")
-
-
-def _upload_model(ask: Ask, client: Client, prepared: Prepared | None) -> tuple[str, str]:
-    if prepared is None:
-        model = client.model(ask.model)
-    else:
-        say(f"Sending model {prepared.manifest['name']} {prepared.manifest['version']}")
-        patience_s = ask.patience_s()
-        wait_s = CHECKED_S if patience_s is None else min(CHECKED_S, int(patience_s))
-        if prepared.source is None:
-            model = client.add_endpoint(prepared.manifest, wait_s=wait_s)
-        else:
-            model = client.add_model(prepared.source, prepared.manifest, wait_s=wait_s)
-    if model.state == ModelState.CHECKING:
-        say("No worker has checked the model yet; it is audited as soon as one has.")
-    return model.id, model.task
-
-
-def _upload_data(ask: Ask, client: Client, prepared: Prepared | None) -> str:
-    if prepared is None or prepared.source is None:
-        return ask.data
-    say(f"Sending data {prepared.manifest['name']} {prepared.manifest['version']}")
-    with pointing_to_manifest(ask.predictions or Path(ask.data), ask.data_manifest, prepared.task):
-        return client.add_dataset(prepared.source, prepared.manifest).id
-
-
-def _look_up_policy(ask: Ask, client: Client) -> None:
-    """Refuse a name no policy has before a model is sent for it."""
-    if isinstance(ask.policy, Policy):
-        return
-    try:
-        client.policy(ask.policy)
-    except ProblemResponseError as error:
-        # 422: nothing can be called that.
-        raise unknown_policy(ask.policy) if error.status in (404, 422) else error from error
-
-
-def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:
-    with progress_display() as show:
-        return client.wait(audit_id, progress=show, until_judged=True, **waiting)
-
-
-def _give_up(ask: Ask, client: Client, audit_id: str, outputs: Outputs) -> None:
-    """Cancel an audit that ran out of time, and write what is there to be written."""
-    if not ask.cancels:
-        say(f"It keeps running: seatrial audit status {audit_id}")
-        return
-    _cancel(client, audit_id)
-    with suppress(ClientError):
-        ended = client.wait(audit_id, timeout_s=CANCELLED_S, until_judged=True)
-        if ended.judgement is not None:
-            print_judgement(ended.judgement, promote=ask.promote.replace("AUDIT", audit_id))
-    outputs.write(client, audit_id)
-
-
-def _cancel(client: Client, audit_id: str) -> None:
-    try:
-        client.cancel(audit_id)
-    except ClientError as error:
-        say_all(f"{audit_id} could not be cancelled: {error}")
-    else:
-        say(f"{audit_id} is cancelled.")
-
-
-def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE) -> Exit:
-    for check in audit.checks:
-        if check.reused is not None:
-            say(f"{check.kind}: {reused_in_words(check.reused)}.")
-        if check.error is not None:
-            say(f"{check.kind}: {check.state}: {check.error.title}: {check.error.detail}")
-    if audit.error is not None:
-        say(f"{audit.error.title}: {audit.error.detail}")
-    if audit.judgement is None:
-        raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
-    print_judgement(audit.judgement, promote=promote)
-    status = OF_VERDICT[audit.judgement.verdict]
-    # A build that asked for a file and got none must not be green.
-    return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from app.cli.exits import BadRequestError, CouldNotRunError
 from app.cli.files import read_limited, shorten
+from app.cli.progress import say
 from app.policies import presets
 from app.policies.documents import YamlError, yaml_to_json
 from seatrial.client import Client
@@ -126,6 +127,20 @@ def default_checks(
     kinds = ", ".join(_kinds(checks))
     say(f"No checks are given: running {kinds} with default parameters.")
     return [_within(check, examples, say) for check in checks] if examples is not None else checks
+
+
+def default_checks_of(
+    client: Client, policy: Policy | str | None, task: str, dataset_id: str, *, is_local: bool = False
+) -> list[BaseModel]:
+    """Return :func:`default_checks` where policy and dataset may be a service's; an empty id is no dataset.
+
+    Raises:
+        BadRequestError: As :func:`default_checks`.
+        CouldNotRunError: As :func:`known_policy`.
+    """
+    known = None if policy is None else known_policy(policy, client)
+    examples = client.dataset(dataset_id).facts.examples if dataset_id else None
+    return default_checks(known, task, say, examples=examples, is_local=is_local)
 
 
 def _within(check: BaseModel, examples: int, say: Callable[[str], None]) -> BaseModel:

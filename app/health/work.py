@@ -24,27 +24,26 @@ def _labelled(
     return family
 
 
+def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    return _labelled(name, text, (label,), {(key,): value for key, value in values.items()})
+
+
 def work_metrics(work: repository.Work) -> list[Metric]:
     """Return what there is to do, who does it, and what has happened."""
     gauges = [
-        _labelled("seatrial_audits", "Audits by state.", ("state",), {(k,): n for k, n in work.audits.items()}),
+        _by("seatrial_audits", "Audits by state.", "state", work.audits),
         gauge("seatrial_queued_shards", "Shards waiting for a worker.", work.queued_shards),
         gauge("seatrial_running_shards", "Shards being run.", work.running_shards),
-        _labelled(
+        _by(
             "seatrial_shard_retries",
             "Attempts beyond the first of shards that are waiting or running, by family.",
-            ("family",),
-            {(k,): n for k, n in work.retries.items()},
+            "family",
+            work.retries,
         ),
         gauge("seatrial_oldest_queued_seconds", "Age of the oldest audit that has not begun.", work.oldest_queued_s),
         gauge("seatrial_models_checking", "Models waiting for their check.", work.models_checking),
         gauge("seatrial_workers_alive", "Workers seen lately.", work.workers_alive),
-        _labelled(
-            "seatrial_deliveries",
-            "Messages to webhooks of the last 30 days, by status.",
-            ("status",),
-            {(k,): n for k, n in work.deliveries.items()},
-        ),
+        _by("seatrial_deliveries", "Messages to webhooks of the last 30 days, by status.", "status", work.deliveries),
         _labelled(
             "seatrial_project_audits",
             "Audits of a project that are queued or running.",
@@ -63,7 +62,7 @@ def project_metrics(use: repository.Use) -> list[Metric]:
     """Return what is stored and what came of it."""
     return [
         _labelled("seatrial_project_bytes", "Bytes a project stores.", ("project", "kind"), use.stored),
-        _labelled("seatrial_verdicts", "Audits by verdict.", ("verdict",), {(k,): n for k, n in use.verdicts.items()}),
+        _by("seatrial_verdicts", "Audits by verdict.", "verdict", use.verdicts),
         _labelled("seatrial_checks", "Checks by family and state.", ("family", "state"), use.checks),
     ]
 

@@ -22,11 +22,11 @@ BOUNDS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
 @dataclass(frozen=True)
-class Counter:
+class _Counted:
     """Something that is counted.
 
     Attributes:
-        name: Its name; ``/metrics`` puts ``seatrial_`` before it and ``_total`` behind.
+        name: Its name; ``/metrics`` puts ``seatrial_`` before it, and ``_total`` behind that of a counter.
         text: What it is, for people.
         labels: What tells its counts apart.
     """
@@ -36,13 +36,12 @@ class Counter:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Durations:
-    """Something of which durations are counted, in buckets; attributes as of :class:`Counter`."""
+class Counter(_Counted):
+    """Something that only grows."""
 
-    name: str
-    text: str
-    labels: tuple[str, ...]
+
+class Durations(_Counted):
+    """Something of which durations are counted, in buckets."""
 
 
 SHARD_FAILURES = Counter("shard_failures", "Shards that failed, by the code of their problem.", ("family", "code"))

@@ -15,8 +15,9 @@ from app.cli import main
 from app.cli.audits import described
 from app.cli.exits import MEANINGS, OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.exits import BadRequestError as BadRequest
-from app.cli.gate import _stop, _told
+from app.cli.gate import _stop
 from app.cli.gate_files import default_checks, is_file, read_checks, read_gate_file
+from app.cli.gate_judging import _told
 from app.cli.outputs import Outputs
 from app.policies import presets
 from seatrial.client import Client, NotJudgedError, ProblemResponseError, ServiceUnreachableError
