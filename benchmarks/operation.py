@@ -2,9 +2,10 @@
 
     python -m benchmarks.operation turns      # 1,000 queued audits of 10 projects: when is each project's first done?
     python -m benchmarks.operation readers    # 200 readers of 3 API processes on Postgres: is any answer a 503?
+    python -m benchmarks.operation claims     # claims beside 100,000 ended audits on Postgres: under 5 ms?
 
 ``turns`` claims, ends and charges over the real store (SQLite) as workers do, on a clock of its own: a shard takes two
-of its seconds, advancing a tenth. ``readers`` starts real processes. Both end with status 1 when a target is missed.
+of its seconds, advancing a tenth. ``readers`` starts real processes. Each ends with status 1 when a target is missed.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import asyncio
 import heapq
 import itertools
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,6 +38,7 @@ from seatrial.store.tables import AuditRow, CheckRow, ShardRow
 from tests.databases import migrated, new_migrated_database
 from tests.rows import add_audit, add_project
 from tests.servers import free_port, postgres_server
+from tests.store.ended import HOT, ended
 from workers.runtime.stages import cut, make_shards
 
 PROJECTS, AUDITS, WORKERS = 10, 1000, 4
@@ -45,6 +48,10 @@ WITHIN = 2.0
 """Largest multiple of its fair share after which a project's first audit is done."""
 
 READERS, APIS, SECONDS = 200, 3, 30.0
+
+ENDED, QUEUED, ROUNDS = 100_000, 1000, 50
+CLAIM_S = 5e-3
+"""Most seconds that the median of a claim may take, with its transaction."""
 
 
 def end(database: Database, table: Any, row_id: str, token: str) -> float:
@@ -195,11 +202,42 @@ def report_readers() -> bool:
     return set(statuses) == {"200"}
 
 
+def claimed(database: Database) -> dict[str, float]:
+    """Return the median seconds of each look for work, with its transaction; what is found is claimed."""
+    taken: dict[str, list[float]] = {name: [] for name in HOT}
+    for _ in range(ROUNDS):
+        for name, ask in HOT.items():
+            began = time.perf_counter()
+            with database.write() as session:
+                ask(session)
+            taken[name].append(time.perf_counter() - began)
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+def report_claims() -> bool:
+    """Print what a look for work takes beside ended audits, with none and with many that wait."""
+    with postgres_server() as server, tempfile.TemporaryDirectory() as folder:
+        if server is None:
+            raise SystemExit("no Postgres on this machine")
+        with ended(server, Path(folder), ENDED) as database:
+            idle = claimed(database)
+            projects = [add_project(database) for _ in range(PROJECTS)]
+            for number in range(QUEUED):
+                add_audit(database, project_id=projects[number % PROJECTS])
+            busy = claimed(database)
+    print(
+        f"{ENDED:,} audits ended; median of {ROUNDS} looks, ms: none queued, {QUEUED:,} of {PROJECTS} projects queued"
+    )
+    for name in HOT:
+        print(f"{name:16} {idle[name] * 1e3:6.2f} {busy[name] * 1e3:6.2f}")
+    return max(*idle.values(), *busy.values()) < CLAIM_S
+
+
 def main() -> None:
-    """Run one of the two."""
+    """Run one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=("turns", "readers"))
-    is_well = {"turns": report_turns, "readers": report_readers}[parser.parse_args().which]()
+    parser.add_argument("which", choices=("turns", "readers", "claims"))
+    is_well = {"turns": report_turns, "readers": report_readers, "claims": report_claims}[parser.parse_args().which]()
     sys.exit(0 if is_well else 1)
 
 
