@@ -20,6 +20,7 @@ from seatrial.sandbox.zygote import named
 from seatrial.store.settings import Settings
 from tests import shared
 from tests.databases import migrated_file
+from workers.processors import keep_places_apart
 
 with warnings.catch_warnings():
     # Starlette would rather have httpx2; we have httpx for our own client.
@@ -31,6 +32,9 @@ with warnings.catch_warnings():
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.register_profile("searching", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("SEATRIAL_HYPOTHESIS", "repeatable"))
+
+# Models of tests compute in the tests' process, as those of workers do in theirs.
+keep_places_apart()
 
 BASE_URL = "http://127.0.0.1"
 

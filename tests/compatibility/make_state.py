@@ -28,6 +28,7 @@ from app.cli.embedded import embedded
 from tests import assets, texts
 from tests.compatibility.asked import AUDITS, IN_PIECES, PARAMS, POLICY, UNFINISHED
 from tests.servers import eventually, local_worker
+from workers.processors import processor
 
 FOLDER = Path(__file__).parent
 LAYERS: list[list[Any]] = [["conv", 1, 4, 3, 2, 1], ["batch_norm", 4], ["relu"], ["flatten"], ["linear", 64, 10]]
@@ -241,7 +242,7 @@ class Maker:
 
 def arithmetic() -> dict[str, str]:
     """Return what the last digits of a number follow from."""
-    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+    return {"torch": torch.__version__, "cpu": processor()}
 
 
 def _with_ids(value: Any, ids: dict[str, str]) -> Any:

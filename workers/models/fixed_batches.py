@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 from workers.models.memory import is_out_of_memory
 from workers.models.recalibration import recalibrated
+from workers.processors import is_intel
 
-BATCH_SIZE = {"cpu": 2, "cuda": 128}
+BATCH_SIZE = {"cpu": 2 if is_intel() else 1, "cuda": 128}
 """Rows of a batch, at most; those a call leaves over are computed for nothing.
+
+A row has a batch of its own on processors where its place in one might tell (:mod:`workers.processors`).
 
 Measured on one CPU thread, CPU ms per text (MiniLM-L6, 26 tokens) in calls of 16 and of 256 texts: 2 rows 13.8 and
 11.0, 4 rows 17.1 and 10.6, one row 15 and 15.
@@ -48,11 +51,12 @@ class FixedBatches:
     """Runs texts through a model in batches of one number of rows and few lengths.
 
     What a row gets out of a matrix product depends on the shape of the product, because the shape picks the kernel and
-    its order of additions; it does not depend on what stands in the other rows. So the length of a batch follows from
-    the text's own number of tokens alone, and its number of rows from the length alone: missing ones are filled with a
-    constant text. transformers leaves the attention mask away when nothing in a batch is padding, and may take another
-    kernel then: so every row has at least one token of padding, or the batch has a row that has, unless a text as long
-    as the model takes has a batch of its own.
+    its order of additions; it does not depend on what stands in the other rows, nor, as workers compute
+    (:func:`workers.processors.keep_places_apart`), on which row it is. So the length of a batch follows from the text's
+    own number of tokens alone, and its number of rows from the length alone: missing ones are filled with a constant
+    text. transformers leaves the attention mask away when nothing in a batch is padding, and may take another kernel
+    then: so every row has at least one token of padding, or the batch has a row that has, unless a text as long as the
+    model takes has a batch of its own.
 
     When a GPU runs out of memory the number of rows is halved for the rest of the process, for texts of that length and
     longer ones. Logits computed after that may differ from those before in their last bits; their records are then not

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from seatrial.store.settings import Settings
+from workers.processors import processor
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("seatrial", "app", "workers")
@@ -25,19 +25,6 @@ COMPUTING = (
 def code_of_audits(settings: Settings) -> str | None:
     """Return the code that is to measure an audit alone, None where the operator lets codes mix."""
     return None if settings.mix_code else code_version()
-
-
-@lru_cache(maxsize=1)
-def processor() -> str:
-    """Return the type of this machine's processor: sums of floats are split by what it can do.
-
-    A container may hide its name; the architecture is then all that is known.
-    """
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def hardware(device: str, settings: Settings) -> str:

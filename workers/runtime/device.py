@@ -5,6 +5,7 @@ import os
 import torch
 
 from seatrial.store.settings import Settings
+from workers.processors import keep_places_apart
 
 
 def choose_device(settings: Settings) -> torch.device:
@@ -22,6 +23,7 @@ def prepare(settings: Settings) -> torch.device:
 
     The number of CPU threads decides how sums are split, so every worker of a deployment uses the same.
     """
+    keep_places_apart()
     torch.set_num_threads(settings.torch_threads or os.cpu_count() or 1)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
