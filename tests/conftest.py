@@ -64,6 +64,9 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
 LONG = frozenset(Path(__file__).with_name("long.txt").read_text().split())
 """Tests that show one thing on several set-ups and take long: the first is for `make test`, the others are drills."""
 
+DRILLS = frozenset(Path(__file__).with_name("drills.txt").read_text().split())
+"""Tests of minutes in all, of whose guarantees `make test` has a shorter one each: they are for `make test-all`."""
+
 # Fixtures that start a server or a process, whatever test asks for them.
 SERVED = {"server", "postgres_url", "valkey", "broker_url", "shared", "browser", "tab", "service", "serving"}
 
@@ -74,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     begun: set[str] = set()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if name in LONG and name in begun:
+        if name in DRILLS or (name in LONG and name in begun):
             item.add_marker(pytest.mark.drill)
         begun.add(name)
         wanted = set(getattr(item, "fixturenames", ()))

@@ -9,7 +9,7 @@ from scripts.slow_tests import SLOW, slow
 ROOT = SLOW.parents[1]
 
 
-@pytest.mark.parametrize("listed", ["slow.txt", "long.txt"])
+@pytest.mark.parametrize("listed", ["slow.txt", "long.txt", "drills.txt"])
 def test_every_listed_test_is_there(listed: str) -> None:
     for line in SLOW.with_name(listed).read_text().split():
         path, _, name = line.partition("::")
