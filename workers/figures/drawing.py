@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 STYLE: dict[str, Any] = {
@@ -51,7 +52,9 @@ def draw_figure(
         figure.suptitle(title)
         plot(axes)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
+        # What savefig draws first, to have a renderer for the layout, is thrown away: drawing lays out by itself.
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(text, metadata={"Date": None, "Creator": None, "Title": title})
     svg = text.getvalue()
     # From the root element on: an XML declaration and a doctype may not stand inside a page.
     svg = svg[svg.index("<svg ") :].replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
