@@ -109,10 +109,16 @@ def _compared(
         # A family this version lacks, or a metric it no longer publishes.
         return Compared(metric, other, estimate, None, None, "this version does not know the metric")
     if isinstance(found, Refusal):
-        return Compared(metric, other, estimate, None, None, found.reason)
+        return Compared(metric, other, estimate, None, None, _between(found.reason))
     worse = found.evidence.judged
     difference = _negative(worse) if better == "higher" else worse
     return Compared(metric, found.baseline, estimate, difference, trend_of(worse, better), found.evidence.why)
+
+
+def _between(reason: str) -> str:
+    """Return why a gate would not compare with its baseline, said of A and B."""
+    told = reason.replace("it does not mean the same in the baseline", "because they do not mean the same")
+    return told.replace(" here and ", " in B and ").replace("in the baseline", "in A").replace("the baseline", "A")
 
 
 def _negative(one: Estimate) -> Estimate:
