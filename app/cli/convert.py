@@ -19,6 +19,10 @@ from seatrial import floors
     "--architecture",
     help="KIND:PARAMETER=NUMBER,... or torchvision:NAME or timm:NAME.  [default: the one these tensors are of]",
 )
+@click.option(
+    "--layers",
+    help='Of a torch.nn.Sequential: its layers as JSON, [["conv", 1, 32, 3, 1, 1], ["relu"], ...], or a file of it.',
+)
 @click.option("--factory", help="PACKAGE.MODULE:FUNCTION that returns the network; it is imported and run here.")
 @click.option(
     "--labels",

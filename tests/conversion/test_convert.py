@@ -93,6 +93,34 @@ def test_normalisation_inside_moves_to_the_manifest_and_is_otherwise_asked_for(
     assert "there already" in capsys.readouterr().err
 
 
+LAYERS = [["conv", 1, 2, 3, 1, 1], ["relu"], ["flatten"], ["linear", 128, 3]]
+
+
+def test_a_sequence_is_told_by_its_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = seeded(nn.Sequential(nn.Conv2d(1, 2, 3, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3))).eval()
+    torch.save(module.state_dict(), tmp_path / "w.pt")
+    arguments = [str(tmp_path / "w.pt"), "-o", str(tmp_path / "m")]
+    assert main([*arguments, *PLAIN]) == 2
+    assert "named as those of a torch.nn.Sequential" in (told := capsys.readouterr().err)
+    assert "--layers" in told
+    # All that is missing at once.
+    assert main([*arguments, "--layers", json.dumps(LAYERS)]) == 2
+    assert "--mean and --std" in (told := capsys.readouterr().err)
+    assert "--shape" in told
+    for given in ("no json", "[[1", str(tmp_path / "none.json")):
+        assert main([*arguments, *PLAIN, "--shape", "1,8,8", "--layers", given]) == 2
+        assert "--layers: neither" in capsys.readouterr().err
+    assert main([*arguments, *PLAIN, "--shape", "1,8,8", "--layers", '[["conv", 1]]']) == 2
+    assert "architecture" in capsys.readouterr().err
+    assert main([*arguments, *PLAIN, "--layers", "[]", "--architecture", "lenet"]) == 2
+    assert "leave --architecture" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+    (tmp_path / "layers.json").write_text(json.dumps({"kind": "layers", "layers": LAYERS}))
+    assert main([*arguments, *PLAIN, "--shape", "1,8,8", "--layers", str(tmp_path / "layers.json")]) == 0
+    images = torch.rand(2, 1, 8, 8)
+    assert torch.equal(_load(tmp_path / "m").logits(images), module(images))
+
+
 def _executes(path: Path) -> None:
     path.write_bytes(pickle.dumps({"w": Payload()}, 2))
 

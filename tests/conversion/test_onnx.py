@@ -32,5 +32,9 @@ def test_what_does_not_fit_is_told(tmp_path: Path, capsys: pytest.CaptureFixture
     assert convert(tmp_path, linear(), "--shape", "3,4,4") == 2
     assert "takes images of shape [1, 4, 4]" in capsys.readouterr().err
     assert convert(tmp_path, linear()) == 2
-    assert "--shape is needed" in capsys.readouterr().err
+    assert "give them: --shape (channels,height,width" in capsys.readouterr().err
+    assert main([str(tmp_path / "graph.onnx"), "-o", str(tmp_path / "model")]) == 2
+    told = capsys.readouterr().err
+    assert "--shape (" in told
+    assert "--labels (" in told
     assert not (tmp_path / "model").exists()

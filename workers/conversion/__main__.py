@@ -50,6 +50,8 @@ def convert(asked: argparse.Namespace) -> str:
     output: Path = asked.output
     if (output / MANIFEST).exists():
         raise ConversionError(f"{output / MANIFEST} is there already: name another folder with -o")
+    if asked.layers is not None and (asked.factory is not None or asked.architecture is not None):
+        raise ConversionError("--layers says what the network is: leave --architecture and --factory out")
     if asked.file is None and asked.factory is None:
         raise ConversionError("give FILE, or --factory package.module:make, or both")
     if asked.file is not None and asked.file.suffix == ".onnx":
@@ -62,12 +64,17 @@ def convert(asked: argparse.Namespace) -> str:
     if asked.factory is not None:
         return _export(asked.factory, state, manifest, output)
     assert state is not None  # noqa: S101 - one of the two was given
+    lacking = []
     if not {"mean", "std"} <= set(manifest["input"]):
-        raise ConversionError(
-            "the file does not say how pixels are normalised: give --mean and --std on the [0, 1] scale, one value or "
-            "one per channel (0 and 1 for none)"
+        lacking.append(
+            "how pixels are normalised: give --mean and --std on the [0, 1] scale, one value or one per channel "
+            "(0 and 1 for none)"
         )
-    described = recognise(state, manifest, _architecture(asked.architecture))
+    if asked.layers is not None and "shape" not in manifest["input"]:
+        lacking.append("how large images are: give --shape channels,height,width")
+    if lacking:
+        raise ConversionError(f"the file does not say {'; nor '.join(lacking)}")
+    described = recognise(state, manifest, _layers(asked.layers) or _architecture(asked.architecture))
     output.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, output / WEIGHTS)
     _write(described, output)
@@ -78,12 +85,12 @@ def _take_onnx(asked: argparse.Namespace, output: Path) -> str:
     """Write an ONNX file beside its manifest, after loading it as a worker does."""
     manifest = _manifest(asked, {})
     shape = manifest["input"].get("shape")
-    if shape is None:
-        raise ConversionError(
-            "--shape is needed with an ONNX file: channels,height,width of images, or columns of rows"
-        )
-    if manifest["labels"] is None:
-        raise ConversionError("--labels is needed with an ONNX file: a file with a class name a line")
+    missing = {
+        "--shape (channels,height,width of images, or columns of rows)": shape,
+        "--labels (a file with a class name a line)": manifest["labels"],
+    }
+    if lacking := [option for option, given in missing.items() if given is None]:
+        raise ConversionError(f"an ONNX file does not say these, so give them: {' and '.join(lacking)}")
     if len(shape) == 1:
         given = manifest.pop("input")
         columns = [f"column {number}" for number in range(shape[0])]
@@ -163,6 +170,24 @@ def _architecture(text: str | None) -> dict[str, Any] | None:
     return {"kind": kind, **{name: int(value) if value.isdecimal() else value for name, _, value in pairs}}
 
 
+def _layers(text: str | None) -> dict[str, Any] | None:
+    """Return the layers of a sequence, given as JSON or as a file of it, as the manifest has them.
+
+    >>> _layers('[["flatten"], ["linear", 784, 10]]')
+    {'kind': 'layers', 'layers': [['flatten'], ['linear', 784, 10]]}
+    """
+    if text is None:
+        return None
+    path = Path(text)
+    try:
+        found = json.loads(text if text.lstrip().startswith(("[", "{")) else path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConversionError(f"--layers: neither a JSON list of layers nor a file with one: {error}") from error
+    # A manifest's architecture says the same.
+    layers = found.get("layers") if isinstance(found, dict) else found
+    return {"kind": "layers", "layers": layers}
+
+
 def _write(manifest: ModelManifest, output: Path) -> None:
     text = json.dumps(manifest.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
     (output / MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -180,6 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--architecture")
+    parser.add_argument("--layers")
     parser.add_argument("--factory")
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--shape", type=_numbers(int))

@@ -43,11 +43,21 @@ def recognise(
             reasons.append(error.problem.detail)
         else:
             return described
-    names = ", ".join(list(state)[:5])
-    raise ConversionError(
-        "; ".join(reasons)
-        or f"its tensors ({names}, ...) are of no architecture that is built in: name it with --architecture, or give "
-        "the code that builds the network with --factory package.module:make"
+    raise ConversionError("; ".join(reasons) or _unknown(list(state)))
+
+
+def _unknown(names: list[str]) -> str:
+    said = f"its tensors ({', '.join(names[:5])}, ...) are of no architecture that is built in: "
+    if all(name.partition(".")[0].isdecimal() for name in names):
+        # Strides, padding and activations are no tensors.
+        return said + (
+            "they are named as those of a torch.nn.Sequential, of which the file does not hold every layer. Say which "
+            'there are with --layers \'[["conv", 1, 16, 4, 2, 1], ["relu"], ["flatten"], ["linear", 3136, 10]]\' (of a '
+            "convolution inputs, outputs, size, stride, padding), or give the code that builds the network with "
+            "--factory package.module:make"
+        )
+    return said + (
+        "name it with --architecture, or give the code that builds the network with --factory package.module:make"
     )
 
 
@@ -82,7 +92,7 @@ def candidates(state: Mapping[str, Tensor]) -> Iterator[Architecture]:
         yield {"kind": "resnet_32x32", "depth": _depth(state)}
     elif any(name.startswith("layer3.") for name in state):
         yield {"kind": "resnet_cifar", "depth": 6 * _blocks(state, r"layer1\.") + 2}
-    elif len(state) == 8:
+    elif len(state) == 8 and next(iter(state.values())).shape[-1] == 5:
         yield {"kind": "lenet"}
 
 
