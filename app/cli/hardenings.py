@@ -190,12 +190,17 @@ def print_hardening(made: HardeningRead) -> None:
         told = f"loss {point.train_loss:.4f}  accuracy {point.accuracy:.3f}{attacked}  ECE {point.ece:.3f}"
         echo_line(f"  epoch {point.epoch:>3}  {told}{kept}")
     if made.result is None:
+        if made.state in (RunState.FAILED, RunState.CANCELLED):
+            echo_line(f"The hardening {made.state}: the versions were not compared, and nothing was promoted.")
         return
     rows = [*([made.result.accuracy] if made.result.accuracy else []), *made.result.differences]
     for one in rows:
-        before, after, worse = (format_value(each) for each in (one.before, one.after, one.worse_by))
-        ends = format_interval(one.worse_by)
-        echo_line(escaped_line(f"  {one.metric}: {before} -> {after}, worse by {worse} {ends}".rstrip()))
+        before, after, change = (format_value(each) for each in (one.before, one.after, one.change))
+        better = "" if one.better is None else f" ({one.better} is better)"
+        ends = format_interval(one.change)
+        echo_line(
+            escaped_line(f"  {one.metric}{better}: {before} -> {after}, a difference of {change} {ends}".rstrip())
+        )
     echo_line(escaped_line(made.result.summary))
 
 

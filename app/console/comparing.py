@@ -111,7 +111,7 @@ def _compared(
     if isinstance(found, Refusal):
         return Compared(metric, other, estimate, None, None, _between(found.reason))
     worse = found.evidence.judged
-    difference = _negative(worse) if better == "higher" else worse
+    difference = worse.negative() if better == "higher" else worse
     return Compared(metric, found.baseline, estimate, difference, trend_of(worse, better), found.evidence.why)
 
 
@@ -119,13 +119,6 @@ def _between(reason: str) -> str:
     """Return why a gate would not compare with its baseline, said of A and B."""
     told = reason.replace("it does not mean the same in the baseline", "because they do not mean the same")
     return told.replace(" here and ", " in B and ").replace("in the baseline", "in A").replace("the baseline", "A")
-
-
-def _negative(one: Estimate) -> Estimate:
-    def flipped(value: float | None) -> float | None:
-        return None if value is None else 0.0 - value
-
-    return one.model_copy(update={"value": flipped(one.value), "low": flipped(one.high), "high": flipped(one.low)})
 
 
 def trend_of(worse: Estimate, better: str) -> Trend:

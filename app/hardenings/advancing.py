@@ -170,7 +170,9 @@ def _end(services: Services, row: HardeningRow) -> None:
             judgement=judgement,
             is_promotable=is_promotable,
             promoted=promoted,
-            summary=_summary(verdict, compared.accuracy_holds, limit, promoted),
+            summary=_summary(
+                None if judged is None else judged.judgement.headline, compared.accuracy_holds, limit, promoted
+            ),
         )
         told = json.loads(result.model_dump_json())
         end_hardening(session, row.id, RunState.SUCCEEDED, result=told, verdict=verdict, error=None)
@@ -183,14 +185,15 @@ def _why(session: Session, audit_id: str) -> str:
     return ": its checks say why." if not error else f": {error['title']}: {error['detail']}"
 
 
-def _summary(verdict: str | None, accuracy_holds: str, limit: float, promoted: str | None) -> str:
-    judged = "It was not judged: no policy was given" if verdict is None else f"The verdict is {verdict}"
+def _summary(headline: str | None, accuracy_holds: str, limit: float, promoted: str | None) -> str:
+    """Return what a hardening was worth: may the new version ship, is it as accurate, what was promoted."""
+    judged = "It was not judged: no policy was given." if headline is None else headline
     loss = {
-        "passed": f"clean accuracy is not worse by more than {limit:.1%}",
-        "failed": f"clean accuracy is worse by more than {limit:.1%}",
-    }.get(accuracy_holds, f"the examples do not tell whether clean accuracy is worse by more than {limit:.1%}")
+        "passed": f"Clean accuracy is not worse by more than {limit:.1%}",
+        "failed": f"Clean accuracy is worse by more than {limit:.1%}",
+    }.get(accuracy_holds, f"The examples do not tell whether clean accuracy is worse by more than {limit:.1%}")
     end = f"its audit is now baseline {promoted}" if promoted is not None else "nothing was promoted"
-    return f"{judged}; {loss}; {end}."
+    return f"{judged} {loss}; {end}."
 
 
 def _fail(services: Services, hardening_id: str, problem: StoredProblem) -> None:

@@ -124,19 +124,17 @@ def _parts(report: HardeningReport) -> Iterator[str]:
     read, result = report.read, report.result
     yield f"# {prose(report.title)}"
     yield f"**{prose(result.summary)}**"
-    if report.judgement is not None:
-        yield prose(report.judgement.headline)
     for which, title in (("after", "the new version"), ("before", "the model as it was")):
         if report.flags[which]:
             told = [f"- {flag.severity}: {code(flag.code)} {prose(flag.message)}" for flag in report.flags[which]]
             yield f"Doubts about the numbers of {title}:\n\n" + "\n".join(told)
-    head = "| number | before | after | worse by | how |\n| --- | --- | --- | --- | --- |"
+    head = "| number | before | after | after minus before | how |\n| --- | --- | --- | --- | --- |"
     yield "\n".join([head, *(_row(one) for one in report.differences)])
     yield (
         f"Before: {_version(report, read.model, read.audit_before)}. After: "
         f"{_version(report, read.hardened, read.audit_after)}. Both were audited on the same examples of "
-        f"{prose(report.audited)}, seed {read.seed}; the training saw none of them. Below 0 in “worse by” the new "
-        "version is better; brackets are 95 % intervals."
+        f"{prose(report.audited)}, seed {read.seed}; the training saw none of them. Brackets are 95 % "
+        "intervals."
     )
     if result.not_compared:
         told = [f"- {code(metric)}: {prose(why)}" for metric, why in result.not_compared.items()]
@@ -148,6 +146,6 @@ def _version(report: HardeningReport, model: str | None, audit: str | None) -> s
 
 
 def _row(one: PairedDifference) -> str:
-    numbers = (format_estimate(each) for each in (one.before, one.after, one.worse_by))
+    numbers = (format_estimate(each) for each in (one.before, one.after, one.change))
     # A table is cut at its bars before anything else is looked at, also inside of code (GFM 4.10).
     return "| " + " | ".join([code(one.metric).replace("|", "\\|"), *numbers, prose(one.note)]) + " |"

@@ -25,6 +25,18 @@ class Estimate(BaseModel):
     n: int = Field(ge=0, description="Examples the number rests on.")
     method: IntervalMethod = Field(description="How the interval was made.")
 
+    def negative(self) -> "Estimate":
+        """Return the estimate of the number times -1.
+
+        >>> Estimate(value=0.25, low=0.0, high=0.5, n=9, method="exact").negative().low
+        -0.5
+        """
+
+        def turned(number: float | None) -> float | None:
+            return None if number is None else 0.0 - number
+
+        return self.model_copy(update={"value": turned(self.value), "low": turned(self.high), "high": turned(self.low)})
+
 
 class Flag(BaseModel):
     """Something the reader must know before trusting a number."""

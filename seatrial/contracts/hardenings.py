@@ -144,6 +144,11 @@ class PairedDifference(Read):
     worse_by: Estimate = Field(description="How much worse the new version is; below 0 it is better.")
     note: str = Field(default="", description="How the difference was made, or why it is not paired.")
 
+    @property
+    def change(self) -> Estimate:
+        """The number after less the number before, whichever way is better."""
+        return self.worse_by.negative() if self.better == "higher" else self.worse_by
+
 
 class HardeningResult(Read):
     """What a hardening was worth."""

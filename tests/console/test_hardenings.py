@@ -119,7 +119,7 @@ def test_a_page_and_a_report_show_both_versions_and_escape_what_they_are_told(
     page, told = console.get(f"/hardenings/{hardening_id}"), console.get(f"/hardenings/{hardening_id}/report")
     for shown in (page, told):
         assert shown.status_code == 200, shown.text
-        assert "0.1000 [0.0200, 0.1800]" in words(shown)
+        assert "-0.1000 [-0.1800, -0.0200]" in words(shown)
         assert "Clean accuracy is worse." in words(shown)
         assert not [one for one in elements(shown, "i")], "what others wrote was not escaped"
     assert "sandbox" in told.headers["content-security-policy"]
@@ -127,7 +127,7 @@ def test_a_page_and_a_report_show_both_versions_and_escape_what_they_are_told(
     assert len(elements(page, "svg")) == 3
     assert 'data-events="' not in page.text
     markdown = console.client.get(f"/v1/hardenings/{hardening_id}/report", params={"format": "markdown"})
-    assert "| `clean_accuracy` | 0.9000 | 0.8000 | 0.1000 " in markdown.text
+    assert "| `clean_accuracy` | 0.9000 | 0.8000 | -0.1000 " in markdown.text
     assert "\\<i\\>no" in markdown.text
     answer = console.client.get(f"/v1/hardenings/{hardening_id}/report", params={"format": "json"})
     read = HardeningReportRead.model_validate_json(answer.content)
