@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
 from seatrial.client import Client, NotJudgedError, ReportFormat, WaitTimeoutError
 from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.datasets import DatasetRead
 from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.models import ModelRead
 from seatrial.contracts.states import RunState
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.reuse import reused_in_words
+from seatrial.terminals import escaped_line
 
 _GOES_ON = "it keeps running: seatrial audit status {0}, or seatrial audit cancel {0}"
 
@@ -112,9 +116,15 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 @with_client
 def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
     """List the project's audits, newest first."""
+    name = cache(lambda kind, id_: _named(getattr(client, kind)(id_)))
     for _, one in zip(range(limit), client.audits(**filters), strict=False):
-        kinds = ", ".join(one.kinds)
-        echo_line(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {one.verdict or '-':<12}  {kinds}")
+        verdict, of = one.verdict or "-", f"{name('model', one.model)} on {name('dataset', one.dataset)}"
+        told = f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {verdict:<12}  {of}  {', '.join(one.kinds)}"
+        echo_line(escaped_line(told))
+
+
+def _named(one: ModelRead | DatasetRead) -> str:
+    return f"{one.name} {one.version}"
 
 
 @audit.command()

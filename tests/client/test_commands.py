@@ -111,7 +111,10 @@ def test_only_a_succeeded_audit_is_promoted(run: Run, cancelled: str) -> None:
 def test_audits_are_listed_by_state(run: Run, cancelled: str) -> None:
     (line,) = run("audit", "list", "--state", "cancelled").stdout.splitlines()
     assert line.split()[0] == cancelled
-    assert line.split()[3:] == ["cancelled", "-", "uncertainty_span"]
+    state, verdict, *of, kind = line.split()[3:]
+    assert (state, verdict, kind) == ("cancelled", "-", "uncertainty_span")
+    # Of which model and data, by name and version.
+    assert of == ["digits-cnn", "1", "on", "digits", "1"]
     assert run("audit", "list", "--state", "queued").stdout == ""
 
 
