@@ -269,6 +269,17 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
     )
 
 
+def channels_last(shape: tuple[int, ...]) -> str:
+    """Return a hint where an image's shape looks as if its channels stood last, nothing elsewhere.
+
+    >>> channels_last((28, 28, 1)), channels_last((3, 32, 32))
+    (' Shapes are channels first: [1, 28, 28]?', '')
+    """
+    if len(shape) == 3 and shape[2] in (1, 3) and shape[0] not in (1, 3):
+        return f" Shapes are channels first: [{shape[2]}, {shape[0]}, {shape[1]}]?"
+    return ""
+
+
 def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings | None = None) -> int:
     """Trace a batch of two through the architecture without computing; return the values it computes per image.
 
@@ -297,7 +308,7 @@ def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings
                 raise TargetError(
                     "input-shape-mismatch",
                     "The architecture does not take this input",
-                    f"{where} cannot take values of shape {before}: {str(error)[:300]}",
+                    f"{where} cannot take values of shape {before}: {str(error)[:300]}{channels_last(shape)}",
                     field=f"/manifest/architecture/layers/{position}" if is_list else "/manifest/input/shape",
                 ) from error
             check_values(

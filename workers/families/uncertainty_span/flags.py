@@ -79,8 +79,8 @@ def quick_effort(params: UncertaintySpanParams) -> list[Flag]:
             code="quick_effort",
             severity="warning",
             message="With effort quick, mus_worst rests on the paper's two attacks: it stops short of what entropy "
-            "ascent reaches, and no attack on the span was run that a model cannot mislead by its gradients. Audit with "
-            "effort standard before relying on it.",
+            "ascent reaches, and no attack on the span was run that a model cannot mislead by its gradients. Audit "
+            "with effort standard before relying on it.",
         )
     ]
 
