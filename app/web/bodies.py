@@ -20,7 +20,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_ERRORS = 100
 
 # Errors whose last step names something that is not (or must not be) in the body.
-_NAMES_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found"}
+_NAMES_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found", "absent_field"}
 
 
 def json_body(model: type[ModelT]) -> Callable[[Request], Awaitable[ModelT]]:

@@ -21,6 +21,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ModelRow
 from seatrial.store.transitions import move
+from tests import assets
 from tests.ingest.exported_programs import exported, exported_body, nodes_of
 from tests.servers import eventually
 from tests.uploads import assert_nothing_stored, model_manifest, upload, weights
@@ -326,3 +327,13 @@ def test_an_endpoint_of_images_is_told_what_to_send_and_nothing_of_texts(client:
         assert [error.pointer for error in problem.errors] == ["/manifest/architecture"]
         assert "{{images}}, {{image}}" in problem.errors[0].detail
         assert "{{text" not in json.dumps(problem.model_dump())
+
+
+@pytest.mark.parametrize("lacking", ["input", "labels"])
+def test_a_field_that_an_architecture_needs_is_pointed_at(client: httpx.Client, lacking: str) -> None:
+    described = {name: value for name, value in assets.model_manifest().items() if name != lacking}
+    refused = client.post("/v1/models", **assets.multipart(described, "m.safetensors", assets.weights()))
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == f"/manifest/{lacking}"
+    assert error["detail"].startswith(f"{lacking} is required: ")
