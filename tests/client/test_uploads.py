@@ -298,3 +298,19 @@ def test_a_folder_of_members_is_sent_as_an_archive_of_them(tmp_path: Path) -> No
     assert names_in(prepared(tmp_path).source) == ["one.safetensors", "two.safetensors"]
     (tmp_path / "two.safetensors").unlink()
     assert prepared(tmp_path).source == tmp_path / "one.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("folders", "wanted"), [(["one", "two", "zero"], ["zero", "one", "two"]), (["one", "two"], None)]
+)
+def test_class_folders_of_the_model_s_names_are_numbered_as_the_model_numbers_them(
+    tmp_path: Path, folders: list[str], wanted: list[str] | None
+) -> None:
+    for name in folders:
+        (tmp_path / "images" / name).mkdir(parents=True)
+        (tmp_path / "images" / name / "a.png").write_bytes(b"")
+    labels = ["zero", "one", "two"]
+    model = Prepared({"task": "image-classification", "labels": labels}, tmp_path)
+    prepared = prepare_data(tmp_path / "images", None, model=model)
+    # Other names are refused by the service, which says what differs.
+    assert prepared.manifest.get("labels") == wanted
