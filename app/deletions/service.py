@@ -55,12 +55,15 @@ def delete(
 
 def _still_used(subject_id: str, kind: str, error: InUseError) -> StillUsedError:
     first = error.uses[0]
-    others = f", and {len(error.uses) - 1} more" if len(error.uses) > 1 else ""
+    others = (
+        "" if len(error.uses) == 1 else f" (and {len(error.uses) - 1} other use{'s' if len(error.uses) > 2 else ''})"
+    )
     must_end = any(use.must_end for use in error.uses)
     hint = (
         "What runs or is waited for is never deleted."
         if must_end
-        else "`?cascade=true` deletes audits along, and takes baselines away; attestations stay in the tombstone."
+        else "With cascade (`?cascade=true`, `--cascade`) its audits are deleted too, and baselines taken away; attestations "
+        "stay in the tombstone."
     )
     used_by = f"{first.id} {first.detail}{others}" if first.id != subject_id else f"it {first.detail}{others}"
     return StillUsedError(
