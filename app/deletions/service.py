@@ -62,8 +62,8 @@ def _still_used(subject_id: str, kind: str, error: InUseError) -> StillUsedError
     hint = (
         "What runs or is waited for is never deleted."
         if must_end
-        else "With cascade (`?cascade=true`, `--cascade`) its audits are deleted too, and baselines taken away; attestations "
-        "stay in the tombstone."
+        else "With cascade (`?cascade=true`, `--cascade`) its audits are deleted too, and baselines taken away; "
+        "attestations stay in the tombstone."
     )
     used_by = f"{first.id} {first.detail}{others}" if first.id != subject_id else f"it {first.detail}{others}"
     return StillUsedError(
