@@ -126,8 +126,8 @@ def prepare_data(path: Path, manifest_path: Path | None, *, model: Prepared | No
     if labels and "labels" not in manifest and manifest["task"] != IMAGES:
         # Class names in a table are numbered in alphabetical order unless an order is given.
         manifest["labels"] = labels
-    elif labels and "labels" not in manifest and path.is_dir() and _class_folders(path) == set(labels):
-        # So are class folders: of the same names, the model's order is what is meant.
+    elif labels and "labels" not in manifest and path.is_dir() and _class_folders(path) <= set(labels):
+        # So are class folders: where the model has all their names, its order is what is meant.
         manifest["labels"] = labels
     source: Source = _image_folders(path) if path.is_dir() else path
     return Prepared(name_and_version(manifest, path.stem, None, source), source)

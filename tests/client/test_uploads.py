@@ -301,7 +301,12 @@ def test_a_folder_of_members_is_sent_as_an_archive_of_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("folders", "wanted"), [(["one", "two", "zero"], ["zero", "one", "two"]), (["one", "two"], None)]
+    ("folders", "wanted"),
+    [
+        (["one", "two", "zero"], ["zero", "one", "two"]),
+        (["two", "one"], ["zero", "one", "two"]),
+        (["one", "three"], None),
+    ],
 )
 def test_class_folders_of_the_model_s_names_are_numbered_as_the_model_numbers_them(
     tmp_path: Path, folders: list[str], wanted: list[str] | None
