@@ -31,10 +31,15 @@ def deleting(kind: str, what_goes_along: str) -> click.Command:
             "a dataset": client.delete_dataset,
         }
         gone = calls[kind](subject_id, cascade=cascade)
-        also = f", and {len(gone.along)} audits along with it" if gone.along else ""
-        echo_line(f"{gone.subject} ({gone.name}) is deleted{also}: seatrial tombstones show {gone.subject}")
+        echo_line(f"{gone.subject} ({gone.name}) is deleted{and_along(gone)}: seatrial tombstones show {gone.subject}")
 
     return delete
+
+
+def and_along(gone: TombstoneRead) -> str:
+    """Return how many audits were deleted along with something, as the end of a clause."""
+    number = len(gone.along)
+    return f", and {number:,} {'audit' if number == 1 else 'audits'} along with it" if number else ""
 
 
 @click.group()

@@ -181,7 +181,7 @@ class ConflictError(ProblemError):
 
     status = 409
     code = "conflict"
-    title = "The present state does not allow it"
+    title = "It conflicts with what is there already"
 
 
 class PayloadTooLargeError(ProblemError):

@@ -120,6 +120,12 @@ def test_a_list_that_is_no_json_is_refused_at_its_place() -> None:
     assert field_of(refused.value.errors[0].pointer) == "widths"
 
 
+def test_names_in_the_help_of_a_field_are_code(console: Console) -> None:
+    page = console.get("/models").text
+    assert "`" not in page
+    assert "<code>bfloat16</code>" in page
+
+
 def test_every_shipped_architecture_is_offered_with_all_its_parameters() -> None:
     shipped = architectures.ARCHITECTURES
     for one in get_args(get_args(Architecture)[0]):
