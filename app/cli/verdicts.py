@@ -12,7 +12,7 @@ from seatrial.reporting.numbers import format_estimate
 from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words
 from seatrial.terminals import escaped_line
 
-PROMOTE = "seatrial baselines promote AUDIT makes an audit the baseline"
+PROMOTE = "seatrial baselines promote AUDIT makes one"
 """How a rule about the baseline gets one."""
 
 _COLUMNS = ("rule", "value", "requirement", "outcome", "further examples")
@@ -41,7 +41,7 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
     for line in _reasons(rules):
         echo_line(line)
     if promote and _lacks_baseline(judgement):
-        echo_line(f"To have a baseline: {promote}.")
+        echo_line(f"There is no baseline to compare with: {promote}.")
     echo_line()
     echo_line(judgement.headline)
 
@@ -82,7 +82,7 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
     further = f"{rule.further_examples:,}" if rule.further_examples else ""
     left = rule.available_examples
     if rule.further_examples and left is not None and rule.further_examples > left:
-        further += f" (the dataset has {left:,} more)"
+        further += f" (the dataset has {f'{left:,}' if left else 'no'} more)"
     return rule.label, _value(rule), rule.requirement, outcome, further
 
 

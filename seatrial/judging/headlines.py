@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 from seatrial.contracts.policies import RuleOutcome, Verdict
 from seatrial.judging.ranges import described, named
-from seatrial.reporting.outcomes import further_in_words
+from seatrial.reporting.outcomes import applied_rules, further_in_words
 from seatrial.reporting.quantities import Quantity, quantity_of
 from seatrial.reporting.words import enumerate_words
+
+MOST_NAMED = 3
+"""Rules that decided a verdict are named in its headline while they are no more than these."""
 
 _SAID: dict[Verdict, str] = {
     "failed": "Do not ship",
@@ -22,7 +25,10 @@ _ALSO: dict[Verdict, str] = {
 
 
 def headline(verdict: Verdict, rules: Sequence[RuleOutcome], *, doubts: Sequence[str] = ()) -> str:
-    """Return whether the model may ship, and what decided it, in one sentence.
+    """Return whether the model may ship, and what decided it, in one sentence; doubts are a second.
+
+    What is counted is rules: those it says did not apply are those that tables fold into a line
+    (:func:`seatrial.reporting.outcomes.not_measured_in_words`), and the others are all the rest.
 
     Args:
         verdict: Of the policy.
@@ -30,42 +36,68 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome], *, doubts: Sequence
         doubts: Codes of flags about numbers that passed by a policy that looks past them.
     """
     blocking = [rule for rule in rules if rule.severity == "block"]
-    # What was skipped warns of nothing.
-    warned = sum(rule.severity == "warn" and rule.counts_as not in ("passed", "skipped") for rule in rules)
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
-        warnings = f" ({warned} {'warning' if warned == 1 else 'warnings'})" if warned else ""
         said = enumerate_words([code.replace("_", " ") for code in dict.fromkeys(doubts)])
-        doubted = f", though flags cast doubt on this ({said})" if doubts else ""
-        return f"May ship: {_held(deciding)}{warnings}{_applied(rules)}{doubted}."
+        return f"May ship: {_held(rules)}{_left_out(rules)}." + (
+            f" Flags cast doubt on this: {said}." if doubts else ""
+        )
     if not deciding:
         return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
-    first, more = deciding[0], len(deciding) - 1
-    others = f"; {more} more {'rule' if more == 1 else 'rules'} {_ALSO[verdict]}" if more else ""
     # Of an errored verdict the first reason says it.
-    applied = "" if verdict == "errored" else _applied(rules)
-    return f"{_SAID[verdict]}: {_explain(first)}{others}{applied}."
+    left_out = "" if verdict == "errored" else _left_out(rules)
+    return f"{_SAID[verdict]}: {_explain(deciding[0])}{_others(deciding, _ALSO[verdict])}{left_out}."
 
 
-def _applied(rules: Sequence[RuleOutcome]) -> str:
-    asked = {rule.rule for rule in rules}
-    judged = {rule.rule for rule in rules if rule.outcome != "skipped"}
-    return f"; {len(judged)} of {len(asked)} rules applied" if judged != asked else ""
+def _left_out(rules: Sequence[RuleOutcome]) -> str:
+    asked, judged = {rule.rule for rule in rules}, applied_rules(rules)
+    return f"; {len(asked - judged):,} of {len(asked):,} rules did not apply" if judged != asked else ""
+
+
+def _others(deciding: Sequence[RuleOutcome], also: str) -> str:
+    """Say what else decided as the first did, by name where there are few."""
+    others = list(dict.fromkeys(rule.label for rule in deciding[1:] if rule.label != deciding[0].label))
+    if not others:
+        return ""
+    if len(others) <= MOST_NAMED - 1:
+        return f"; {also}: {enumerate_words(others)}"
+    more = len({rule.rule for rule in deciding} - {deciding[0].rule})
+    # A rule with a * is about many numbers, and none of another rule need be among them.
+    told = f"{more:,} more {'rule' if more == 1 else 'rules'}" if more else f"{len(others):,} more numbers of this rule"
+    return f"; {also}: {told}"
 
 
 def _held(rules: Sequence[RuleOutcome]) -> str:
-    held = [rule for rule in rules if rule.outcome == "passed"]
-    undecided = len(rules) - len(held)
+    """Say which of the rules that applied hold; those that only warn are among them."""
+    by_rule: dict[int, list[RuleOutcome]] = {}
+    judged = applied_rules(rules)
+    for rule in rules:
+        if rule.rule in judged and rule.counts_as != "skipped":
+            by_rule.setdefault(rule.rule, []).append(rule)
+    numbers = [rule for rule in rules if rule.severity == "block" and rule.counts_as == "passed"]
+    held = sum(all(one.outcome == "passed" for one in found) for found in by_rule.values())
+    # What counts as passed in a policy that lets an undecided rule pass; a warning is one however it counts.
+    warned = sum(
+        found[0].severity == "warn" and any(one.counts_as != "passed" for one in found) for found in by_rule.values()
+    )
+    undecided, there = len(by_rule) - held - warned, len(by_rule)
+    warnings = f" ({warned} {'warning' if warned == 1 else 'warnings'})" if warned else ""
+    if len(numbers) == 1 and not undecided:
+        return _explain(numbers[0]) + warnings
     told = []
-    if len(held) == 1 and not undecided:
-        told.append(_explain(held[0]))
+    if held == there == 1:
+        told.append(f"{_all(len(numbers))} numbers of the rule are within bounds")
+    elif held == there:
+        told.append(f"{_all(held)} rules {'that applied ' if _left_out(rules) else ''}hold")
     elif held:
-        some_held = f"{len(held)} of {len(rules)} numbers {'is' if len(held) == 1 else 'are'}"
-        all_held = "both numbers are" if len(held) == 2 else f"all {len(held)} numbers are"
-        told.append(f"{some_held if undecided else all_held} within bounds")
+        told.append(f"{held} of {there} rules {'holds' if held == 1 else 'hold'}")
     if undecided:
-        told.append(f"{undecided} undecided {'number counts' if undecided == 1 else 'numbers count'} as passed")
-    return ", ".join(told)
+        told.append(f"{undecided} undecided {'rule counts' if undecided == 1 else 'rules count'} as passed")
+    return ", ".join(told) + warnings
+
+
+def _all(number: int) -> str:
+    return "both" if number == 2 else f"all {number:,}"
 
 
 def _explain(rule: RuleOutcome) -> str:

@@ -3,7 +3,7 @@
 HTML, Markdown, JUnit and SARIF print the verdict of :mod:`seatrial.judging`; none of them makes one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -118,14 +118,21 @@ def share_of_range(value: float, highest: float) -> str:
     return f"{'under 1' if 0 < share < 0.5 else f'{share:.0f}'}% of the range"
 
 
+def applied_rules(outcomes: Iterable[RuleOutcome]) -> set[int]:
+    """Return the positions of rules that found something to judge, or that nothing to judge counts against."""
+    return {outcome.rule for outcome in outcomes if outcome.counts_as != "skipped"}
+
+
 def not_measured(judgement: Judgement) -> list[RuleOutcome]:
-    """Return the rules of what the audit did not measure, which the policy allows: outputs fold them into a line."""
-    return [outcome for outcome in judgement.rules if outcome.counts_as == "skipped" and outcome.estimate is None]
+    """Return the outcomes of rules that did not apply, which the policy allows: outputs fold them into a line."""
+    there = applied_rules(judgement.rules)
+    return [outcome for outcome in judgement.rules if outcome.rule not in there]
 
 
 def applied(judgement: Judgement) -> list[RuleOutcome]:
-    """Return the other rules, in the order of the policy."""
-    return [outcome for outcome in judgement.rules if outcome.counts_as != "skipped" or outcome.estimate is not None]
+    """Return those of the other rules, in the order of the policy."""
+    there = applied_rules(judgement.rules)
+    return [outcome for outcome in judgement.rules if outcome.rule in there]
 
 
 _UNMEASURED: tuple[tuple[Unmeasured | None, str, str], ...] = (
@@ -137,21 +144,24 @@ _UNMEASURED: tuple[tuple[Unmeasured | None, str, str], ...] = (
 )
 
 
-def not_measured_in_words(rules: Sequence[RuleOutcome]) -> str:
+def not_measured_in_words(outcomes: Sequence[RuleOutcome]) -> str:
     """Say which rules found nothing to judge: of checks that were not run, and those that ask for more of one that was.
 
-    >>> said = {"rule": 0, "label": "span", "severity": "block", "bound": 0.3, "requirement": "at most 0.3"}
-    >>> said |= {"outcome": "skipped", "counts_as": "skipped", "judged": None, "estimate": None}
-    >>> absent = RuleOutcome(**said, metric="a.mus", reason="...", unmeasured="no_check")
-    >>> unasked = RuleOutcome(**said, metric="b.parts", reason="...", unmeasured="not_set_to_measure")
-    >>> of_before = RuleOutcome(**said, metric="b.parts", reason="...")
+    >>> said = {"label": "span", "severity": "block", "bound": 0.3, "requirement": "at most 0.3"}
+    >>> said |= {"outcome": "skipped", "counts_as": "skipped", "judged": None, "estimate": None, "reason": "..."}
+    >>> absent = RuleOutcome(**said, rule=0, metric="a.mus", unmeasured="no_check")
+    >>> another = RuleOutcome(**said, rule=1, metric="a.msus", unmeasured="no_check")
+    >>> unasked = RuleOutcome(**said, rule=2, metric="b.parts", unmeasured="not_set_to_measure")
+    >>> of_before = RuleOutcome(**said, rule=3, metric="b.parts")
     >>> not_measured_in_words([absent])
     '1 rule did not apply: it is about a check that was not run (a).'
-    >>> not_measured_in_words([absent, absent, unasked])
+    >>> not_measured_in_words([absent, another, unasked])
     '3 rules did not apply: 2 are about checks that were not run (a), and 1 asks for more than b was set to measure.'
     >>> not_measured_in_words([of_before])
     '1 rule did not apply: it found nothing to judge (b).'
     """
+    # A rule that names several numbers counts once, as it does in the headline.
+    rules = list({outcome.rule: outcome for outcome in outcomes}.values())
 
     def family(outcome: RuleOutcome) -> str:
         return outcome.metric.partition(".")[0]

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from app.cli.deletions import and_along
 from app.cli.verdicts import print_estimate, print_judgement
 from seatrial.contracts.audits import AuditEstimate
+from seatrial.contracts.deletions import TombstoneRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import Judgement, Outcome, PolicySource, RuleOutcome, Severity
 
@@ -78,7 +80,7 @@ def test_a_number_without_a_baseline_comes_with_how_to_make_one(capsys: pytest.C
     alone = outcome("skipped", judged=None, counts_as="errored", reason="there is no baseline to compare it with")
     told = Judgement(verdict="errored", headline="Could not be judged.", rules=[alone], policy=source)
     print_judgement(told)
-    hint = "To have a baseline: seatrial baselines promote AUDIT makes an audit the baseline."
+    hint = "There is no baseline to compare with: seatrial baselines promote AUDIT makes one."
     assert capsys.readouterr().out.splitlines()[-3:] == [hint, "", "Could not be judged."]
     for other in (
         {"baseline": "aud_1"},
@@ -86,7 +88,22 @@ def test_a_number_without_a_baseline_comes_with_how_to_make_one(capsys: pytest.C
         {"rules": [outcome("failed")]},
     ):
         print_judgement(told.model_copy(update=other))
-        assert "To have a baseline" not in capsys.readouterr().out
+        assert "There is no baseline" not in capsys.readouterr().out
+
+
+def test_a_dataset_that_has_no_more_is_said_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
+    for left, said in ((0, "718 (the dataset has no more)"), (1200, "718"), (100, "718 (the dataset has 100 more)")):
+        rule = outcome("inconclusive", further_examples=718, available_examples=left)
+        print_judgement(Judgement(verdict="inconclusive", headline="Open.", rules=[rule], policy=source))
+        assert f"  {said}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, ""), (1, ", and 1 audit along with it"), (2, ", and 2 audits along")])
+def test_audits_that_went_along_are_counted(number: int, said: str) -> None:
+    gone = TombstoneRead.model_construct(along=["aud_1"] * number)
+    assert and_along(gone).startswith(said)
+    assert bool(and_along(gone)) == bool(number)
 
 
 def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_without_a_baseline_it_is_skipped() -> None:
     assert (found.outcome, found.counts_as, found.judged) == ("skipped", "errored", None)
     assert found.reason.startswith("there is no baseline to compare it with: ")
     assert "`seatrial baselines promote AUDIT`" in found.reason
-    assert "on a service that keeps its data" in found.reason
+    assert "on its page in the console" in found.reason
 
 
 def test_the_same_answers_are_not_worse_by_more_than_chance() -> None:

@@ -284,7 +284,7 @@ def test_a_passing_headline_counts_what_held() -> None:
     rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, {**optional, "severity": "warn"}]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
         "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat "
-        "(1 warning); 2 of 3 rules applied."
+        "(1 warning); 1 of 3 rules did not apply."
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words
 from tests.gates.audits import SPAN, audit, check, gap, judged
 
 NUMBERS = audit(check({"mus": gap(0.1, 0.0, 0.2), "msus": gap(0.5, 0.4, 0.6)}))
@@ -10,10 +11,10 @@ LET_PASS: dict[str, Any] = {"metric": f"{SPAN}.msus", "max": 0.5, "undecided": "
 
 
 def test_what_is_undecided_and_let_pass_is_not_said_to_hold() -> None:
-    assert judged(NUMBERS, LET_PASS).headline == "May ship: 1 undecided number counts as passed."
-    assert judged(NUMBERS, LET_PASS, LET_PASS).headline == "May ship: 2 undecided numbers count as passed."
+    assert judged(NUMBERS, LET_PASS).headline == "May ship: 1 undecided rule counts as passed."
+    assert judged(NUMBERS, LET_PASS, LET_PASS).headline == "May ship: 2 undecided rules count as passed."
     assert judged(NUMBERS, PASSED, LET_PASS).headline == (
-        "May ship: 1 of 2 numbers is within bounds, 1 undecided number counts as passed."
+        "May ship: 1 of 2 rules holds, 1 undecided rule counts as passed."
     )
 
 
@@ -23,18 +24,48 @@ def test_rules_that_found_nothing_to_judge_are_counted() -> None:
     found = judged(NUMBERS, PASSED, nothing, nothing)
     assert found.headline == (
         "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat; "
-        "1 of 3 rules applied."
+        "2 of 3 rules did not apply."
     )
-    assert judged(NUMBERS, failed, nothing).headline.endswith("; 1 of 2 rules applied.")
-    assert "found something" not in judged(NUMBERS, PASSED).headline
-    assert "found something" not in judged(NUMBERS, {**nothing, "required": True}, PASSED).headline
+    assert judged(NUMBERS, failed, nothing).headline.endswith("; 1 of 2 rules did not apply.")
+    assert "did not apply" not in judged(NUMBERS, PASSED).headline
+    assert "did not apply" not in judged(NUMBERS, {**nothing, "required": True}, PASSED).headline
 
 
 def test_a_rule_of_several_numbers_counts_once() -> None:
     several = audit(check({"ece[arm=clean]": gap(0.1, 0.0, 0.2), "ece[arm=over]": gap(0.1, 0.0, 0.2)}))
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     found = judged(several, {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}, nothing)
-    assert found.headline == "May ship: both numbers are within bounds; 1 of 2 rules applied."
+    assert found.headline == "May ship: both numbers of the rule are within bounds; 1 of 2 rules did not apply."
+
+
+def test_headline_and_folded_line_count_the_same_rules() -> None:
+    """Rules that only warn and rules without a baseline are in one of the two numbers, whatever the rules find."""
+    several = {"ece[arm=clean]": gap(0.1, 0.0, 0.2), "ece[arm=over]": gap(0.1, 0.0, 0.2), "mus": gap(0.1, 0.0, 0.2)}
+    numbers = audit(check(several))
+    warning = {"metric": f"{SPAN}.mus", "max": 0.6, "severity": "warn"}
+    alone = {"metric": f"{SPAN}.ece[arm=*]", "max_regression": 0.1, "required": False}
+    nothing = {"metric": f"{SPAN}.msus", "max": 0.5, "required": False}
+    every = {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}
+    found = judged(numbers, PASSED, every, warning, alone, nothing)
+    assert found.headline == "May ship: all 3 rules that applied hold; 2 of 5 rules did not apply."
+    assert not_measured_in_words(not_measured(found)).startswith("2 rules did not apply: ")
+    assert {one.rule for one in applied(found)} == {0, 1, 2}
+    assert len(applied(found)) + len(not_measured(found)) == len(found.rules)
+    warned = judged(numbers, PASSED, every, {**warning, "max": 0.01}, nothing)
+    assert warned.headline == "May ship: 2 of 3 rules hold (1 warning); 1 of 4 rules did not apply."
+
+
+def test_few_rules_that_failed_are_named() -> None:
+    numbers = audit(check({"mus": gap(0.1, 0.0, 0.2), "msus": gap(0.5, 0.4, 0.6), "mus_worst": gap(0.6, 0.5, 0.7)}))
+    failed = [{"metric": f"{SPAN}.{name}", "max": 0.01, "label": name.upper()} for name in ("msus", "mus_worst")]
+    mus = {"metric": f"{SPAN}.mus", "min": 0.5}
+    lead = judged(numbers, mus).headline.rstrip(".")
+    assert judged(numbers, mus, *failed).headline == f"{lead}; failed as well: MSUS and MUS_WORST."
+    many = judged(numbers, mus, *failed, {**failed[0], "label": "A fourth"})
+    assert many.headline == f"{lead}; failed as well: 3 more rules."
+    arms = {f"ece[arm={arm}]": gap(0.5, 0.4, 0.6) for arm in ("clean", "over", "under", "final")}
+    ece = judged(audit(check(arms)), {"metric": f"{SPAN}.ece[arm=*]", "max": 0.1})
+    assert ece.headline.endswith("; failed as well: 3 more numbers of this rule.")
 
 
 def test_a_headline_says_shares_in_per_cent_and_spans_as_shares_of_their_range() -> None:
@@ -53,7 +84,7 @@ def test_a_headline_says_shares_in_per_cent_and_spans_as_shares_of_their_range()
 def test_a_headline_does_not_pass_over_a_flag_that_its_policy_passes_over() -> None:
     mus = {"metric": f"{SPAN}.mus", "max": 0.5}
     doubted = audit(check({"mus": gap(0.1, 0.0, 0.2)}, ("saturated_logits", "warning")))
-    assert judged(doubted, mus).headline.endswith(", though flags cast doubt on this (saturated logits).")
+    assert judged(doubted, mus).headline.endswith(" at most 0.5 nat. Flags cast doubt on this: saturated logits.")
     # Of other numbers, or of one that fails, it is no news.
     beside = audit(check({"clean_accuracy": gap(0.9, 0.8, 0.95)}, ("saturated_logits", "warning")))
     assert "doubt" not in judged(beside, {"metric": f"{SPAN}.clean_accuracy", "min": 0.5}).headline
