@@ -19,11 +19,12 @@ _COLUMNS = ("rule", "value", "requirement", "outcome", "further examples")
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "inconclusive": "yellow", "errored": "magenta"}
 
 
-def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
+def print_judgement(judgement: Judgement, *, promote: str = PROMOTE, attacks: Sequence[str] = ()) -> None:
     """Print a verdict: a line per rule, the reasons of those that do not hold, the headline.
 
     Args:
         judgement: The verdict.
+        attacks: How the examples were attacked, a sentence each.
         promote: Printed where a number could not be compared because nothing has been promoted yet; nothing if empty.
     """
     rules, others = applied(judgement), not_measured(judgement)
@@ -43,6 +44,10 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE) -> None:
     if promote and _lacks_baseline(judgement):
         echo_line(f"There is no baseline to compare with: {promote}.")
     echo_line()
+    for line in (judgement.policy.description, *attacks):
+        if line:
+            echo_line(line)
+    # The verdict is the last line, which pipelines cut out.
     echo_line(judgement.headline)
 
 

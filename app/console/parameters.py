@@ -9,7 +9,7 @@ from typing import Any, Literal
 from app.console.values import read_fraction, read_json
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.registry import family, params_contract
-from seatrial.reporting.numbers import format_radius
+from seatrial.reporting.balls import format_radius
 
 Shape = Literal["choice", "many", "number", "numbers", "text", "json"]
 """How a field is filled in: one of several, some of several, a number, numbers with commas, a text, or JSON."""

@@ -146,7 +146,10 @@ def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Cho
         if asked.name in presets.RESERVED and document != _shipped(asked.name).document:
             # Whoever reads "passed, by strict" must not have to compare digests.
             raise _shipped_name("/policy/name")
-        return Chosen(PolicySource(id=None, name=asked.name, version=None, digest=digest_of(document)), document, asked)
+        source = PolicySource(
+            id=None, name=asked.name, version=None, digest=digest_of(document), description=asked.description
+        )
+        return Chosen(source, document, asked)
     read = find_policy(session, project_id, asked)
     if read is None:
         raise UnknownPolicyError(
@@ -160,6 +163,7 @@ def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Cho
         name=read.name,
         version=None if is_shipped else read.version,
         digest=read.digest,
+        description=str(read.document.get("description") or ""),
     )
     return Chosen(source, read.document)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.contracts.policies import Judgement, RuleOutcome
+from seatrial.reporting.attacked import attacks_in
 from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.outcomes import (
@@ -92,6 +93,9 @@ def _head(report: ReportRead) -> Iterator[str]:
     else:
         yield f"## Seatrial: {_MARKS[judgement.verdict]} {judgement.verdict}"
         yield f"**{prose(judgement.headline)}**"
+        beside = [judgement.policy.description, *attacks_in(report)]
+        if any(beside):
+            yield "\n".join(prose(line) for line in beside if line)
     named = [f"{source.role} {code(source.name)}" for source in report.sources if source.role in ("model", "dataset")]
     yield ", ".join([*named, *_policy(judgement), f"audit {code(report.audit)}"])
     if report.url is not None:

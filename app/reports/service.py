@@ -27,6 +27,7 @@ from seatrial.contracts.registry import as_meant, find_family, flags_of, metrics
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.families.narratives import comparisons_of, narrative_of
 from seatrial.families.shared.settling import settled
+from seatrial.reporting.attacked import attacked_in_words
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.outcomes import Judged
 from seatrial.reporting.schemas import (
@@ -77,7 +78,7 @@ def compose_report(
     model = repository.find_model(session, project_id, audit.model_id)
     dataset = repository.find_dataset(session, project_id, audit.dataset_id)
     classes, labels = count_classes(model), name_classes(model, dataset)
-    checks = [_check(session, store, row, classes, labels) for row in rows]
+    checks = [_check(session, store, audit, row, classes, labels) for row in rows]
     sources = [
         *([_model_source("model", model)] if model else []),
         *([_data_source("dataset", dataset)] if dataset else []),
@@ -185,7 +186,12 @@ def _overall(audit: AuditRow, checks: list[ReportCheck]) -> Answer:
 
 
 def _check(
-    session: Session, store: ArtifactStore, row: CheckRow, classes: int | None, labels: list[str] | None
+    session: Session,
+    store: ArtifactStore,
+    audit: AuditRow,
+    row: CheckRow,
+    classes: int | None,
+    labels: list[str] | None,
 ) -> ReportCheck:
     narrative = narrative_of(row.kind)
     result = settled(row.kind, row.params, Result.model_validate(row.result)) if row.result else None
@@ -200,6 +206,7 @@ def _check(
         progress=_progress(session, row),
         answer=narrative.answer(result, row.params, classes) if result else _no_answer(row, error),
         scale=narrative.scale(result, classes) if result else None,
+        attacked=attacked_in_words(row.kind, row.params, result, samples=audit.samples, seed=audit.seed),
         params=_params(row),
         flags=sorted(result.flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
         if result

@@ -341,6 +341,9 @@ class FamilySpec:
         stopping: Whether its checks can stop when they are decided.
         stage_shares: (parameters as stored, stage, examples audited) to where in a check the stage stands, None where
             it is not known.
+        attacked: Parameters as stored, with what was done where one was not there yet, to how a check attacks its
+            examples, a phrase after "Attacked"; empty where it attacks none. By default the ball of parameters ``norm``
+            and ``epsilon``, where it has these.
         glossary: Terms of its report that are not in everybody's, with their meanings.
         evidence: Which of its numbers speak for which controls of published frameworks.
         not_for: Why it does not audit what another task's models do, by task, where there is more to say.
@@ -364,6 +367,7 @@ class FamilySpec:
     starting: Mapping[str, Any] = field(default_factory=dict)
     stopping: Stopping = field(default_factory=Stopping)
     stage_shares: Callable[[Mapping[str, Any], str, int], StageShares | None] | None = None
+    attacked: Callable[[Mapping[str, Any]], str] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
     not_for: Mapping[str, str] = field(default_factory=dict)

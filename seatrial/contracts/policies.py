@@ -256,6 +256,11 @@ class PolicySource(Read):
     name: str = Field(description="Name.")
     version: int | None = Field(description="Version; null for one given in the request or shipped.")
     digest: str = Field(description="SHA-256 of the document.")
+    description: str = Field(
+        default="",
+        exclude_if=lambda description: not description,
+        description="What the policy is for, as it says itself; absent where it says nothing.",
+    )
 
 
 class RuleOutcome(Read):

@@ -103,26 +103,6 @@ def format_ticks(ticks: Iterable[float]) -> list[str]:
     return [_fixed(float(one), decimals) for one in shortest]
 
 
-def format_radius(epsilon: object) -> str:
-    """Write an attack radius in grey levels where it is a whole or half number of them.
-
-    Not where the decimal is as short: 0.1 is 25.5 grey levels.
-
-    >>> format_radius(8 / 255), format_radius(0.5 / 255), format_radius("0.0156863"), format_radius(0.1)
-    ('8/255', '0.5/255', '4/255', '0.1')
-    >>> format_radius("0"), format_radius(1e-300)
-    ('0', '1e-300')
-    """
-    try:
-        value = float(str(epsilon))
-    except ValueError:
-        return str(epsilon)
-    decimal = f"{value:g}"
-    halves = round(value * 510) if 0 < value <= 1 else 0
-    is_in_levels = halves > 0 and abs(value * 510 - halves) < 1e-3 and len(decimal) > len("0.0157")
-    return f"{halves / 2:g}/255" if is_in_levels else decimal
-
-
 def format_percentage(fraction: float | None) -> str:
     """Write a fraction in per cent; one that is neither none nor all is never written as if it were.
 

@@ -105,6 +105,9 @@ class ReportCheck(Read):
     progress: str = Field(description="Progress, in words.")
     answer: Answer = Field(description="What it found.")
     scale: Scale | None = Field(default=None, description="The range an attacker controls.")
+    attacked: str = Field(
+        default="", description="How its examples were attacked, in a sentence; empty where they were not."
+    )
     params: list[ReportParameter] = Field(description="What was asked.")
     flags: list[Flag] = Field(description="Doubts about the numbers, with what to do.")
     estimates: list[ReportEstimate] = Field(description="Numbers, in the order the family publishes them.")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from seatrial.contracts.estimates import split_name
-from seatrial.reporting.numbers import format_radius
+from seatrial.reporting.balls import format_radius
 from seatrial.reporting.schemas import ReportEstimate
 from seatrial.reporting.value_names import VALUES
 from seatrial.reporting.words import words

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from app.gates.service import judge_ended
+from app.policies.presets import POLICIES
 from seatrial.families.uncertainty_span.stage_costs import stage_shares
 from seatrial.store.tables import AuditRow, BaselineRow, CheckRow, JudgementRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.console.conftest import Console, actions, elements, words
-from tests.reports import fabricated
+from tests.reports import fabricated, fabricated_judgements
 from tests.uploads import submission, upload_both
 
 
@@ -135,6 +136,7 @@ def test_an_ended_audit_waits_for_its_verdict_and_then_shows_it(console: Console
     told = words(page)
     assert judgement["headline"] in told
     assert "lenient" in told
+    assert POLICIES["lenient"][0] in told
     for rule in judgement["rules"]:
         assert rule["reason"] in told
         assert rule["requirement"] in told
@@ -153,6 +155,14 @@ def test_an_ended_audit_shows_what_it_found(console: Console) -> None:
     assert len(pictures) == 2
     for picture in pictures:
         assert console.get(picture).headers["content-type"] == "image/svg+xml"
+
+
+def test_a_verdict_stands_beside_what_was_attacked(console: Console) -> None:
+    audit = console.finished()
+    fabricated_judgements.store(console.services.database, audit, fabricated_judgements.CASES["failed"])
+    assert "Attacked within l_inf 0.0314 (8/255) of each input, effort standard, " in words(
+        console.get(f"/audits/{audit}")
+    )
 
 
 def test_what_failed_is_told_and_can_be_tried_again(console: Console) -> None:

@@ -9,6 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from seatrial.contracts.estimates import Estimate
+from seatrial.reporting.balls import format_radius
 from seatrial.reporting.numbers import (
     NEGLIGIBLE,
     format_aligned,
@@ -20,7 +21,6 @@ from seatrial.reporting.numbers import (
     format_percentage_estimate,
     format_percentage_points,
     format_percentage_points_estimate,
-    format_radius,
     format_value,
 )
 from seatrial.reporting.schemas import ReportEstimate

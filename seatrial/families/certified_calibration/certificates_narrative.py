@@ -7,7 +7,7 @@ from typing import Any
 from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.families.shared.estimates_in_words import defined, number_of
-from seatrial.reporting.numbers import format_radius
+from seatrial.reporting.balls import format_radius
 
 
 @dataclass(frozen=True)

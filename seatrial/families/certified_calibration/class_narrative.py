@@ -6,7 +6,8 @@ from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.passes import MEANT
 from seatrial.families.certified_calibration.uncertainty import SMOOTHED
 from seatrial.families.shared.estimates_in_words import defined, in_digits, number_of
-from seatrial.reporting.numbers import format_percentage_estimate, format_radius
+from seatrial.reporting.balls import format_radius
+from seatrial.reporting.numbers import format_percentage_estimate
 
 FIGURES = {
     "span": "Mean span of uncertainty against the l_2 radius: of the entropy of the mean scores, of the mean entropy "

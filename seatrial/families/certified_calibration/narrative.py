@@ -32,12 +32,8 @@ from seatrial.families.shared.estimates_in_words import (
 from seatrial.families.shared.figures import describe
 from seatrial.families.shared.robust_accuracy import DOUBTS
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
-from seatrial.reporting.numbers import (
-    format_percentage,
-    format_percentage_estimate,
-    format_percentage_points,
-    format_radius,
-)
+from seatrial.reporting.balls import format_radius
+from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words

@@ -14,6 +14,7 @@ from seatrial.families.certified_calibration.params import CertifiedCalibrationP
 from seatrial.families.certified_calibration.uncertainty import concerned
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
+from seatrial.reporting.balls import within_ball
 
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -42,6 +43,16 @@ def misfits(params: CertifiedCalibrationParams, situation: Situation) -> Iterato
         )
     if params.robust_accuracy is not None:
         yield from without_gradients(params.robust_accuracy)
+
+
+def attacked(params: Mapping[str, Any]) -> str:
+    """Return what was attacked beside the certificates, which are no attack."""
+    told = []
+    if params.get("ace_attacks") and params.get("attack_radius"):
+        told.append(f"{within_ball({'norm': 'l2', 'epsilon': params['attack_radius']})} by ACE attacks")
+    if also := params.get("robust_accuracy"):
+        told.append(f"{within_ball(also)} by AutoAttack")
+    return " and ".join(told)
 
 
 CERTIFIED = (
@@ -80,4 +91,5 @@ SPEC = FamilySpec(
     ),
     misfits=misfits,
     canonical=canonical,
+    attacked=attacked,
 )

@@ -11,6 +11,7 @@ from seatrial.contracts.stopping import Stopping
 from seatrial.families.low_level_attack.flags import FLAGS
 from seatrial.families.low_level_attack.metrics import METRICS, OF_ALL_ATTACKERS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
+from seatrial.reporting.words import enumerate_words, words
 
 _HEEDING_PHI = frozenset({"intrude", "visual", "segment"})
 """Attackers that hit a word as hard as `phi` says, in whichever reading."""
@@ -57,6 +58,14 @@ def misfits(params: LowLevelAttackParams, situation: Situation) -> Iterator[Misf
         )
 
 
+def attacked(params: Mapping[str, Any]) -> str:
+    """Return whose noise, and on which shares of the words."""
+    given = params.get("attackers", "all")
+    names = "all attackers" if given == "all" else enumerate_words(words(str(one)) for one in given)
+    levels = enumerate_words(f"{100 * float(level):g}%" for level in params.get("levels") or ())
+    return f"by low-level noise ({names})" + (f" on {levels} of the words" if levels else "")
+
+
 SPEC = FamilySpec(
     kind="low_level_attack",
     params=LowLevelAttackParams,
@@ -72,6 +81,7 @@ SPEC = FamilySpec(
     ),
     misfits=misfits,
     canonical=canonical,
+    attacked=attacked,
     unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},
     stage_shares=stage_shares,
     audit_examples={

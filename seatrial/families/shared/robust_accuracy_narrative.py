@@ -6,7 +6,8 @@ from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Result
 from seatrial.families.shared.estimates_in_words import defined
-from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_radius
+from seatrial.reporting.balls import format_radius
+from seatrial.reporting.numbers import format_percentage, format_percentage_estimate
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
 

@@ -1,5 +1,8 @@
 """What the rest of the house reads of ``temperature_attack``."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, HeldOut, Needs
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS
@@ -7,6 +10,15 @@ from seatrial.contracts.stopping import Stopping
 from seatrial.families.temperature_attack.flags import FLAGS
 from seatrial.families.temperature_attack.metrics import METRICS
 from seatrial.families.temperature_attack.params import TemperatureAttackParams, stage_shares
+from seatrial.reporting.words import enumerate_words, words
+
+
+def attacked(params: Mapping[str, Any]) -> str:
+    """Return the recipes, and how many times a text may be asked about."""
+    recipes = enumerate_words(words(str(one)) for one in params.get("recipes") or ["deepwordbug"])
+    budget = params.get("query_budget")
+    return f"by {recipes}" + (f" in at most {budget:,} queries a text" if budget else "")
+
 
 SPEC = FamilySpec(
     kind="temperature_attack",
@@ -28,6 +40,7 @@ SPEC = FamilySpec(
         Evidence(control="AISVS 11.3.1", metrics=("ece", "mce"), qualifiers={"arm": ("as_served",)}),
     ),
     stage_shares=stage_shares,
+    attacked=attacked,
     needs=Needs(held_out=HeldOut("validation_samples", "validation_dataset")),
     audit_examples={
         "Is the robustness of a text classifier an illusion of its temperature?": {

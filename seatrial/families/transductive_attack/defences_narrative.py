@@ -15,7 +15,8 @@ from seatrial.families.transductive_attack.params import (
     UNBOUNDED,
     TransductiveAttackParams,
 )
-from seatrial.reporting.numbers import format_percentage_points, format_radius
+from seatrial.reporting.balls import format_radius
+from seatrial.reporting.numbers import format_percentage_points
 from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
 

@@ -14,6 +14,9 @@ from seatrial.families.shared.robust_accuracy_flags import flags_about
 from seatrial.families.transductive_attack.flags import FLAGS
 from seatrial.families.transductive_attack.metrics import METRICS
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.reporting.balls import within_ball
+from seatrial.reporting.value_names import VALUES
+from seatrial.reporting.words import enumerate_words, words
 
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -54,6 +57,12 @@ def misfits(params: TransductiveAttackParams, situation: Situation) -> Iterator[
         )
 
 
+def attacked(params: Mapping[str, Any]) -> str:
+    """Return the ball and what searched it."""
+    names = [VALUES["attack"].get(one) or words(one) for one in map(str, params.get("attacks") or ())]
+    return within_ball(params) + (f" by {enumerate_words(names)}" if names else "")
+
+
 NOT_ADAPTIVE = ("no_adaptive_attack", "defence_not_simulated")
 """Flags after which no number is about an attacker who knows the defence."""
 
@@ -82,6 +91,7 @@ SPEC = FamilySpec(
     needs=Needs(gradients=True, training=("training_dataset",)),
     misfits=misfits,
     canonical=canonical,
+    attacked=attacked,
     not_for={
         TABLES: "its defences adapt convolutional networks to a batch of images, by their batch norms, crops and "
         "flips, and rows of a table have none of these"

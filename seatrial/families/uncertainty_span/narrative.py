@@ -12,7 +12,7 @@ from seatrial.contracts.estimates import Estimate, Flag, Result
 from seatrial.families.shared.figures import describe
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings, robust_terms
 from seatrial.families.uncertainty_span.part_narrative import OF_PARTS, part_findings
-from seatrial.reporting.numbers import format_radius
+from seatrial.reporting.balls import format_radius
 from seatrial.reporting.schemas import Answer, Scale
 from seatrial.statistics.prediction_sets import SET_SCORES
 

@@ -14,6 +14,7 @@ from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.stage_costs import stage_shares
+from seatrial.reporting.balls import within_ball
 
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -49,6 +50,18 @@ def misfits(params: UncertaintySpanParams, situation: Situation) -> Iterator[Mis
         yield from without_gradients(params.robust_accuracy)
 
 
+def attacked(params: Mapping[str, Any]) -> str:
+    """Return the ball and how hard it was searched, and AutoAttack's where that is another."""
+    if not (ball := within_ball(params)):
+        return ""
+    told = f"{ball}, effort {params.get('effort', 'standard')}"
+    also = params.get("robust_accuracy")
+    if not also:
+        return told
+    elsewhere = "" if within_ball(also) == ball else f" {within_ball(also)}"
+    return f"{told} and by AutoAttack{elsewhere}"
+
+
 def _whole(params: UncertaintySpanParams) -> str:
     """Say why a check is measured as a whole: how many outliers are drawn follows from how many examples there are."""
     return "" if params.outliers is None else "the outliers are drawn for all of its examples"
@@ -74,6 +87,7 @@ SPEC = FamilySpec(
     stage_shares=stage_shares,
     misfits=misfits,
     canonical=canonical,
+    attacked=attacked,
     formerly={"effort": "quick"},
     audit_examples={
         "How far can an attacker push the uncertainty?": {
