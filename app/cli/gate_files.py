@@ -16,7 +16,8 @@ from app.policies.documents import YamlError, yaml_to_json
 from seatrial.client import Client
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.family import FamilyParams
-from seatrial.contracts.policies import GateFile, Policy, Rule, parse_metric
+from seatrial.contracts.known_fields import unknown_field
+from seatrial.contracts.policies import GateFile, Policy, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
 from seatrial.ingest.strict_json import strict_json
 from seatrial.installed import how_to_install, missing_packages
@@ -176,23 +177,13 @@ def _pointer(error: ErrorDetails) -> str:
 
 def _message(error: ErrorDetails) -> str:
     """Return what is wrong with a field, in the words of its author."""
-    if error["type"] == "extra_forbidden" and (there := _fields(error["loc"][:-1])):
-        return f"unknown field; known fields: {', '.join(there)}"
+    if error["type"] == "extra_forbidden":
+        # A list of checks is counted, a policy file is not.
+        body = list[CheckParams] if isinstance(error["loc"][0], int) else GateFile
+        return unknown_field(body, error["loc"]) or error["msg"]
     if error["type"] == "too_short":
         return f"must hold at least {error['ctx']['min_length']}, holds {error['ctx']['actual_length']}"
     return error["msg"].removeprefix("Value error, ")
-
-
-def _fields(place: tuple[int | str, ...]) -> Iterable[str]:
-    """Return the fields there are at a place of a policy file or a list of checks; none where only pydantic knows."""
-    match place:
-        case ():
-            return GateFile.model_fields
-        case ("rules", int()):
-            return Rule.model_fields
-        case ("checks", int(), str(kind)) | (int(), str(kind)) if kind in families():
-            return params_contract(kind).model_fields
-    return ()
 
 
 def _validated(path: Path, parse: Callable[[str], T]) -> T:

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.web.problems import FieldError, InvalidRequestError, MalformedBodyError, UnsupportedMediaError
+from seatrial.contracts.known_fields import unknown_field
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -69,7 +71,7 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     errors = [
         FieldError(
             pointer=root + _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"]),
-            detail=str(one["msg"]).removeprefix("Value error, "),
+            detail=_detail(model, one),
         )
         for one in found[:MAX_ERRORS]
     ]
@@ -77,6 +79,11 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     if len(found) > MAX_ERRORS:
         told += f"; `errors` has the first {MAX_ERRORS} of {len(found):,}"
     raise InvalidRequestError(told, errors=errors)
+
+
+def _detail(model: type[BaseModel], error: ErrorDetails) -> str:
+    unknown = unknown_field(model, error["loc"]) if error["type"] == "extra_forbidden" else None
+    return unknown or str(error["msg"]).removeprefix("Value error, ")
 
 
 def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:

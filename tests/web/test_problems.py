@@ -78,6 +78,28 @@ def test_a_bad_body_is_pointed_at(client: httpx.Client, check: str, pointer: str
 
 
 @pytest.mark.parametrize(
+    ("check", "pointer", "known"),
+    [
+        ('{"kind": "uncertainty_span", "epsilonn": 0.1}', "/checks/0/epsilonn", "known fields: kind, "),
+        ('{"kind": "uncertainty_span", "outliers": {"data": "x"}}', "/checks/0/outliers/data", "known fields: dataset"),
+        (
+            '{"kind": "uncertainty_span"}], "sample": 5, "checks": [',
+            "/sample",
+            "known fields: model, dataset, checks, ",
+        ),
+    ],
+    ids=["parameter", "nested", "audit"],
+)
+def test_an_unknown_field_is_refused_with_those_there_are(
+    client: httpx.Client, check: str, pointer: str, known: str
+) -> None:
+    answer = client.post("/v1/audits", content=SUBMISSION % check, headers={"Content-Type": "application/json"})
+    problem = assert_problem(answer, 422, "invalid-request")
+    found = {one.pointer: one.detail for one in problem.errors}
+    assert found[pointer].startswith(f"unknown field; {known}")
+
+
+@pytest.mark.parametrize(
     ("method", "path", "headers", "part", "pointer"),
     [
         ("GET", "/v1/audits?limit=0", {}, "query", "/limit"),

@@ -1,0 +1,63 @@
+"""The fields there are at a place of a body, for the refusal of one that is not among them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+
+
+def unknown_field(body: Any, place: Sequence[int | str]) -> str | None:
+    """Return what a field is refused with that a body has no place for; None where its neighbours are not known.
+
+    Args:
+        body: Type of the body.
+        place: Where the field is, as pydantic says it: steps of the body, and which member of a union was meant.
+
+    >>> class Step(BaseModel):
+    ...     kind: Literal["step"]
+    ...     seconds: int
+    >>> unknown_field(list[Step], (0, "secnds"))
+    'unknown field; known fields: kind, seconds'
+    """
+    reached = _members(body)
+    for step in place[:-1]:
+        reached = [inner for one in reached for inner in _inside(one, step)]
+    contracts = [one for one in reached if isinstance(one, type) and issubclass(one, BaseModel)]
+    if len(contracts) != 1:
+        return None
+    names = [field.alias or name for name, field in contracts[0].model_fields.items()]
+    return f"unknown field; known fields: {', '.join(names)}" if names else None
+
+
+def _members(annotation: Any) -> list[Any]:
+    """Return the types a value may have, unions resolved."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _members(get_args(annotation)[0])
+    if origin is None or origin is Literal or _item(annotation) is not None:
+        return [annotation]
+    return [one for argument in get_args(annotation) for one in _members(argument)]
+
+
+def _item(annotation: Any) -> Any:
+    """Return the type of what a list or a mapping holds; None of what is neither."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if not isinstance(origin, type) or not arguments:
+        return None
+    return arguments[-1] if issubclass(origin, Mapping) else arguments[0] if issubclass(origin, Iterable) else None
+
+
+def _inside(one: Any, step: int | str) -> list[Any]:
+    if not (isinstance(one, type) and issubclass(one, BaseModel)):
+        item = _item(one)
+        # A step into a list is a number; a name chooses among the members of a union, of which lists have none.
+        return [] if item is None else _members(item)
+    for name, field in one.model_fields.items():
+        if step in (name, field.alias):
+            return _members(field.annotation)
+    tags = {tag for field in one.model_fields.values() for tag in _literals(field.annotation)}
+    return [one] if step in tags or step == one.__name__ else []
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
