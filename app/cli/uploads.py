@@ -20,6 +20,7 @@ from seatrial.client.folder_archive import FolderArchive
 from seatrial.client.preparing import (
     HUGGING_FACE,
     MANIFEST,
+    PICKLED,
     files_in,
     image_folders,
     name_and_version,
@@ -35,7 +36,6 @@ from seatrial.ingest.strict_json import strict_json
 
 _SAFETENSORS = ".safetensors"
 _EXPORTED, _ONNX = ".pt2", ".onnx"
-_PICKLED = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
 _TEXT = "text-classification"
 
 
@@ -91,7 +91,7 @@ def prepare_model(
     if path.is_dir():
         own = manifest_path or path / MANIFEST
         return _model_folder(path, read_object(own) if own.is_file() else {}, version, for_task, say)
-    if path.suffix in _PICKLED:
+    if path.suffix in PICKLED:
         raise _pickled(path)
     manifest_path = manifest_path or _manifest_beside(path, is_model=True)
     if manifest_path is None:
@@ -226,7 +226,7 @@ def _model_folder(
         source: Source = FolderArchive(f"{name}.tar", files)
         return Prepared(name_and_version(manifest, name, version, source), source)
     weights = [one for one in files_in(folder) if one.suffix in (_SAFETENSORS, _EXPORTED, _ONNX)]
-    pickled = [one for one in files_in(folder) if one.suffix in _PICKLED]
+    pickled = [one for one in files_in(folder) if one.suffix in PICKLED]
     if pickled and not weights:
         raise _pickled(*pickled)
     if _kind(manifest) == "ensemble" and len(weights) > 1:

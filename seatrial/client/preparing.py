@@ -18,6 +18,8 @@ from seatrial.contracts.models import ARRAYS, HEADS, IMAGES
 
 MANIFEST = "manifest.json"
 WEIGHTS = (".safetensors", ".pt2", ".onnx")
+PICKLED = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
+"""Names of files that are pickles nearly always; the service looks at the bytes."""
 HUGGING_FACE = frozenset({".json", ".txt", ".model", ".jinja", ".vocab", ".safetensors"})
 """Of a Hugging Face folder, what the service reads; weights in other formats and code it would refuse."""
 
@@ -32,9 +34,11 @@ def model_upload(file: Source | str, manifest: Mapping[str, Any] | None) -> tupl
         manifest: What is said about it; by default what is found and inferred.
 
     Raises:
-        ValueError: It is no model, or nothing says what it is.
+        ValueError: It is no model, a pickle, or nothing says what it is.
     """
     path = Path(file) if isinstance(file, str) else file
+    if isinstance(path, Path) and path.suffix in PICKLED and not path.is_dir():
+        raise _pickled(path)
     if not isinstance(path, Path) or (manifest is not None and not path.is_dir()):
         return _as_given(path, manifest)
     told = dict(manifest) if manifest is not None else _beside(path, is_model=True)
@@ -51,6 +55,9 @@ def model_upload(file: Source | str, manifest: Mapping[str, Any] | None) -> tupl
         archive = FolderArchive(f"{name}.tar", files)
         return archive, name_and_version(told, name, None, archive)
     weights = [one for one in files_in(path) if one.suffix in WEIGHTS]
+    pickled = [one for one in files_in(path) if one.suffix in PICKLED]
+    if pickled and not weights:
+        raise _pickled(*pickled)
     if not told or not weights:
         raise ValueError(
             f"{path} is not a model: it must hold {MANIFEST} ({'there' if told else 'missing'}) beside a "
@@ -150,6 +157,13 @@ def _digest(manifest: Mapping[str, Any], source: Source | None) -> str:
             while chunk := file.read(2**20):
                 digest.update(chunk)
     return digest.hexdigest()[:12]
+
+
+def _pickled(*paths: Path) -> ValueError:
+    return ValueError(
+        f"{', '.join(map(str, paths))}: pickle is never loaded, since it can run code: send safetensors. `seatrial "
+        "convert FILE -o FOLDER` makes a model of a state dict; run it where the file may be trusted"
+    )
 
 
 def _as_given(source: Source, manifest: Mapping[str, Any] | None) -> tuple[Source, dict[str, Any]]:

@@ -58,3 +58,18 @@ def test_what_says_nothing_of_itself_is_refused(tmp_path: Path) -> None:
         model_upload(tmp_path / "w.safetensors", None)
     with pytest.raises(ValueError, match="cannot be inferred: give a manifest"):
         dataset_upload(tmp_path / "w.safetensors", None)
+
+
+@pytest.mark.parametrize("manifest", [None, {"task": "image-classification"}])
+def test_a_pickle_is_refused_at_once_with_the_command_that_converts_it(
+    tmp_path: Path, manifest: dict[str, str] | None
+) -> None:
+    weights = tmp_path / "best.pth"
+    weights.write_bytes(b"weights")
+    for path in (weights, str(weights)):
+        with pytest.raises(
+            ValueError, match=r"best\.pth: pickle is never loaded, .* `seatrial convert FILE -o FOLDER`"
+        ):
+            model_upload(path, manifest)
+    with pytest.raises(ValueError, match=r"best\.pth: pickle is never loaded"):
+        model_upload(tmp_path, manifest)
