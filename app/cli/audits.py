@@ -18,6 +18,7 @@ from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
 from seatrial.client import Client, NotJudgedError, ReportFormat, WaitTimeoutError
+from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.datasets import DatasetRead
 from seatrial.contracts.estimates import Estimate
@@ -83,8 +84,9 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
     status; without one, that is 0 when every check succeeded.
     """
     with ending_as_documented():
-        spec = _with_checks(client, described(options))
-        audit_id = client.submit(**spec).id
+        with within(timeout):
+            spec = _with_checks(client, described(options))
+            audit_id = client.submit(**spec).id
         echo_line(audit_id, err=True)
         is_judged = spec.get("policy") is not None
         try:

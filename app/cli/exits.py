@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from app.cli.showing import echo, echo_line, show_error
-from seatrial.client import ClientError, ProblemResponseError, ServiceUnreachableError
+from seatrial.client import ClientError, DeadlineError, ProblemResponseError, ServiceUnreachableError
 from seatrial.contracts.policies import Verdict
 
 
@@ -73,10 +73,18 @@ class CouldNotRunError(click.ClickException):
     exit_code = Exit.COULD_NOT_RUN
 
 
+class TimedOutError(click.ClickException):
+    """The time given by an option was over before the service had taken the request."""
+
+    exit_code = Exit.TIMED_OUT
+
+
 def as_click(error: ClientError) -> click.ClickException:
     """Return what a command ends with for an error of the client."""
     is_request_wrong = isinstance(error, ProblemResponseError) and 400 <= error.status < 500
     told = str(error)
+    if isinstance(error, DeadlineError):
+        return TimedOutError(f"Timed out (--timeout): {told}")
     if isinstance(error, ServiceUnreachableError) and "refused" in told.lower():
         told += "\nNo service listens there: start one with `seatrial serve`, or name another by --url (SEATRIAL_URL)."
     if isinstance(error, ProblemResponseError) and error.status == 401:

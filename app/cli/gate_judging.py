@@ -16,6 +16,7 @@ from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, pointing_to_manifest
 from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
+from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.policies import Policy
 from seatrial.contracts.states import ModelState
@@ -93,19 +94,12 @@ def judged(
     Raises:
         BadRequestError: There is no such policy, no check for such a model, or no key to sign with.
         CouldNotRunError: The audit has ended without a verdict.
+        DeadlineError: The time was over before the audit was submitted.
     """
-    if outputs.needs_key and not client.signing_keys().keys:
-        # Better known before hours of work than after.
-        raise BadRequestError("--attestation: no key signs there; sign with one of your own: --signing-key KEY.pem")
-    _look_up_policy(ask, client)
-    model_id, task = _upload_model(ask, client, prepared[0])
-    data_id = _upload_data(ask, client, prepared[1])
-    checks = ask.checks or default_checks_of(client, ask.policy, task, data_id, is_local=is_local)
-    asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
-    print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
-    if ask.estimates_only:
+    with within(ask.patience_s()):
+        audit = _submitted(ask, client, prepared, outputs, is_local=is_local)
+    if audit is None:
         return Exit.PASSED
-    audit = client.submit(model_id, data_id, checks, **asked)
     say(f"Auditing: {audit.id}")
     try:
         ended = _followed(client, audit.id, timeout_s=ask.patience_s(), **waiting)
@@ -129,6 +123,27 @@ def judged(
     if ask.bootstraps and status == Exit.PASSED:
         _bootstrap(ask, client, ended)
     return status
+
+
+def _submitted(
+    ask: Ask,
+    client: Client,
+    prepared: tuple[Prepared | None, Prepared | None],
+    outputs: Outputs,
+    *,
+    is_local: bool,
+) -> AuditRead | None:
+    """Return the audit, queued; None where only its cost is asked for."""
+    if outputs.needs_key and not client.signing_keys().keys:
+        # Better known before hours of work than after.
+        raise BadRequestError("--attestation: no key signs there; sign with one of your own: --signing-key KEY.pem")
+    _look_up_policy(ask, client)
+    model_id, task = _upload_model(ask, client, prepared[0])
+    data_id = _upload_data(ask, client, prepared[1])
+    checks = ask.checks or default_checks_of(client, ask.policy, task, data_id, is_local=is_local)
+    asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
+    print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
+    return None if ask.estimates_only else client.submit(model_id, data_id, checks, **asked)
 
 
 def _bootstrap(ask: Ask, client: Client, audit: AuditRead) -> None:

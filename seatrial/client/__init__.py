@@ -12,6 +12,7 @@ Errors::
     +-- ProblemResponseError   the service refused; ``.problem`` says why
     +-- ServiceUnreachableError  no response, even after retries
     +-- UnexpectedAnswerError  the response does not come from Seatrial: a proxy's page, something endless
+    +-- DeadlineError          the time for a request was over before it succeeded
     +-- WaitTimeoutError       the audit goes on, the caller's patience ended
         +-- NotJudgedError     it has ended, and no verdict has come
 
@@ -21,6 +22,7 @@ Errors::
 from seatrial.client.async_client import AsyncClient
 from seatrial.client.errors import (
     ClientError,
+    DeadlineError,
     NotJudgedError,
     ProblemResponseError,
     ServiceUnreachableError,
@@ -39,6 +41,7 @@ __all__ = [
     "ClientError",
     "Cost",
     "Dataset",
+    "DeadlineError",
     "Figure",
     "Figures",
     "Model",

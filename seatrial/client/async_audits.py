@@ -15,7 +15,14 @@ from pydantic import BaseModel
 from seatrial.attestation.statements import Unsigned
 from seatrial.client import retries
 from seatrial.client.async_session import AsyncSession, M
-from seatrial.client.errors import NotJudgedError, ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
+from seatrial.client.deadlines import within
+from seatrial.client.errors import (
+    DeadlineError,
+    NotJudgedError,
+    ProblemResponseError,
+    ServiceUnreachableError,
+    WaitTimeoutError,
+)
 from seatrial.client.requests import Request, as_json, path_part, without_none
 from seatrial.client.responses import parse_event
 from seatrial.client.results import Audit, AuditJudgement, Cost, Figure, Figures, ReportFormat, read_records
@@ -168,7 +175,10 @@ class AsyncAudits(AsyncSession):
         pause_s, seen_at, ended_at, state = retries.POLL_S[0], time.monotonic(), None, "unknown"
         while True:
             try:
-                audit = await self.audit(audit_id)
+                with within(None if deadline is None else deadline - time.monotonic()):
+                    audit = await self.audit(audit_id)
+            except DeadlineError as error:
+                raise WaitTimeoutError(f"audit {audit_id} is still {state} after {timeout_s:g} s") from error
             except ServiceUnreachableError:
                 if time.monotonic() - seen_at > outage_s:
                     raise

@@ -45,6 +45,10 @@ class WaitTimeoutError(ClientError):
     """The audit did not end in time; it goes on."""
 
 
+class DeadlineError(ClientError):
+    """The time given for a request was over before it succeeded; the message ends with the last reason."""
+
+
 class NotJudgedError(WaitTimeoutError):
     """The audit has ended, and no verdict has come."""
 

@@ -11,6 +11,8 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel
 
+from seatrial.client.deadlines import capped_s
+
 INSPECTED_S = 600.0
 """How long the response to an upload may take: a dataset is read to its end before it is accepted."""
 
@@ -75,7 +77,7 @@ class Request:
             "params": self.params or None,
             "json": self.json,
             "headers": self.headers,
-            "timeout": httpx.Timeout(timeout_s, read=self.read_timeout_s or timeout_s),
+            "timeout": httpx.Timeout(capped_s(timeout_s), read=capped_s(self.read_timeout_s or timeout_s)),
         }
         if self.upload is None:
             yield arguments

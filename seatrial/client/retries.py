@@ -6,7 +6,8 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from seatrial.client.errors import ServiceUnreachableError, problem_of
+from seatrial.client.deadlines import time_left_s
+from seatrial.client.errors import DeadlineError, ProblemResponseError, ServiceUnreachableError, problem_of
 from seatrial.client.requests import Request
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
@@ -14,6 +15,8 @@ BACKOFF_S = (0.2, 10.0)
 """Seconds before the first repetition, and the most they double to; each is shortened by chance, to half at least."""
 MAX_ASKED_S = 120.0
 """Longest pause a service is given when it asks for one."""
+RATE_LIMITS = ("requests_per_s", "open_uploads")
+"""Quotas that a pause is enough for; all others are used up until something ends, is deleted or a day has passed."""
 POLL_S = (0.2, 2.0)
 """Seconds between two readings of an audit: the first, and the longest it grows to."""
 OUTAGE_S = 120.0
@@ -40,16 +43,30 @@ def pause_before_retry(
         base_url: Where it was sent to.
 
     Raises:
-        ProblemResponseError: The service refused for good.
+        ProblemResponseError: The service refused for good, or for longer than :data:`MAX_ASKED_S`.
         ServiceUnreachableError: It did not answer, and is not asked again.
+        DeadlineError: The pause would go beyond the time that is left.
     """
+    pause_s, reason = _pause_and_reason(request, outcome, attempt=attempt, retries=retries, base_url=base_url)
+    left_s = time_left_s()
+    if left_s is not None and pause_s > left_s:
+        raise DeadlineError(f"no time is left to ask again: {reason}") from reason
+    return pause_s
+
+
+def _pause_and_reason(
+    request: Request, outcome: httpx.Response | httpx.RequestError, *, attempt: int, retries: int, base_url: str
+) -> tuple[float, Exception]:
     is_last = attempt >= retries
     if isinstance(outcome, httpx.Response):
         # A service that answers 429 has not begun.
         is_repeatable = request.is_repeatable or outcome.status_code == 429
-        if is_last or not is_repeatable or outcome.status_code not in RETRIED_STATUSES:
-            raise problem_of(outcome)
-        return max(asked_pause_s(outcome), backoff_s(attempt))
+        problem = problem_of(outcome)
+        asked_s = asked_pause_s(outcome)
+        is_hopeless = outcome.status_code == 429 and (is_used_up(problem) or asked_s > MAX_ASKED_S)
+        if is_last or is_hopeless or not is_repeatable or outcome.status_code not in RETRIED_STATUSES:
+            raise problem
+        return max(min(asked_s, MAX_ASKED_S), backoff_s(attempt)), problem
     reason = str(outcome) or type(outcome).__name__
     if isinstance(outcome, _NEVER_SENT):
         if is_last:
@@ -60,7 +77,20 @@ def pause_before_retry(
         if isinstance(outcome, httpx.DecodingError):
             reason = f"the body is not what its headers say: {reason}"
         raise ServiceUnreachableError(f"{request.method} {request.path}: {reason}") from outcome
-    return backoff_s(attempt)
+    return backoff_s(attempt), ServiceUnreachableError(f"{request.method} {request.path}: {reason}")
+
+
+def is_used_up(problem: ProblemResponseError) -> bool:
+    """Return whether a quota of the project refused a request, one that no pause of a client gives room again.
+
+    >>> is_used_up(ProblemResponseError({"code": "quota-exceeded", "limit": {"name": "daily_s"}}))
+    True
+    >>> is_used_up(ProblemResponseError({"code": "quota-exceeded", "limit": {"name": "requests_per_s"}}))
+    False
+    """
+    limit = problem.problem.get("limit")
+    name = limit.get("name") if isinstance(limit, dict) else None
+    return problem.problem.get("code") == "quota-exceeded" and name not in RATE_LIMITS
 
 
 def backoff_s(attempt: int) -> float:
@@ -79,10 +109,10 @@ def asked_pause_s(response: httpx.Response) -> float:
     """
     asked = response.headers.get("Retry-After", "").strip()
     if asked.isdecimal():
-        return min(float(asked), MAX_ASKED_S)
+        return float(asked)
     try:
         then = parsedate_to_datetime(asked)
         seconds = (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return 0.0
-    return min(max(seconds, 0.0), MAX_ASKED_S)
+    return max(seconds, 0.0)

@@ -36,7 +36,8 @@ class Client(Hardenings, Keeping):
     """Speaks to one service as one project.
 
     A request is sent again, after pauses that grow, when the connection fails or the service answers 429, 502, 503 or
-    504. What would do its work twice is sent once. Every method raises :class:`~seatrial.client.ClientError`:
+    504; a 429 of a quota that is used up, or one that asks for more than two minutes, is raised at once. What would do
+    its work twice is sent once. Every method raises :class:`~seatrial.client.ClientError`:
     ``ProblemResponseError`` where the service refuses, ``ServiceUnreachableError`` where it does not answer,
     ``UnexpectedAnswerError`` where something else answers.
 

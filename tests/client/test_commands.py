@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import select, update
 
-from app.cli import main
-from seatrial.client import Client
+from app.cli import main, remote
+from seatrial.client import Client, sync_session
 from seatrial.store.artifacts import open_store
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, DatasetRow, ModelRow
@@ -212,6 +213,38 @@ def test_a_gate_that_names_a_baseline_is_compared_with_it(run: Run, server: Serv
     assert run(*gate, "--timeout", 0, "--no-cancel").exit_code == 5
     with server.database.read() as session:
         assert session.scalars(select(AuditRow.baseline)).one() == "last-good"
+
+
+def test_a_quota_that_is_used_up_ends_a_gate_with_what_the_service_says(
+    run: Run, server: Server, client: Client, cancelled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = client.audit(cancelled)
+    client.submit(stored.model, stored.dataset, [{"kind": "uncertainty_span"}], samples=50)
+    limits = httpx.patch(f"{server.url}/v1/projects/default", json={"quotas": {"unfinished_audits": 1}})
+    assert limits.status_code == 200, limits.text
+    pauses: list[float] = []
+    asked, real = pauses.append, sync_session.pause_before_retry
+    monkeypatch.setattr(sync_session, "pause_before_retry", lambda *a, **named: asked(real(*a, **named)) or 0.0)
+    ended = run("gate", "--model", stored.model, "--data", stored.dataset, "--policy", "policy.yaml", "--timeout", 20)
+    assert ended.exit_code == 2, ended.output
+    assert "This project may have 1 audits that are not finished (unfinished_audits); it has 1." in ended.stderr
+    assert pauses == []
+
+
+def test_a_time_limit_holds_while_an_audit_is_submitted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(
+            429, headers={"Retry-After": "60"}, json={"title": "Too many requests", "detail": "Rest."}
+        )
+
+    transport = httpx.MockTransport(busy)
+    monkeypatch.setattr(remote, "Client", lambda url, key: Client(url, key, transport=transport))
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml")
+    audit = ("audit", "run", "--model", "mdl_1", "--data", "dat_1", "--checks", "policy.yaml")
+    for command in (gate, audit):
+        ended = run(*command, "--timeout", 5)
+        assert ended.exit_code == 5, ended.output
+        assert "Timed out (--timeout): no time is left to ask again: Too many requests: Rest.\n" in ended.stderr
 
 
 def test_an_estimate_submits_nothing_and_what_is_stored_is_named(run: Run, client: Client, cancelled: str) -> None:
