@@ -62,7 +62,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Measure all SAMPLES, also by a shipped policy or where the file says stop.",
 )
 @REUSE
-@click.option("--baseline", help="Audit, or name of a baseline of the model, to compare with.")
+@click.option(
+    "--baseline",
+    help="Audit, or name of a baseline of the model, to compare with; an unknown name is refused.",
+)
 @click.option(
     "--promote-if-passed",
     is_flag=True,

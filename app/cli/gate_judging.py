@@ -138,6 +138,7 @@ def _submitted(
         # Better known before hours of work than after.
         raise BadRequestError("--attestation: no key signs there; sign with one of your own: --signing-key KEY.pem")
     _look_up_policy(ask, client)
+    _look_up_baseline(ask, client, prepared[0])
     model_id, task = _upload_model(ask, client, prepared[0])
     data_id = _upload_data(ask, client, prepared[1])
     checks = ask.checks or default_checks_of(client, ask.policy, task, data_id, is_local=is_local)
@@ -193,6 +194,24 @@ def _look_up_policy(ask: Ask, client: Client) -> None:
     except ProblemResponseError as error:
         # 422: nothing can be called that.
         raise unknown_policy(ask.policy) if error.status in (404, 422) else error from error
+
+
+def _look_up_baseline(ask: Ask, client: Client, prepared: Prepared | None) -> None:
+    """Refuse a name no baseline of the model has, unless this run is to make it.
+
+    Without it the rules that compare would be skipped, and a typo would pass what is worse than the baseline.
+    """
+    name = ask.options.get("baseline")
+    if name is None or name.startswith("aud_") or ask.bootstraps:
+        return
+    model = client.model(ask.model).name if prepared is None else str(prepared.manifest["name"])
+    there = sorted({one.name for one in client.baselines(model=model)})
+    if name not in there:
+        known = f"those it has: {', '.join(there)}" if there else "it has none"
+        raise BadRequestError(
+            f"--baseline: model {model} has no baseline {name!r} ({known}). Promote one, `seatrial baselines promote "
+            "AUDIT`, or make the first audit that passes it: --promote-if-passed"
+        )
 
 
 def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:

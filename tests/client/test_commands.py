@@ -17,8 +17,9 @@ from sqlalchemy import select, update
 from app.cli import main, remote
 from seatrial.client import Client, sync_session
 from seatrial.store.artifacts import open_store
+from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
-from seatrial.store.tables import AuditRow, DatasetRow, ModelRow
+from seatrial.store.tables import AuditRow, BaselineRow, DatasetRow, ModelRow
 from tests import assets
 from tests.client.conftest import Server
 from tests.console import seeding
@@ -205,14 +206,34 @@ def test_a_gate_may_leave_its_audit_running(run: Run, client: Client) -> None:
     assert f"seatrial audit status {audit.id}" in ended.stderr
 
 
-def test_a_gate_that_names_a_baseline_is_compared_with_it(run: Run, server: Server) -> None:
+def test_a_gate_that_names_a_baseline_is_compared_with_it(run: Run, server: Server, cancelled: str) -> None:
     gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--baseline", "last-good")
+    with server.database.write() as session:
+        stored = session.execute(select(AuditRow, ModelRow.name).join(ModelRow, AuditRow.model_id == ModelRow.id)).one()
+        row = {"project_id": stored.AuditRow.project_id, "model_name": stored.name, "audit_id": cancelled, "note": ""}
+        session.add(BaselineRow(id=new_id("bas"), name="last-good", **row))
     # Nobody checks the model here, so nobody waits for it.
     told = run(*gate, "--estimate-only", "--timeout", 0)
     assert told.exit_code == 0, told.output
     assert run(*gate, "--timeout", 0, "--no-cancel").exit_code == 5
     with server.database.read() as session:
-        assert session.scalars(select(AuditRow.baseline)).one() == "last-good"
+        assert session.scalars(select(AuditRow.baseline).where(AuditRow.id != cancelled)).one() == "last-good"
+    for model in ("model", stored.AuditRow.model_id):
+        refused = run(*gate[:2], model, *gate[3:8], "last-god")
+        assert refused.exit_code == 2, refused.output
+        assert f"model {stored.name} has no baseline 'last-god' (those it has: last-good)." in refused.stderr
+
+
+def test_a_baseline_that_is_not_there_is_refused_unless_this_run_is_to_make_it(run: Run, client: Client) -> None:
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--timeout", 0)
+    refused = run(*gate, "--baseline", "champion")
+    assert refused.exit_code == 2, refused.output
+    assert "has no baseline 'champion' (it has none). Promote one, " in refused.stderr
+    # Nothing was sent for it.
+    assert list(client.models()) == []
+    for options in (("--baseline", "champion", "--promote-if-passed"), ()):
+        told = run(*gate, *options, "--estimate-only")
+        assert told.exit_code == 0, told.output
 
 
 def test_a_quota_that_is_used_up_ends_a_gate_with_what_the_service_says(
