@@ -9,6 +9,7 @@ import click
 
 from app.cli.exits import BadRequestError, as_click
 from seatrial.client import Client, ClientError
+from seatrial.client.connection import DEFAULT_ADDRESS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +40,7 @@ def with_client(command: Callable[Concatenate[Client, P], T]) -> Callable[..., T
         "--server",
         "url",
         envvar="SEATRIAL_URL",
-        default="http://127.0.0.1:8000",
+        default=DEFAULT_ADDRESS,
         show_default=True,
         help="Service to talk to.  [env: SEATRIAL_URL]",
     )

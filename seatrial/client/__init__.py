@@ -2,9 +2,10 @@
 
 Example::
 
-    with Client("http://127.0.0.1:8000") as client:
-        audit = client.submit("mdl_...", "dat_...", [{"kind": "..."}], policy="standard")
-        print(client.wait(audit.id, until_judged=True).verdict)
+    with Client() as client:
+        model, data = client.add_model("model/"), client.add_dataset("data.csv")
+        audit = client.submit(model, data, [{"kind": "..."}], policy="standard")
+        print(client.wait(audit).verdict)
 
 Errors::
 

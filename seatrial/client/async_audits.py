@@ -23,7 +23,7 @@ from seatrial.client.errors import (
     ServiceUnreachableError,
     WaitTimeoutError,
 )
-from seatrial.client.requests import Request, as_json, path_part, without_none
+from seatrial.client.requests import Request, Stored, as_json, id_of, path_part, without_none
 from seatrial.client.responses import parse_event
 from seatrial.client.results import Audit, AuditJudgement, Cost, Figure, Figures, ReportFormat, read_records
 from seatrial.client.sse import EventDecoder
@@ -48,14 +48,14 @@ class AsyncAudits(AsyncSession):
     async def submit(
         self,
         /,
-        model: str,
-        dataset: str,
+        model: str | Stored,
+        dataset: str | Stored,
         checks: Iterable[Mapping[str, Any] | BaseModel],
         *,
         seed: int = 0,
         samples: int | None = None,
         policy: str | Policy | Mapping[str, Any] | None = None,
-        baseline: str | None = None,
+        baseline: str | Stored | None = None,
         stop: Literal["decided"] | None = None,
         reuse: bool = False,
         batch_size: int = 64,
@@ -68,8 +68,8 @@ class AsyncAudits(AsyncSession):
         """Submit an audit and return it, queued.
 
         Args:
-            model: Id of the model.
-            dataset: Id of the dataset.
+            model: The model, or its id.
+            dataset: The dataset, or its id.
             checks: What to run: the ``kind`` of a family and its parameters each.
             seed: Everything random follows from it.
             samples: Examples drawn, stratified by label; the whole dataset where that is smaller. By default 500, or as
@@ -90,26 +90,26 @@ class AsyncAudits(AsyncSession):
             ProblemResponseError: A field is refused, with its name and the reason.
         """
         fields = without_none(
-            {"samples": samples, "policy": policy, "baseline": baseline, "stop": stop, "shards": shards}
+            {"samples": samples, "policy": policy, "baseline": id_of(baseline), "stop": stop, "shards": shards}
         ) | as_json(further)
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         # An older service knows neither.
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
-        body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
+        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return await self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)
 
     async def estimate(
         self,
         /,
-        model: str,
-        dataset: str,
+        model: str | Stored,
+        dataset: str | Stored,
         checks: Iterable[Mapping[str, Any] | BaseModel],
         *,
         seed: int = 0,
         samples: int | None = None,
         policy: str | Policy | Mapping[str, Any] | None = None,
-        baseline: str | None = None,
+        baseline: str | Stored | None = None,
         stop: Literal["decided"] | None = None,
         reuse: bool = False,
         batch_size: int = 64,
@@ -120,57 +120,57 @@ class AsyncAudits(AsyncSession):
     ) -> Cost:
         """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
         fields = without_none(
-            {"samples": samples, "policy": policy, "baseline": baseline, "stop": stop, "shards": shards}
+            {"samples": samples, "policy": policy, "baseline": id_of(baseline), "stop": stop, "shards": shards}
         ) | as_json(further)
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
-        body = {"model": model, "dataset": dataset, "checks": as_json(checks), **fields}
+        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
         return await self._ask(Request("POST", "/v1/audits/estimate", json=body), Cost)
 
     def audits(
         self,
         *,
         state: RunState | str | None = None,
-        model: str | None = None,
+        model: str | Stored | None = None,
         verdict: Verdict | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[AuditSummary]:
-        """Yield the project's audits, newest first, filtered by state, model (its id) and verdict.
+        """Yield the project's audits, newest first, filtered by state, model (or its id) and verdict.
 
         ``limit`` is how many a request fetches: all are yielded.
         """
-        filters = {"state": state, "model": model, "verdict": verdict, "limit": limit}
+        filters = {"state": state, "model": id_of(model), "verdict": verdict, "limit": limit}
         return self._pages("/v1/audits", AuditSummary, filters)
 
-    async def audit(self, audit_id: str) -> Audit:
+    async def audit(self, audit_id: str | Stored) -> Audit:
         """Return one audit."""
         return await self._ask(Request("GET", f"/v1/audits/{path_part(audit_id)}"), Audit)
 
     async def wait(
         self,
-        audit_id: str,
+        audit_id: str | Stored,
         *,
         timeout_s: float | None = None,
         progress: Callable[[Audit], None] | bool | None = None,
-        until_judged: bool = False,
+        until_judged: bool | None = None,
         outage_s: float = retries.OUTAGE_S,
     ) -> Audit:
-        """Return an audit once it has ended, however it ended.
+        """Return an audit once it has ended, however it ended, and been judged where it has a policy.
 
         Args:
-            audit_id: Which audit.
+            audit_id: Which audit, or its id.
             timeout_s: Seconds to wait; None for as long as it takes.
             progress: Called with the audit each time it is read; True or False: whether a bar shows how far it is. By
                 default one does in a notebook and at a prompt.
-            until_judged: Whether to wait for the verdict too, of an audit submitted with a policy.
+            until_judged: Whether to wait for the verdict too; by default where the audit was submitted with a policy.
             outage_s: Seconds the service may be away meanwhile.
 
         Raises:
             WaitTimeoutError: It had not ended in time.
-            NotJudgedError: It had ended, and was not judged within a minute.
+            NotJudgedError: It had ended, its verdict was waited for, and it was not judged within a minute.
             ServiceUnreachableError: The service was away for longer.
         """
-        show = shown(progress)
+        audit_id, show = id_of(audit_id), shown(progress)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s, seen_at, ended_at, state = retries.POLL_S[0], time.monotonic(), None, "unknown"
         while True:
@@ -187,7 +187,8 @@ class AsyncAudits(AsyncSession):
                 if show is not None:
                     show(audit)
                 if audit.state in TERMINAL:
-                    if not until_judged or audit.verdict is not None:
+                    is_judging = audit.spec.get("policy") is not None if until_judged is None else until_judged
+                    if not is_judging or audit.verdict is not None:
                         return audit
                     ended_at = ended_at or seen_at
                     pause_s = retries.POLL_S[0]
@@ -198,11 +199,11 @@ class AsyncAudits(AsyncSession):
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 1.2, retries.POLL_S[1])
 
-    async def events(self, audit_id: str, *, after: int = 0) -> AsyncIterator[EventRead]:
+    async def events(self, audit_id: str | Stored, *, after: int = 0) -> AsyncIterator[EventRead]:
         """Yield what happens to an audit as it happens, until it has ended; a lost connection loses no event.
 
         Args:
-            audit_id: Which audit.
+            audit_id: Which audit, or its id.
             after: Sequence number to go on after; 0: from the beginning.
 
         Raises:
@@ -223,7 +224,7 @@ class AsyncAudits(AsyncSession):
             except httpx.RequestError as error:
                 failures += 1
                 if failures > self.retries:
-                    raise ServiceUnreachableError(f"the events of {audit_id} broke off: {error!r}") from error
+                    raise ServiceUnreachableError(f"the events of {id_of(audit_id)} broke off: {error!r}") from error
                 await anyio.sleep(retries.backoff_s(failures - 1))
                 continue
             # A proxy may end a stream as cleanly as the service does: it is over when a stream opened after the audit's
@@ -235,7 +236,7 @@ class AsyncAudits(AsyncSession):
             if not is_ending:
                 await anyio.sleep(retries.backoff_s(failures))
 
-    async def cancel(self, audit_id: str) -> Audit:
+    async def cancel(self, audit_id: str | Stored) -> Audit:
         """Ask an audit to stop and return it; cancelling twice is the same as once.
 
         Raises:
@@ -252,7 +253,7 @@ class AsyncAudits(AsyncSession):
                 raise
             return audit
 
-    async def retry(self, audit_id: str) -> Audit:
+    async def retry(self, audit_id: str | Stored) -> Audit:
         """Run what failed of an audit again and return it.
 
         Raises:
@@ -261,7 +262,7 @@ class AsyncAudits(AsyncSession):
         path = f"/v1/audits/{path_part(audit_id)}/retry"
         return await self._ask(Request("POST", path, is_repeatable=False), Audit)
 
-    async def report(self, audit_id: str, format: ReportFormat = "html") -> bytes:
+    async def report(self, audit_id: str | Stored, format: ReportFormat = "html") -> bytes:
         """Return the report of an audit."""
         path = f"/v1/audits/{path_part(audit_id)}/report"
         response = await self._send(Request("GET", path, params={"format": format}))
@@ -269,7 +270,7 @@ class AsyncAudits(AsyncSession):
 
     async def records(
         self,
-        audit_id: str,
+        audit_id: str | Stored,
         check_id: str,
         target: Path | str,
         *,
@@ -279,7 +280,7 @@ class AsyncAudits(AsyncSession):
         """Save the table of examples behind a check's numbers and return its path.
 
         Args:
-            audit_id: Which audit.
+            audit_id: Which audit, or its id.
             check_id: Which of its checks.
             target: File to write; it is there whole or not at all.
             format: Format of the file.
@@ -289,7 +290,7 @@ class AsyncAudits(AsyncSession):
         params = {"format": format} | ({"stage": stage} if stage else {})
         return await self._save(Request("GET", path, params=params), target)
 
-    async def records_frame(self, audit_id: str, check_id: str, stage: str = "") -> "pandas.DataFrame":
+    async def records_frame(self, audit_id: str | Stored, check_id: str, stage: str = "") -> "pandas.DataFrame":
         """Return the table of examples behind a check's numbers; its arguments are those of :meth:`records`.
 
         Raises:
@@ -309,22 +310,22 @@ class AsyncAudits(AsyncSession):
                 figures.append(Figure(check.kind, name, response.content))
         return figures
 
-    async def bundle(self, audit_id: str, target: Path | str, *, inputs: bool = False) -> Path:
+    async def bundle(self, audit_id: str | Stored, target: Path | str, *, inputs: bool = False) -> Path:
         """Save all it takes to run an audit again and compare, and return its path.
 
         Args:
-            audit_id: Which audit.
+            audit_id: Which audit, or its id.
             target: File to write; it is there whole or not at all.
             inputs: Whether the files of model and data go into it.
         """
         path = f"/v1/audits/{path_part(audit_id)}/bundle"
         return await self._save(Request("GET", path, params={"inputs": "true"} if inputs else {}), target)
 
-    async def attestation(self, audit_id: str, *, judgement: str | None = None) -> bytes:
+    async def attestation(self, audit_id: str | Stored, *, judgement: str | None = None) -> bytes:
         """Return the signed verdict of an audit: an in-toto bundle, JSON Lines of DSSE envelopes.
 
         Args:
-            audit_id: Which audit.
+            audit_id: Which audit, or its id.
             judgement: Of this judgement; by default the verdict the audit has.
 
         Raises:
@@ -334,7 +335,7 @@ class AsyncAudits(AsyncSession):
         response = await self._send(Request("GET", path, params=without_none({"judgement": judgement})))
         return response.content
 
-    async def statements(self, audit_id: str, *, judgement: str | None = None) -> Unsigned:
+    async def statements(self, audit_id: str | Stored, *, judgement: str | None = None) -> Unsigned:
         """Return what an attestation of an audit states, unsigned; its arguments are those of :meth:`attestation`."""
         path = f"/v1/audits/{path_part(audit_id)}/statements"
         return await self._ask(Request("GET", path, params=without_none({"judgement": judgement})), Unsigned)
@@ -344,18 +345,18 @@ class AsyncAudits(AsyncSession):
         return await self._ask(Request("GET", "/.well-known/seatrial-keys.json"), PublishedKeys)
 
     async def judge(
-        self, audit_id: str, policy: str | Policy | Mapping[str, Any], *, baseline: str | None = None
+        self, audit_id: str | Stored, policy: str | Policy | Mapping[str, Any], *, baseline: str | Stored | None = None
     ) -> AuditJudgement:
         """Judge an audit that has ended by a policy and return the verdict; nothing is run again.
 
         Args:
-            audit_id: Which audit.
+            audit_id: Which audit, or its id.
             policy: Id, name, ``name@version`` or the name of a shipped one; or a policy itself.
             baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
         """
-        body = {"policy": as_json(policy), "baseline": baseline}
+        body = {"policy": as_json(policy), "baseline": id_of(baseline)}
         return await self._ask(Request("POST", f"/v1/audits/{path_part(audit_id)}/judge", json=body), AuditJudgement)
 
-    def judgements(self, audit_id: str) -> AsyncIterator[AuditJudgement]:
+    def judgements(self, audit_id: str | Stored) -> AsyncIterator[AuditJudgement]:
         """Yield the verdicts on an audit, newest first."""
         return self._pages(f"/v1/audits/{path_part(audit_id)}/judgements", AuditJudgement, {})

@@ -12,8 +12,10 @@ from seatrial.client.preparing import dataset_upload, model_upload
 from seatrial.client.requests import (
     Request,
     Source,
+    Stored,
     as_json,
     comparison_query,
+    id_of,
     path_part,
     prefer_wait,
     upload_request,
@@ -36,13 +38,16 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
 
     A request is sent again, after pauses that grow, when the connection fails or the service answers 429, 502, 503 or
     504; a 429 of a quota that is used up, or one that asks for more than two minutes, is raised at once. What would do
-    its work twice is sent once. Every method raises :class:`~seatrial.client.ClientError`:
-    ``ProblemResponseError`` where the service refuses, ``ServiceUnreachableError`` where it does not answer,
-    ``UnexpectedAnswerError`` where something else answers.
+    its work twice is sent once. Where an id is taken, so is what a client returned: a model, a dataset, an audit.
+
+    Every method raises :class:`~seatrial.client.ClientError`: ``ProblemResponseError`` where the service refuses,
+    ``ServiceUnreachableError`` where it does not answer, ``UnexpectedAnswerError`` where something else answers.
 
     Args:
-        base_url: Where the service listens, without ``/v1``.
-        api_key: Sent as a bearer token; None on a service that needs none.
+        base_url: Where the service listens, without ``/v1``. By default SEATRIAL_URL of the environment, else
+            http://127.0.0.1:8000.
+        api_key: Sent as a bearer token; None on a service that needs none. Where no address is given, by default
+            SEATRIAL_KEY of the environment: a key goes to no service it was not set beside.
         timeout_s: Seconds without a byte before a request fails.
         retries: Times a request is sent again.
         transport: For tests.
@@ -65,7 +70,7 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
 
         Raises:
             ProblemResponseError: The manifest, the file or the model itself is refused, with the reason.
-            ValueError: Nothing says what the file is.
+            ValueError: It is a pickle, or nothing says what the file is.
         """
         return await self._ask(upload_request("/v1/models", *model_upload(file, manifest), wait_s), Model)
 
@@ -96,11 +101,11 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """
         return self._pages("/v1/models", ModelSummary, {"name": name, "task": task, "state": state, "limit": limit})
 
-    async def model(self, model_id: str) -> Model:
+    async def model(self, model_id: str | Stored) -> Model:
         """Return one model."""
         return await self._ask(Request("GET", f"/v1/models/{path_part(model_id)}"), Model)
 
-    async def cancel_check(self, model_id: str) -> Model:
+    async def cancel_check(self, model_id: str | Stored) -> Model:
         """End the check of a model and return it, rejected; cancelling twice is the same as once.
 
         Raises:
@@ -131,7 +136,7 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """
         return self._pages("/v1/datasets", DatasetSummary, {"name": name, "task": task, "limit": limit})
 
-    async def dataset(self, dataset_id: str) -> Dataset:
+    async def dataset(self, dataset_id: str | Stored) -> Dataset:
         """Return one dataset."""
         return await self._ask(Request("GET", f"/v1/datasets/{path_part(dataset_id)}"), Dataset)
 
@@ -164,16 +169,16 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """Yield the project's plans, newest first; ``limit`` is how many a request fetches."""
         return self._pages("/v1/plans", PlanSummary, {"limit": limit})
 
-    async def plan(self, plan_id: str) -> PlanRead:
+    async def plan(self, plan_id: str | Stored) -> PlanRead:
         """Return one plan with its steps."""
         return await self._ask(Request("GET", f"/v1/plans/{path_part(plan_id)}"), PlanRead)
 
-    async def cancel_plan(self, plan_id: str) -> PlanRead:
+    async def cancel_plan(self, plan_id: str | Stored) -> PlanRead:
         """End a plan, and the hardening or the audit it waits for."""
         path = f"/v1/plans/{path_part(plan_id)}/cancel"
         return await self._ask(Request("POST", path, is_repeatable=False), PlanRead)
 
-    async def retry_plan(self, plan_id: str) -> PlanRead:
+    async def retry_plan(self, plan_id: str | Stored) -> PlanRead:
         """Go on from the step that failed.
 
         Raises:
@@ -199,9 +204,9 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """Return a policy by its id, name, ``name@version``, or the name of a shipped one."""
         return await self._ask(Request("GET", f"/v1/policies/{path_part(reference)}"), PolicyRead)
 
-    async def promote(self, audit_id: str, name: str = "champion", *, note: str = "") -> BaselineRead:
+    async def promote(self, audit_id: str | Stored, name: str = "champion", *, note: str = "") -> BaselineRead:
         """Make a succeeded audit the baseline ``name`` of its model and return that."""
-        body = {"audit": audit_id, "name": name, "note": note}
+        body = {"audit": id_of(audit_id), "name": name, "note": note}
         return await self._ask(Request("POST", "/v1/baselines", json=body), BaselineRead)
 
     def baselines(
@@ -243,22 +248,22 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         asked |= {"verdict": verdict, "metric": metric, "at_least": at_least, "at_most": at_most, "limit": limit}
         return self._pages("/v1/search", SearchHit, asked)
 
-    async def tags(self, subject_id: str) -> list[str]:
+    async def tags(self, subject_id: str | Stored) -> list[str]:
         """Return the tags of a model, a dataset or an audit."""
         return (await self._ask(Request("GET", f"/v1/tags/{path_part(subject_id)}"), TagsRead)).tags
 
-    async def tag(self, subject_id: str, add: Iterable[str] = (), *, remove: Iterable[str] = ()) -> list[str]:
+    async def tag(self, subject_id: str | Stored, add: Iterable[str] = (), *, remove: Iterable[str] = ()) -> list[str]:
         """Put tags on a model, a dataset or an audit, take others off, and return those it has then."""
         body = {"add": list(add), "remove": list(remove)}
         return (await self._ask(Request("POST", f"/v1/tags/{path_part(subject_id)}", json=body), TagsRead)).tags
 
     async def leaderboard(
         self,
-        dataset: str,
+        dataset: str | Stored,
         check: str,
         *,
         metric: str | None = None,
-        against: str | None = None,
+        against: str | Stored | None = None,
         group: str | None = None,
         across: str | None = None,
         beside: str | None = None,
@@ -266,7 +271,7 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
         """Return the models that were audited alike, in the order of a metric, with ranks.
 
         Args:
-            dataset: Id of the dataset.
+            dataset: The dataset, or its id.
             check: Kind of the check.
             metric: What to sort by; by default the family's first number with a better way.
             against: Audit, one of the rows', to measure differences from.
@@ -274,39 +279,39 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
             across: Parameter of the check in which audits may differ: a model has a row for each of its values.
             beside: A second number: rows that none other beats in both are on the Pareto front (``is_efficient``).
         """
-        query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        query = {"dataset": id_of(dataset), "check": check, "metric": metric, "against": id_of(against), "group": group}
         query |= {"across": across, "beside": beside}
         return await self._ask(Request("GET", "/v1/leaderboard", params=without_none(query)), LeaderboardRead)
 
     async def leaderboard_table(
         self,
-        dataset: str,
+        dataset: str | Stored,
         check: str,
         format: Literal["csv", "markdown"],
         *,
         metric: str | None = None,
-        against: str | None = None,
+        against: str | Stored | None = None,
         group: str | None = None,
         across: str | None = None,
         beside: str | None = None,
     ) -> str:
         """Return the same as a table: CSV with every number, or Markdown with the chief ones."""
-        query = {"dataset": dataset, "check": check, "metric": metric, "against": against, "group": group}
+        query = {"dataset": id_of(dataset), "check": check, "metric": metric, "against": id_of(against), "group": group}
         query |= {"across": across, "beside": beside}
         params = without_none({**query, "format": format})
         return (await self._send(Request("GET", "/v1/leaderboard", params=params))).text
 
     async def compare(
         self,
-        audits: Iterable[str] = (),
+        audits: Iterable[str | Stored] = (),
         *,
-        groups: Mapping[str, Iterable[str]] | None = None,
+        groups: Mapping[str, Iterable[str | Stored]] | None = None,
         metrics: Iterable[str] = (),
     ) -> ComparisonRead:
         """Return mean and standard deviation over training runs that were audited alike.
 
         Args:
-            audits: Grouped by the name of their model, of which every version is a training run.
+            audits: Audits or their ids, grouped by the name of their model, of which every version is a training run.
             groups: Audits put together by names of your own.
             metrics: Full names, ``*`` for any value of a qualifier; by default all that can be compared.
 
@@ -319,9 +324,9 @@ class AsyncClient(AsyncHardenings, AsyncKeeping):
     async def comparison_table(
         self,
         format: Literal["csv", "markdown"],
-        audits: Iterable[str] = (),
+        audits: Iterable[str | Stored] = (),
         *,
-        groups: Mapping[str, Iterable[str]] | None = None,
+        groups: Mapping[str, Iterable[str | Stored]] | None = None,
         metrics: Iterable[str] = (),
     ) -> str:
         """Return the same as a table: CSV with every number, or Markdown with the first ones."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from seatrial.client import retries
 from seatrial.client.async_audits import AsyncAudits
 from seatrial.client.errors import ProblemResponseError, ServiceUnreachableError, WaitTimeoutError
-from seatrial.client.requests import Request, as_json, path_part, without_none
+from seatrial.client.requests import Request, Stored, as_json, id_of, path_part, without_none
 from seatrial.contracts.hardenings import HardeningEstimate, HardeningRead, HardeningSummary
 from seatrial.contracts.states import TERMINAL, RunState
 
@@ -23,13 +23,13 @@ class AsyncHardenings(AsyncAudits):
     async def harden(
         self,
         /,
-        model: str,
-        dataset: str,
+        model: str | Stored,
+        dataset: str | Stored,
         method: str,
         audit: Mapping[str, Any] | BaseModel,
         *,
         params: Mapping[str, Any] | None = None,
-        validation_dataset: str | None = None,
+        validation_dataset: str | Stored | None = None,
         seed: int = 0,
         version: str | None = None,
         max_accuracy_loss: float = 0.05,
@@ -40,8 +40,8 @@ class AsyncHardenings(AsyncAudits):
         """Submit a hardening and return it, queued.
 
         Args:
-            model: Id of the model.
-            dataset: Id of the dataset to train on.
+            model: The model, or its id.
+            dataset: The dataset to train on, or its id.
             method: Training method, by its slug.
             audit: What both versions are audited by: ``dataset``, ``checks``, and ``samples``, ``policy``, ...
             params: Parameters of the method.
@@ -66,13 +66,13 @@ class AsyncHardenings(AsyncAudits):
     async def estimate_hardening(
         self,
         /,
-        model: str,
-        dataset: str,
+        model: str | Stored,
+        dataset: str | Stored,
         method: str,
         audit: Mapping[str, Any] | BaseModel,
         *,
         params: Mapping[str, Any] | None = None,
-        validation_dataset: str | None = None,
+        validation_dataset: str | Stored | None = None,
         seed: int = 0,
         version: str | None = None,
         max_accuracy_loss: float = 0.05,
@@ -87,18 +87,18 @@ class AsyncHardenings(AsyncAudits):
         return await self._ask(Request("POST", "/v1/hardenings/estimate", json=body), HardeningEstimate)
 
     def hardenings(
-        self, *, state: RunState | str | None = None, model: str | None = None, limit: int | None = None
+        self, *, state: RunState | str | None = None, model: str | Stored | None = None, limit: int | None = None
     ) -> AsyncIterator[HardeningSummary]:
         """Yield the project's hardenings, newest first; ``limit`` is how many a request fetches."""
-        return self._pages("/v1/hardenings", HardeningSummary, {"state": state, "model": model, "limit": limit})
+        return self._pages("/v1/hardenings", HardeningSummary, {"state": state, "model": id_of(model), "limit": limit})
 
-    async def hardening(self, hardening_id: str) -> HardeningRead:
+    async def hardening(self, hardening_id: str | Stored) -> HardeningRead:
         """Return one hardening."""
         return await self._ask(Request("GET", f"/v1/hardenings/{path_part(hardening_id)}"), HardeningRead)
 
     async def wait_hardening(
         self,
-        hardening_id: str,
+        hardening_id: str | Stored,
         *,
         timeout_s: float | None = None,
         progress: Callable[[HardeningRead], None] | None = None,
@@ -116,6 +116,7 @@ class AsyncHardenings(AsyncAudits):
             WaitTimeoutError: It had not ended in time.
             ServiceUnreachableError: The service was away for longer.
         """
+        hardening_id = id_of(hardening_id)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s, seen_at, state = retries.POLL_S[0], time.monotonic(), "unknown"
         while True:
@@ -135,7 +136,9 @@ class AsyncHardenings(AsyncAudits):
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 1.2, retries.POLL_S[1])
 
-    async def hardening_report(self, hardening_id: str, format: Literal["html", "json", "markdown"] = "html") -> bytes:
+    async def hardening_report(
+        self, hardening_id: str | Stored, format: Literal["html", "json", "markdown"] = "html"
+    ) -> bytes:
         """Return the report of a hardening: both versions side by side, their paired differences, the verdict.
 
         Raises:
@@ -144,7 +147,7 @@ class AsyncHardenings(AsyncAudits):
         path = f"/v1/hardenings/{path_part(hardening_id)}/report"
         return (await self._send(Request("GET", path, params={"format": format}))).content
 
-    async def cancel_hardening(self, hardening_id: str) -> HardeningRead:
+    async def cancel_hardening(self, hardening_id: str | Stored) -> HardeningRead:
         """Ask a hardening to stop and return it; cancelling twice is the same as once.
 
         Raises:
@@ -161,7 +164,7 @@ class AsyncHardenings(AsyncAudits):
                 raise
             return made
 
-    async def retry_hardening(self, hardening_id: str) -> HardeningRead:
+    async def retry_hardening(self, hardening_id: str | Stored) -> HardeningRead:
         """Retry what failed of a hardening and return it.
 
         Raises:
@@ -170,7 +173,7 @@ class AsyncHardenings(AsyncAudits):
         path = f"/v1/hardenings/{path_part(hardening_id)}/retry"
         return await self._ask(Request("POST", path, is_repeatable=False), HardeningRead)
 
-    async def weights(self, model_id: str, target: Path | str) -> Path:
+    async def weights(self, model_id: str | Stored, target: Path | str) -> Path:
         """Save a model's weights as one safetensors file and return its path.
 
         Raises:
@@ -180,17 +183,23 @@ class AsyncHardenings(AsyncAudits):
 
 
 def _body(
-    model: str,
-    dataset: str,
+    model: str | Stored,
+    dataset: str | Stored,
     method: str,
     audit: Mapping[str, Any] | BaseModel,
     params: Mapping[str, Any] | None,
-    validation_dataset: str | None,
+    validation_dataset: str | Stored | None,
     seed: int,
     version: str | None,
     max_accuracy_loss: float,
     promote: str | None,
 ) -> dict[str, Any]:
-    named = {"model": model, "dataset": dataset, "method": method, "audit": as_json(audit), "params": params or {}}
-    chosen = without_none({"validation_dataset": validation_dataset, "version": version, "promote": promote})
+    named = {
+        "model": id_of(model),
+        "dataset": id_of(dataset),
+        "method": method,
+        "audit": as_json(audit),
+        "params": params or {},
+    }
+    chosen = without_none({"validation_dataset": id_of(validation_dataset), "version": version, "promote": promote})
     return {**named, **chosen, "seed": seed, "max_accuracy_loss": max_accuracy_loss}

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from seatrial.client.async_session import AsyncSession
-from seatrial.client.requests import Request, as_json, path_part
+from seatrial.client.requests import Request, Stored, as_json, path_part
 from seatrial.contracts.deletions import SubjectKind, TombstoneRead, TombstoneSummary
 from seatrial.contracts.projects import ActivityRead, ProjectChange, ProjectRead, ProjectSummary
 
@@ -12,7 +12,7 @@ from seatrial.contracts.projects import ActivityRead, ProjectChange, ProjectRead
 class AsyncKeeping(AsyncSession):
     """Deletes things, and tells what was deleted, what a project keeps and uses, and who did what."""
 
-    async def delete_audit(self, audit_id: str, *, cascade: bool = False) -> TombstoneRead:
+    async def delete_audit(self, audit_id: str | Stored, *, cascade: bool = False) -> TombstoneRead:
         """Delete an audit that has ended and return what stays of it; deleting twice is the same as once.
 
         Args:
@@ -24,15 +24,15 @@ class AsyncKeeping(AsyncSession):
         """
         return await self._delete("audits", audit_id, cascade)
 
-    async def delete_model(self, model_id: str, *, cascade: bool = False) -> TombstoneRead:
+    async def delete_model(self, model_id: str | Stored, *, cascade: bool = False) -> TombstoneRead:
         """Delete a model, with ``cascade`` along with its audits, and return what stays of it."""
         return await self._delete("models", model_id, cascade)
 
-    async def delete_dataset(self, dataset_id: str, *, cascade: bool = False) -> TombstoneRead:
+    async def delete_dataset(self, dataset_id: str | Stored, *, cascade: bool = False) -> TombstoneRead:
         """Delete a dataset, with ``cascade`` along with its audits, and return what stays of it."""
         return await self._delete("datasets", dataset_id, cascade)
 
-    async def _delete(self, room: str, subject_id: str, cascade: bool) -> TombstoneRead:
+    async def _delete(self, room: str, subject_id: str | Stored, cascade: bool) -> TombstoneRead:
         params = {"cascade": "true"} if cascade else {}
         return await self._ask(Request("DELETE", f"/v1/{room}/{path_part(subject_id)}", params=params), TombstoneRead)
 
@@ -42,7 +42,7 @@ class AsyncKeeping(AsyncSession):
         """Yield what was deleted, newest first; ``limit`` is how many a request fetches."""
         return self._pages("/v1/tombstones", TombstoneSummary, {"kind": kind, "limit": limit})
 
-    async def tombstone(self, subject_id: str) -> TombstoneRead:
+    async def tombstone(self, subject_id: str | Stored) -> TombstoneRead:
         """Return what stays of something deleted, by its id or the tombstone's."""
         return await self._ask(Request("GET", f"/v1/tombstones/{path_part(subject_id)}"), TombstoneRead)
 

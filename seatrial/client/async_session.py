@@ -10,7 +10,7 @@ import anyio
 import httpx
 from pydantic import BaseModel
 
-from seatrial.client.connection import LOOPBACK, BoundedBody, checked_address, credentials
+from seatrial.client.connection import LOOPBACK, BoundedBody, credentials, service_of
 from seatrial.client.errors import ServiceUnreachableError
 from seatrial.client.requests import Request
 from seatrial.client.responses import parse_page, parse_response
@@ -24,14 +24,14 @@ class AsyncSession:
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | None = None,
         api_key: str | None = None,
         *,
         timeout_s: float = 60.0,
         retries: int = 5,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.base_url = checked_address(base_url)
+        self.base_url, api_key = service_of(base_url, api_key)
         self.retries = retries
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(

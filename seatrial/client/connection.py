@@ -1,5 +1,6 @@
 """Where the service is, and how much of a response is read into memory."""
 
+import os
 import time
 
 import httpx
@@ -9,10 +10,26 @@ from seatrial.client.errors import UnexpectedAnswerError
 # No proxy of the environment stands between this machine and itself.
 LOOPBACK: dict[str, None] = dict.fromkeys(("all://127.0.0.1", "all://localhost", "all://[::1]"))
 
+DEFAULT_ADDRESS = "http://127.0.0.1:8000"
+"""Where `seatrial serve` listens."""
 MAX_RESPONSE_BYTES = 128 * 2**20
 """Longest response that is read into memory: a report with every figure has a few megabytes."""
 MAX_RESPONSE_S = 1800.0
 """Longest time a response that is read into memory may take to arrive once it has begun."""
+
+
+def service_of(base_url: str | None, api_key: str | None) -> tuple[str, str | None]:
+    """Return address and key of a service: those of the environment where no address is given.
+
+    The key of the environment is that of its service, so it goes to no other.
+
+    Raises:
+        ValueError: That is not an address.
+    """
+    if base_url is None:
+        base_url = os.environ.get("SEATRIAL_URL") or DEFAULT_ADDRESS
+        api_key = api_key or os.environ.get("SEATRIAL_KEY")
+    return checked_address(base_url), api_key
 
 
 def checked_address(base_url: str) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol, overload
 from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel
 
 from seatrial.client.deadlines import capped_s
+from seatrial.contracts.base import Read
 
 INSPECTED_S = 600.0
 """How long the response to an upload may take: a dataset is read to its end before it is accepted."""
@@ -27,6 +28,15 @@ class Source(Protocol):
 
     def open(self, mode: Literal["rb"], /) -> IO[bytes]:
         """Return its bytes from the beginning."""
+        ...
+
+
+class Stored(Protocol):
+    """What the service stores under an id: a model, a dataset or an audit, as a client returns it."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
         ...
 
 
@@ -103,17 +113,33 @@ def prefer_wait(wait_s: int) -> dict[str, Any]:
     return {"headers": {"Prefer": f"wait={wait_s}"}, "read_timeout_s": max(60.0, wait_s + 30.0)}
 
 
-def path_part(text: str) -> str:
-    """Return text as one segment of a path, whatever it holds.
+@overload
+def id_of(given: str | Stored) -> str: ...
+@overload
+def id_of(given: str | Stored | None) -> str | None: ...
+def id_of(given: str | Stored | None) -> str | None:
+    """Return an id, of what is stored or as it is given; what is neither stays, for the service to name the field."""
+    anything: Any = given
+    identifier: str | None = getattr(anything, "id", anything)
+    return identifier
+
+
+def path_part(given: str | Stored) -> str:
+    """Return text, or the id of something, as one segment of a path, whatever it holds.
 
     >>> path_part("../audits?x=1")
     '..%2Faudits%3Fx%3D1'
     """
-    return quote(text, safe="")
+    return quote(id_of(given), safe="")
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON has it; what JSON lacks stays as it is, for the service to name the field."""
+    """Return a value as JSON has it, what is stored by its id.
+
+    What JSON lacks stays as it is, for the service to name the field.
+    """
+    if isinstance(value, Read) and isinstance(stored := getattr(value, "id", None), str):
+        return stored
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
@@ -124,15 +150,15 @@ def as_json(value: Any) -> Any:
 
 
 def comparison_query(
-    audits: Iterable[str], groups: Mapping[str, Iterable[str]], metrics: Iterable[str]
+    audits: Iterable[str | Stored], groups: Mapping[str, Iterable[str | Stored]], metrics: Iterable[str]
 ) -> dict[str, Any]:
     """Return the query of a comparison.
 
     >>> comparison_query(["aud_1"], {"mine": ["aud_2", "aud_3"]}, [])
     {'audit': ['aud_1'], 'group': ['mine:aud_2,aud_3']}
     """
-    named = [f"{name}:{','.join(members)}" for name, members in groups.items()]
-    query = {"audit": list(audits), "group": named, "metric": list(metrics)}
+    named = [f"{name}:{','.join(map(id_of, members))}" for name, members in groups.items()]
+    query = {"audit": [id_of(one) for one in audits], "group": named, "metric": list(metrics)}
     return {name: values for name, values in query.items() if values}
 
 

@@ -15,19 +15,13 @@ import pytest
 from seatrial.client import (
     AsyncClient,
     Client,
-    DeadlineError,
     NotJudgedError,
     ProblemResponseError,
     ServiceUnreachableError,
     UnexpectedAnswerError,
-    WaitTimeoutError,
     async_audits,
-    async_session,
-    retries,
     sync_audits,
-    sync_session,
 )
-from seatrial.client.deadlines import within
 from seatrial.client.retries import asked_pause_s, backoff_s
 from seatrial.contracts.events import EventRead
 from seatrial.contracts.policies import Policy
@@ -38,90 +32,11 @@ CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "effort": "quic
 POLICY = {"name": "p", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 1}]}
 
 
-@pytest.fixture(params=["sync", "async"])
-def asking(request: pytest.FixtureRequest) -> Callable[..., Asking]:
-    """Return what makes a client of each kind whose requests are answered in turn."""
-    return lambda *answers, **options: Asking(request.param, *answers, **options)
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Collect the pauses instead of making them, none of them shortened by chance."""
-    made: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        made.append(seconds)
-
-    monkeypatch.setattr(sync_session.time, "sleep", made.append)
-    monkeypatch.setattr(async_session.anyio, "sleep", sleep)
-    monkeypatch.setattr(retries.random, "uniform", lambda low, high: high)
-    return made
-
-
 def test_reads_are_tried_again_with_growing_pauses(asking: Callable[..., Asking], pauses: list[float]) -> None:
     one = asking(failing(httpx.ReadError), status(503), status(429, **{"Retry-After": "7"}), page())
     assert one.every("models") == []
     assert len(one.requests) == 4
     assert pauses == [0.2, 0.4, 7.0]
-
-
-def used_up(limit: str) -> Answer:
-    """Answer as a service does where a quota refuses."""
-    body = {"title": "T", "detail": "D", "status": 429, "code": "quota-exceeded", "limit": {"name": limit}}
-    return lambda request: httpx.Response(429, headers={"Retry-After": "30"}, json=body)
-
-
-@pytest.mark.parametrize("limit", ["daily_s", "unfinished_audits"])
-def test_a_quota_that_is_used_up_is_told_at_once(
-    asking: Callable[..., Asking], pauses: list[float], limit: str
-) -> None:
-    one = asking(used_up(limit))
-    with pytest.raises(ProblemResponseError, match="T: D"):
-        one.ask("submit", "mdl_1", "dat_1", [CHECK])
-    assert pauses == []
-
-
-@pytest.mark.parametrize("limit", ["requests_per_s", "open_uploads"])
-def test_a_rate_is_waited_for_under_the_code_of_a_quota_too(
-    asking: Callable[..., Asking], pauses: list[float], limit: str
-) -> None:
-    one = asking(used_up(limit), said(AUDIT))
-    assert one.ask("submit", "mdl_1", "dat_1", [CHECK]).id == "aud_1"
-    assert pauses == [30.0]
-
-
-def test_a_rate_limit_of_an_hour_is_told_and_an_outage_of_an_hour_tried_again(
-    asking: Callable[..., Asking], pauses: list[float]
-) -> None:
-    one = asking(status(429, **{"Retry-After": "3600"}))
-    with pytest.raises(ProblemResponseError, match="T: D"):
-        one.ask("audit", "aud_1")
-    assert pauses == []
-    assert asking(status(503, **{"Retry-After": "3600"}), said(AUDIT)).ask("audit", "aud_1").id == "aud_1"
-    assert pauses == [120.0]
-
-
-def test_nothing_is_sent_again_beyond_a_deadline(asking: Callable[..., Asking], pauses: list[float]) -> None:
-    limited = status(429, **{"Retry-After": "60"})
-    one, unreachable = asking(limited), asking(failing(httpx.ReadError))
-    with within(30), pytest.raises(DeadlineError, match="no time is left to ask again: T: D"):
-        one.ask("submit", "mdl_1", "dat_1", [CHECK])
-    assert one.requests[0].extensions["timeout"]["read"] <= 30
-    # The earlier of two deadlines holds.
-    with within(0), within(30), pytest.raises(DeadlineError, match="GET /v1/models: no"):
-        unreachable.every("models")
-    assert pauses == []
-    # It is over with its block.
-    assert asking(limited, said(AUDIT)).ask("audit", "aud_1").id == "aud_1"
-
-
-def test_waiting_for_an_audit_ends_in_time_also_where_the_service_asks_for_longer(
-    asking: Callable[..., Asking], pauses: list[float]
-) -> None:
-    one = asking(said(AUDIT), status(429, **{"Retry-After": "60"}))
-    with pytest.raises(WaitTimeoutError, match="still queued after 30 s"):
-        one.ask("wait", "aud_1", timeout_s=30)
-    assert pauses == [0.2]
 
 
 def test_patience_ends_with_the_last_problem(asking: Callable[..., Asking], pauses: list[float]) -> None:
@@ -255,6 +170,18 @@ def test_waiting_for_the_verdict_goes_on_after_the_end(asking: Callable[..., Ask
     one = asking(said(AUDIT), said(ended), said(ended), said({**ended, "verdict": "failed"}))
     assert one.ask("wait", "aud_1", until_judged=True).verdict == "failed"
     assert len(one.requests) == 4
+
+
+def test_the_verdict_is_waited_for_where_a_policy_was_submitted(
+    asking: Callable[..., Asking], pauses: list[float]
+) -> None:
+    ended = {**AUDIT, "state": "succeeded"}
+    gated = {**ended, "spec": {"policy": POLICY}}
+    judged = {**gated, "verdict": "passed"}
+    assert asking(said(gated), said(judged)).ask("wait", "aud_1").verdict == "passed"
+    assert asking(said(gated)).ask("wait", "aud_1", until_judged=False).verdict is None
+    # As a service answers without a policy.
+    assert asking(said({**ended, "spec": {"policy": None}})).ask("wait", "aud_1").verdict is None
 
 
 def test_a_verdict_that_does_not_come_is_not_waited_for_for_ever(
@@ -391,26 +318,6 @@ def test_an_id_stays_one_step_of_the_path(asking: Callable[..., Asking]) -> None
     with pytest.raises(ProblemResponseError):
         one.ask("policy", "../audits?x=1#y")
     assert one.requests[0].url.raw_path == b"/v1/policies/..%2Faudits%3Fx%3D1%23y"
-
-
-def test_a_key_is_sent_without_the_newline_of_its_file() -> None:
-    sent: list[str] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        sent.append(request.headers.get("Authorization", "none"))
-        return page()(request)
-
-    for key in ("sea_secret\n", "\n", None):
-        with Client("http://service", key, transport=httpx.MockTransport(answer)) as client:
-            list(client.models())
-    assert sent == ["Bearer sea_secret", "none", "none"]
-
-
-@pytest.mark.parametrize("address", ["service:8000", "", "ftp://service", "http://", "http://[::"])
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_what_is_no_address_is_refused(kind: type[Client] | type[AsyncClient], address: str) -> None:
-    with pytest.raises(ValueError, match="is not an address"):
-        kind(address)
 
 
 def test_nobody_there(pauses: list[float]) -> None:
