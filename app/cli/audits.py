@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -17,7 +17,14 @@ from app.cli.remote import with_client
 from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
 from app.cli.verdicts import print_judgement
-from seatrial.client import Client, NotJudgedError, ReportFormat, WaitTimeoutError
+from seatrial.client import (
+    Client,
+    NotJudgedError,
+    ProblemResponseError,
+    ReportFormat,
+    UnexpectedAnswerError,
+    WaitTimeoutError,
+)
 from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.datasets import DatasetRead
@@ -119,14 +126,19 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 @with_client
 def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
     """List the project's audits, newest first."""
-    name = cache(lambda kind, id_: _named(getattr(client, kind)(id_)))
+    name = cache(partial(_name_of, client))
     for _, one in zip(range(limit), client.audits(**filters), strict=False):
         verdict, of = one.verdict or "-", f"{name('model', one.model)} on {name('dataset', one.dataset)}"
         told = f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {verdict:<12}  {of}  {', '.join(one.kinds)}"
         echo_line(escaped_line(told))
 
 
-def _named(one: ModelRead | DatasetRead) -> str:
+def _name_of(client: Client, kind: Literal["model", "dataset"], id_: str) -> str:
+    """Return name and version; the id of what cannot be told, as of what was deleted since it was listed."""
+    try:
+        one: ModelRead | DatasetRead = getattr(client, kind)(id_)
+    except (ProblemResponseError, UnexpectedAnswerError):
+        return id_
     return f"{one.name} {one.version}"
 
 
