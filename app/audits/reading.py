@@ -4,9 +4,11 @@ The shape is that of :class:`seatrial.contracts.audits.AuditRead`, which documen
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.audits import repository
@@ -21,7 +23,26 @@ from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, TERMINAL
 from seatrial.families.shared.settling import settled_document
 from seatrial.families.timing import range_left
+from seatrial.statistics.looks import look_sizes
 from seatrial.store.database import AnyRow
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Which shares of all examples the stages of a check have reached.
+
+    Attributes:
+        now: Those of stages before the present one: the examples of the look that is measured for.
+        before: Those of stages after it: the examples of the look before.
+        stage: That of the present one's examples as they are cut so far.
+    """
+
+    now: float = 1.0
+    before: float = 0.0
+    stage: float = 1.0
+
+
+WHOLE = Reached()
 
 
 def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: float | None = None) -> dict[str, Any]:
@@ -98,6 +119,17 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
     shares = None
     if spec and spec.stage_shares and check.stage:
         shares = spec.stage_shares(check.params, check.stage, parts.audit.samples)
+    sizes = _look_sizes(check, parts)
+    taken = len(check.looks or ())
+    look, reached = None, WHOLE
+    if len(sizes) > 1 and taken < len(sizes):
+        look = {"number": 1 + taken, "of": len(sizes), "examples": sizes[taken], "most": sizes[-1]}
+        reached = Reached(
+            now=sizes[taken] / sizes[-1],
+            before=sizes[taken - 1] / sizes[-1] if taken else 0.0,
+            # What is fitted, say, is fitted once and on all there is.
+            stage=work.total / sizes[-1] if work.total in sizes else 1.0,
+        )
     return {
         "id": check.id,
         "kind": check.kind,
@@ -108,8 +140,9 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
             "done": work.done,
             "total": work.total,
             "remaining_s": remaining_s(
-                check.state, check.stage, check.estimated_s, work, shares, now=now, lease_s=lease_s
+                check.state, check.stage, check.estimated_s, work, shares, reached, now=now, lease_s=lease_s
             ),
+            **({} if look is None else {"look": look}),
         },
         "meters": None if (meters := meters_of(parts.asked.get(check.id))) is None else meters.model_dump(),
         "stages": parts.stages.get(check.id, []),
@@ -118,6 +151,21 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
         "error": check.error,
         "reused": check.reused,
     }
+
+
+def _look_sizes(check: AnyRow, parts: AuditParts) -> list[int]:
+    """Return the examples at each look of a check that is measured; nothing where it is measured as a whole."""
+    spec = find_family(check.kind)
+    if parts.examples is None or spec is None or check.state in TERMINAL or check.stage in (None, PREFLIGHT):
+        return []
+    try:
+        params = spec.params.model_validate(check.params)
+    except ValidationError:
+        # Stored by another version; the worker will say so.
+        return []
+    if spec.stopping.whole(params):
+        return []
+    return look_sizes(min(parts.audit.samples, parts.examples), spec.stopping.grain or parts.audit.spec["batch_size"])
 
 
 def overall(spent_s: float, left: Sequence[float | None]) -> dict[str, float | None]:
@@ -175,6 +223,7 @@ def remaining_s(
     estimated_s: float | None,
     work: StageWork,
     shares: StageShares | None = None,
+    reached: Reached = WHOLE,
     *,
     now: datetime,
     lease_s: float | None = None,
@@ -185,7 +234,8 @@ def remaining_s(
     the speed seen so far for the share that is. The preflight says nothing about the speed of the attack. Where the
     family knows how the work is shared among its stages, the speed of all so far counts for all that are left. Examples
     done are known as of a worker's last sign of life, and so is the time they took: a worker that was killed does not
-    slow the pace.
+    slow the pace. Where looks are taken, all of them are counted, as if none decided it: what is left is a most, and
+    does not grow when one has not.
     """
     if state in TERMINAL:
         return 0.0
@@ -193,16 +243,18 @@ def remaining_s(
         estimated_s = max(estimated_s - work.earlier_s, 0.0)
     at_once = max(len(work.running), 1)
     spent = work.seconds + sum(_worked_s(shard, now, lease_s) for shard in work.running)
-    if shares is not None and work.total and (passed := shares.before + shares.here * work.worked / work.total):
-        left = shares.here * (1 - work.done / work.total) + shares.after
+    total = work.total / reached.stage
+    others = 0.0 if shares is None else shares.before * reached.now + shares.after * reached.before
+    if shares is not None and total and (passed := others + shares.here * work.worked / total):
+        left = shares.before + shares.here * (1 - work.done / total) + shares.after - others
         return round(left * (work.earlier_s + spent) / passed / at_once, 1)
     if stage in (None, PREFLIGHT) or not work.worked or spent <= 0:
         return estimated_s
-    by_speed = (work.total - work.done) * spent / work.worked / at_once
+    by_speed = (total - work.done) * spent / work.worked / at_once
     if estimated_s is None:
         return round(by_speed, 1)
     by_estimate = max(estimated_s - spent, 0.0)
-    share = work.done / work.total
+    share = work.done / total
     return round(share * by_speed + (1 - share) * by_estimate, 1)
 
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
 from seatrial.contracts.registry import find_family
-from seatrial.contracts.states import PREFLIGHT, RunState
+from seatrial.contracts.states import PREFLIGHT, TERMINAL, RunState
 from seatrial.store.database import AnyRow
-from seatrial.store.tables import AuditRow, CheckRow, EventRow, ShardRow, StageRow
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, EventRow, ShardRow, StageRow
 
 _SUMMARY = (
     AuditRow.id,
@@ -41,6 +41,7 @@ _CHECK = (
     CheckRow.error,
     CheckRow.estimated_s,
     CheckRow.reused,
+    CheckRow.looks,
     CheckRow.spread_low,
     CheckRow.spread_high,
 )
@@ -89,6 +90,8 @@ class AuditParts:
     work: dict[str, StageWork]
     asked: dict[str, tuple[int, int]]
     """Queries and forward passes of each check that has asked a text model."""
+    examples: int | None = None
+    """Of the dataset, where the audit stops when it is decided: where looks are follows from it."""
 
 
 _OF_AUDIT: BindParameter[str] = bindparam("audit_id")
@@ -140,7 +143,7 @@ def exists(session: Session, project_id: str, audit_id: str) -> bool:
 
 
 def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts | None:
-    """Return an audit with its checks, stages and progress: at most six queries."""
+    """Return an audit with its checks, stages and progress: at most seven queries."""
     of_audit = {"audit_id": audit_id}
     audit = session.execute(_FIND_AUDIT, {**of_audit, "project_id": project_id}).one_or_none()
     if audit is None:
@@ -156,7 +159,11 @@ def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts |
     # What is counted are texts, and what an endpoint is sent.
     if any(spec is not None and not spec.needs.gradients for spec in specs):
         asked = {row[0]: (int(row[1] or 0), int(row[2] or 0)) for row in session.execute(_SUM_ASKED, of_audit)}
-    return AuditParts(audit, checks, stages, _work(session, of_audit), asked)
+    examples = None
+    if audit.spec.get("stop") == "decided" and any(check.state not in TERMINAL for check in checks):
+        facts = session.scalar(select(DatasetRow.facts).where(DatasetRow.id == audit.dataset_id))
+        examples = int(facts["examples"]) if facts and "examples" in facts else None
+    return AuditParts(audit, checks, stages, _work(session, of_audit), asked, examples)
 
 
 def _work(session: Session, of_audit: dict[str, str]) -> dict[str, StageWork]:

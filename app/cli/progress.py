@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.cli.showing import echo, echo_line
-from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.audits import AuditRead, CheckRead
 from seatrial.contracts.states import RunState
 from seatrial.reporting.durations import time_left
+from seatrial.reporting.looks import next_look_in_words
 from seatrial.terminals import escaped_line
 
 
@@ -48,7 +49,7 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
                 if check.id not in tasks:
                     tasks[check.id] = bars.add_task(escaped_line(check.kind), total=None, left="")
                 stage = check.progress.stage or check.state
-                told = f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}"
+                told = f"{check.kind}: {stage if check.state == RunState.RUNNING else check.state}{_look(check)}"
                 bars.update(
                     tasks[check.id],
                     description=escaped_line(told),
@@ -58,6 +59,11 @@ def progress_display() -> Iterator[Callable[[AuditRead], None]]:
                 )
 
         yield show
+
+
+def _look(check: CheckRead) -> str:
+    # Each look begins the stages anew, at 0 %, on further examples.
+    return f" of {next_look_in_words(check.progress.look)}" if check.progress.look is not None else ""
 
 
 def _overall(audit: AuditRead) -> list[str]:
@@ -74,7 +80,7 @@ def _plain_lines() -> Callable[[AuditRead], None]:
             line = f"{check.kind}: {check.state}"
             done, total = check.progress.done, check.progress.total
             if check.state == RunState.RUNNING and check.progress.stage:
-                line += f" {check.progress.stage} {25 * (4 * done // total) if total else 0} %"
+                line += f" {check.progress.stage} {25 * (4 * done // total) if total else 0} %{_look(check)}"
             if told.get(check.id) != line:
                 told[check.id] = line
                 say(", ".join([line, *_overall(audit)]) if check.state == RunState.RUNNING else line)

@@ -112,6 +112,15 @@ class Reused(Read):
     measured_at: datetime = Field(description="When it had ended (UTC).")
 
 
+class NextLook(Read):
+    """The look that a check which stops when it is decided is measuring for."""
+
+    number: int = Field(ge=1, description="Which, counting from 1.")
+    of: int = Field(description="Looks there are at most.")
+    examples: int = Field(description="Examples it is taken at.")
+    most: int = Field(description="Examples of the last one.")
+
+
 class Progress(Read):
     """How far a check is."""
 
@@ -119,7 +128,14 @@ class Progress(Read):
     done: int = Field(description="Examples of that stage finished.")
     total: int = Field(description="Examples of that stage.")
     remaining_s: float | None = Field(
-        description="Estimated seconds until the check ends; 0 when ended, null when unknown."
+        description="Estimated seconds until the check ends, where it stops when it is decided: at the last look; 0 "
+        "when ended, null when unknown."
+    )
+    look: NextLook | None = Field(
+        default=None,
+        exclude_if=lambda look: look is None,
+        description="Of a check that runs and stops when it is decided: the look it is measured for, to whose examples "
+        "`total` counts; absent from others.",
     )
 
 

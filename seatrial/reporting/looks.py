@@ -1,5 +1,6 @@
 """How an audit was looked at that stops when it is decided, as people read it."""
 
+from seatrial.contracts.audits import NextLook
 from seatrial.contracts.estimates import Looks
 from seatrial.reporting.words import enumerate_words
 
@@ -15,6 +16,15 @@ def decided_after(looks: Looks) -> str:
     return (
         f"Decided after {looks.examples:,} of {looks.sizes[-1]:,} examples, at look {looks.ended} of {len(looks.sizes)}"
     )
+
+
+def next_look_in_words(look: NextLook) -> str:
+    """Say which look a check is measured for.
+
+    >>> next_look_in_words(NextLook(number=1, of=6, examples=30, most=1000))
+    'look 1 of 6, 30 of 1,000 examples'
+    """
+    return f"look {look.number} of {look.of}, {look.examples:,} of {look.most:,} examples"
 
 
 def looks_in_words(looks: Looks) -> str:

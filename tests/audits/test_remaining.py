@@ -6,9 +6,10 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from app.audits.reading import overall, remaining_s
+from app.audits.reading import Reached, overall, remaining_s
 from app.audits.repository import RunningShard, StageWork
 from app.web.services import Services
+from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.states import RunState
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
@@ -17,6 +18,8 @@ from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.uncertainty_span import stage_costs as uncertainty_span
 from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.reporting.looks import next_look_in_words
+from seatrial.statistics.looks import look_sizes
 from seatrial.store import claiming, lifecycle
 from seatrial.store.tables import CheckRow, ShardRow
 from seatrial.store.tables.base import utc_now
@@ -63,6 +66,41 @@ def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() ->
     two = StageWork(done=0, total=100, earlier_s=40.0, running=[RunningShard(now)] * 2)
     assert left(4, two) == 45.0
     assert left(0, StageWork(done=0, total=100)) == 30.0
+
+
+def test_what_is_left_counts_all_looks_and_does_not_grow_when_another_begins() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    # Two stages of 1 and 3 s an example, looked at after 30, 60 and 100 examples.
+    ended = StageWork(done=30, total=30, worked=30, seconds=90.0, earlier_s=30.0)
+    first = Reached(now=0.3, before=0.0, stage=0.3)
+    assert remaining_s("running", "b", None, ended, StageShares(1, 3, 0), first, now=now) == pytest.approx(280.0)
+    begun = StageWork(done=30, total=60, worked=30, seconds=30.0, earlier_s=90.0)
+    second = Reached(now=0.6, before=0.3, stage=0.6)
+    assert remaining_s("running", "a", None, begun, StageShares(0, 1, 3), second, now=now) == pytest.approx(280.0)
+    # And where nothing is known of stages, at the speed so far.
+    alone = StageWork(done=30, total=30, worked=30, seconds=30.0)
+    assert remaining_s("running", "a", 100.0, alone, None, first, now=now) == pytest.approx(70.0)
+
+
+def test_a_check_that_stops_when_decided_says_which_look_it_is_measured_for(
+    client: httpx.Client, services: Services, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_ready(services)
+    monkeypatch.setattr("seatrial.statistics.looks.FIRST", (4, 8, 16))
+    stopping = submission(*pair, stop="decided", policy="lenient", batch_size=2)
+    audit = client.post("/v1/audits", json=stopping).json()["id"]
+    check = first_check(services, audit)
+    assert "look" not in client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]
+    open_stage(services, check, "attack", [(0, 4)])
+    most = min(client.get(f"/v1/audits/{audit}").json()["samples"], 20)
+    sizes = look_sizes(most, 2)
+    shown = client.get(f"/v1/audits/{audit}").json()["checks"][0]["progress"]["look"]
+    assert shown == {"number": 1, "of": len(sizes), "examples": 4, "most": most}
+    with services.database.write() as session:
+        session.get_one(CheckRow, check).looks = [{"examples": 4, "doubted": False}]
+    progress = AuditRead.model_validate(client.get(f"/v1/audits/{audit}").json()).checks[0].progress
+    assert progress.look is not None
+    assert next_look_in_words(progress.look) == f"look 2 of {len(sizes)}, 8 of {most} examples"
 
 
 def test_the_time_since_the_last_sign_of_life_does_not_slow_the_pace() -> None:

@@ -17,7 +17,8 @@ from app.cli import main
 from app.cli.doctor import Finding
 from app.cli.progress import progress_display
 from app.web.logs import configure_logs
-from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.audits import AuditRead, NextLook
+from seatrial.contracts.states import RunState
 from seatrial.store.settings import Settings
 from seatrial.terminals import EscapingFormatter, escaped, json_text
 from tests import assets
@@ -101,6 +102,21 @@ def test_progress_is_inert_on_a_terminal_and_in_a_log(monkeypatch: pytest.Monkey
         assert "]0;owned<U+0007>" in said.replace("\n", "")
         assert "\x1b]0" not in said
         assert not set(said) & set(OBEYED.replace("\x1b", "").replace("\r", ""))
+
+
+def test_a_log_says_which_look_is_measured_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = AuditRead.model_validate(audit("attack"))
+    running = one.checks[0].model_copy(update={"state": RunState.RUNNING})
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    with progress_display() as show:
+        for number, examples in ((1, 30), (1, 30), (2, 60)):
+            look = NextLook(number=number, of=6, examples=examples, most=1000)
+            progress = running.progress.model_copy(update={"stage": "attack", "look": look})
+            show(one.model_copy(update={"checks": [running.model_copy(update={"progress": progress})]}))
+    first, second = (line.partition(", the whole")[0] for line in written.getvalue().splitlines())
+    assert first.endswith(" attack 0 % of look 1 of 6, 30 of 1,000 examples")
+    assert second.endswith(" attack 0 % of look 2 of 6, 60 of 1,000 examples")
 
 
 def test_the_doctor_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
