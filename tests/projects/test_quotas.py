@@ -12,6 +12,7 @@ from app.web.problems import ConflictError
 from app.web.quotas import QuotaError, Quotas, check_submission
 from app.web.services import Services
 from seatrial.store.database import Database
+from seatrial.store.ids import new_id
 from seatrial.store.tables import ActivityRow, AuditRow, QuotaRow
 from seatrial.store.tables.base import utc_now
 from tests.audits.acting import make_ready, submit
@@ -109,9 +110,7 @@ def test_of_two_that_submit_at_once_one_is_refused(database: Database) -> None: 
             with database.write() as session:
                 check_submission(session, project, 1.0)
                 copied = {"project_id": project, "model_id": model, "dataset_id": dataset, "seed": 0, "samples": 1}
-                session.add(
-                    AuditRow(id=f"aud_{threading.get_ident()}", spec={}, spec_digest="", created_at=utc_now(), **copied)
-                )
+                session.add(AuditRow(id=new_id("aud"), spec={}, spec_digest="", created_at=utc_now(), **copied))
         except (QuotaError, ConflictError) as error:
             refused.append(error)
 

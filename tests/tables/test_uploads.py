@@ -98,14 +98,14 @@ def test_a_table_that_is_none_is_refused(
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        ({"features": None}, "/manifest", "features is required"),
-        ({"labels": None}, "/manifest", "labels is required"),
+        ({"features": None}, "/manifest/features", "features is required"),
+        ({"labels": None}, "/manifest/labels", "labels is required"),
         ({"features": {"columns": ["a", "a"]}}, "/manifest/features", "'a' stands twice"),
         ({"features": {"columns": ["a", "b"], "std": [1]}}, "/manifest/features", "std has 1 values for 2 columns"),
         ({"features": {"columns": ["a"], "ranges": [[3, 3]]}}, "/manifest/features", "the first must be less"),
         ({"features": {"columns": ["a"], "std": [0]}}, "/manifest/features/std/0", "greater than"),
         ({"architecture": {"kind": "lenet"}}, "/manifest", "lenet takes no rows of numbers"),
-        ({"task": "image-classification"}, "/manifest", "input is required"),
+        ({"task": "image-classification"}, "/manifest/input", "input is required"),
         ({"features": {"columns": ["a", "b"]}}, "/manifest/architecture/layers/0", None),
     ],
 )
