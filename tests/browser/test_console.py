@@ -144,7 +144,8 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     assert tab.value("document.querySelector('#check-uncertainty_span').checked"), "what the gate runs is chosen"
     # Long enough for the page to be asked for its parts several times on the fastest machine: once in 0.7 s at most.
     tab.fill("#p-uncertainty_span-epsilon", "0.1")
-    tab.fill("#p-uncertainty_span-steps", "20")
+    tab.fill("#p-uncertainty_span-steps", "100")
+    tab.fill("#p-uncertainty_span-effort", "quick")
     tab.fill("#samples", "50")
     tab.fill("#policy", "lenient")
     tab.press("main form[action='/submit'][method=post] button")
